@@ -190,6 +190,8 @@ class World:
         self.duration_ms = 1
         self.fuse: int | None = None
         self.intents: list[Intent] = []
+        self.deletes: dict[str, int] = {}
+        """{product that is to go: the ticket of the rows that have to be saved before}."""
         self.logs: dict[str, tuple[LogRecord, ...]] = {}
         self.notices: list[Notice] = []
         self.commands: list[Command] = []
@@ -323,6 +325,10 @@ class World:
                 elif self.cache.get(name) != recorded[name]:
                     self.archive.save({"doubt_job": [(intent.job_id,)]})
         self.intents = []
+        for name in self.deletes:  # their folders are looked into
+            if name not in recorded:
+                self.lose(name)
+        self.deletes = {}
 
     def crash(self) -> None:
         """Lose everything that does not rest, then start again."""
@@ -455,6 +461,9 @@ class World:
         for command in commands:
             self._tick()
             self._perform(command)
+        if any(name.startswith(_COMMON) for name in self.deletes):
+            self._save_some(len(self.saves))
+        self._delete_saved()
 
     def _perform(self, command: Command) -> None:
         match command:
@@ -477,8 +486,7 @@ class World:
                     if key in self.running:  # else its answer is under way already
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
-                for name in command.names:
-                    self._delete(name)
+                self.deletes |= dict.fromkeys(command.names, command.ticket)
             case DiscardStaging():
                 for key in command.run_keys:
                     self._discard(key)
@@ -560,22 +568,31 @@ class World:
     def _tell_saved(self) -> None:
         self.told = self.saved
         self._post(RowsSaved(self._next(), self.told))
+        self._delete_saved()
+
+    def _delete_saved(self) -> None:
+        """Delete the products whose rows are saved, or have none that are still to be saved."""
+        for name, ticket in list(self.deletes.items()):
+            if not any(save.ticket >= ticket for save in self.saves):
+                self._delete(name)
+                del self.deletes[name]
 
     # ----------------------------------------------------------------------------------------------------------- the cache
 
-    def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         self._save_some(len(self.saves))
+        self._delete_saved()
         self.intents += [
             Intent(commit.run_key, commit.job_id, (*(item.name for _staged, item in commit.products), *commit.stale))
             for commit in order.commits
         ]
-        failed: list[tuple[int, str]] = []
+        failed: list[tuple[int, str, int]] = []
         for commit in order.commits:
-            error = self._place(commit)
+            error, placed = self._place(commit)
             if error:
-                failed.append((commit.run_key, error))
-        lost = {run_key for run_key, _error in failed}
+                failed.append((commit.run_key, error, placed))
+        lost = {run_key for run_key, _error, _placed in failed}
         done = [commit for commit in order.commits if commit.run_key not in lost]
         rows: dict[str, list[tuple[object, ...]]] = {}
         for commit in done:
@@ -586,12 +603,13 @@ class World:
         for commit in done:
             for name in commit.stale:
                 self._delete(name)
-        self.intents = []
+        half_placed = {run_key for run_key, _error, placed in failed if placed}
+        self.intents = [intent for intent in self.intents if intent.run_key in half_placed]
         for commit in order.commits:
             self._discard(commit.run_key)
         return tuple(commit.run_key for commit in done), tuple(failed)
 
-    def _place(self, commit: JobCommit) -> str:
+    def _place(self, commit: JobCommit) -> tuple[str, int]:
         name = self._name_of(commit.job_id) if self.commit_fates else ""
         fates = self.commit_fates.get(name)
         may_place = fates.pop(0) if fates else len(commit.products)
@@ -599,7 +617,9 @@ class World:
             self._tick()
             assert self.staging.pop(staged) == product.digest, f"{product.name} is not what was said"
             self._put(product.name, product.digest)
-        return f"product '{commit.products[may_place][1].name}' cannot be placed" if may_place < len(commit.products) else ""
+        if may_place >= len(commit.products):
+            return "", len(commit.products)
+        return f"product '{commit.products[may_place][1].name}' cannot be placed", may_place
 
     def _put(self, name: str, digest: Digest) -> None:
         self.cache[name] = digest

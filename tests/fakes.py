@@ -328,6 +328,11 @@ class FakeArchive:
             row = (*row[:3], 0, *row[4:6], 0, *row[7:16], "waiting", None, *row[18:])
             self.tables.jobs[job_id] = row
 
+    def _doubt_analysis(self, source_id: int, uuid: bytes) -> None:
+        row = self.tables.analyses.get((source_id, uuid))
+        if row is not None:
+            self.tables.analyses[source_id, uuid] = (*row[:2], "waiting", None, *row[4:])
+
     # ------------------------------------------------------------------------------------------------------------- sources
 
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:

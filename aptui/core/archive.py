@@ -52,7 +52,8 @@ ROW_OPERATIONS: dict[str, str] = {
     # what is said of a session at its end (core.sessions): its runs are those of higher run keys than the last session's
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
-    "doubt_job": "job_id",  # its products on disk may not be those recorded: it needs a run whatever its inputs are
+    "doubt_job": "job_id",  # its products may not be those recorded, or somebody asked: it needs a run whatever its inputs are
+    "doubt_analysis": "source_id, builder",  # the same of an analysis
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.signed`) by the writer's caller."""
 

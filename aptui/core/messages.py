@@ -338,12 +338,13 @@ class RunsFinished:
 class ProductsCommitted:
     """The commit ordered by `CommitProducts` ended at `now_ms`.
 
-    `failed` are (run key, error text); everything else is in place and recorded.
+    `failed` are (run key, error text, how many of its products are in place all the same, the first ones); everything else is
+    in place and recorded.
     """
 
     seq: int
     committed: tuple[int, ...]
-    failed: tuple[tuple[int, str], ...]
+    failed: tuple[tuple[int, str, int], ...]
     now_ms: int = 0
 
 

@@ -11,6 +11,7 @@ from aptui.core import fingerprint, identity
 from aptui.core.fingerprint import Manifest
 from aptui.core.links import is_wildcard
 from aptui.core.model import (
+    SETTLED,
     DependencyKind,
     Digest,
     EdgeKind,
@@ -69,10 +70,14 @@ def as_planned(fact: FileFact, digest: Digest) -> FileFact:
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_job", as if the job were in `state` already when that is given."""
+    """Return the parameters of "put_job", as if the job were in `state` already when that is given.
+
+    One that somebody asked for is made of nothing known until it has run: the next engine runs it, too.
+    """
     state = state or job.state or JobState.WAITING
+    number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
     return (
-        job.id, job.source.id, job.key, job.fingerprint, job.platform, job.builder, STATUS[state], job.run_key,
+        job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[state], job.run_key,
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
         job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
         fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
@@ -108,8 +113,9 @@ def stat_name(job: Job, folder: str) -> str:
 def analysis_row(job: Job, state: JobState | None = None) -> Row:
     """Return the parameters of "put_analysis", as if the analysis were in `state` already when that is given."""
     state = state or job.state or JobState.WAITING
+    number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
     return (
-        job.source.id, job.builder, RESTING[state], job.fingerprint or None, job.error, job.warnings, job.errors, job.duration_ms,
+        job.source.id, job.builder, RESTING[state], number or None, job.error, job.warnings, job.errors, job.duration_ms,
         job.completed_ms, job.log_file, job.reason, pack_analysis(job),
     )  # fmt: skip
 

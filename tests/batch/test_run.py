@@ -416,6 +416,18 @@ def test_a_trace_shows_turns_runs_commits_transactions_and_syncs(run: Run, proje
     assert sum(phase == "e" for phase, _source in runs) == 4
 
 
+def test_the_products_of_a_platform_go_with_it_though_it_was_left_alone_before(run: Run, project: Path) -> None:
+    product = project / "Cache" / "server" / "a.txt"
+    run("batch")
+    run("batch", "--platforms", "linux")
+    assert product.exists()
+    (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", ""))
+
+    run("batch")
+
+    assert not product.exists()
+
+
 def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0

@@ -363,6 +363,10 @@ class Plans:
         self._reports.tell(job)
         self._jobs.settled(job, is_changed=False)
 
+    def can_force(self, job: Job) -> bool:
+        """Whether `force` has an effect."""
+        return self._jobs.is_configured(job) and self._memory.file(job.source.key) is not None
+
     def force(self, job: Job, reason: str) -> None:
         """Owe `job` a run whatever it is made of."""
         if not self._jobs.is_configured(job):

@@ -172,6 +172,9 @@ class Runs:
         for job, result in succeeded:
             self._put_discovered(job, result)
         prepared = self._commits.prepare(succeeded, now_ms)
+        for commit in prepared.commits:
+            if commit.result.reprocess:
+                commit.wishes = tuple(job for job in self._wished(commit) if self._plans.can_force(job))
         order, again = self._commits.begin(prepared)
         for job, result, text in prepared.lost:
             self._failed(job, result, text, now_ms, keeps_claims=True)
@@ -234,10 +237,14 @@ class Runs:
 
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""
-        for run_key in event.committed:
-            self._record_commit(self._committing.pop(run_key))
-        for run_key, text in event.failed:
-            self._commit_failed(self._committing.pop(run_key), text, event.now_ms)
+        committed = [self._committing.pop(run_key) for run_key in event.committed]
+        for commit in committed:
+            self._record_commit(commit)
+        for commit in committed:
+            for job in self._wished(commit, warns=True):
+                self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
+        for run_key, text, placed in event.failed:
+            self._commit_failed(self._committing.pop(run_key), text, placed, event.now_ms)
 
     def _record_commit(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
@@ -258,14 +265,20 @@ class Runs:
         self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.tell(job, is_settled=True)
         self._jobs.settled(job, is_changed=change.is_changed)
-        self._reprocess(job, commit.result.reprocess)
 
-    def _commit_failed(self, commit: Commit, text: str, now_ms: int) -> None:
-        job = commit.job
+    def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
+        """A commit failed: what it replaced is what dependents get from now on, and they are told so."""
+        job, replaced = commit.job, commit.replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
         self._commits.failed(commit)
         if commit.strange:
             self._delete(commit.strange)
+        if replaced:
+            self._jobs.conflicts.replace(job, replaced)
+            self._ledger.notices.append(
+                ProductsChanged(self._ledger.cause, tuple((name, item.digest.hex()) for name, item in replaced.items()))
+            )
+            self._chains.look(replaced)
         self._reports.write_log(job, commit.result.log, text)
         self._failures.record(job, text, now_ms)
 
@@ -290,18 +303,18 @@ class Runs:
             self._ledger.put("put_stat", (self._reports.stat_name(job), result.duration_ms, now_ms))
         self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
-    def _reprocess(self, job: Job, paths: Iterable[str]) -> None:
-        """Run the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
-        for path in paths:
+    def _wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
+        """Yield the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
+        job = commit.job
+        for path in commit.result.reprocess:
             rel = self._graph.relative(path)
             key = key_of(RelPath(rel)) if rel is not None else PathKey("")
             if key == job.source.key:
                 continue
             named = self._memory.load((key,)) if key else ()
-            if not named:
+            if not named and warns:
                 asker = f"'{job.source.rel}' ({self._builders[job.builder].name})"
                 text = f"{asker} asks for '{path}' to be processed again, which is no source"
                 self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
-                for other in source.jobs.values():
-                    self._plans.force(other, f"asked for by '{job.source.rel}'")
+                yield from source.jobs.values()

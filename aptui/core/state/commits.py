@@ -34,7 +34,8 @@ class Commit:
     """A run whose products move in, and what its job is when they have.
 
     `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
-    of what is not there already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then.
+    of what is not there already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then; `wishes`: jobs
+    that have to run again because its builder says so.
     """
 
     job: Job
@@ -50,6 +51,7 @@ class Commit:
     had: tuple[Product, ...]
     had_fingerprint: int
     now_ms: int
+    wishes: tuple[Job, ...] = ()
 
     @property
     def change(self) -> CommitChange:
@@ -59,6 +61,11 @@ class Commit:
         changed = [(name, digest.hex()) for name, digest in after.items() if before.get(name) != digest]
         changed += [(name, "") for name in before if name not in after]
         return CommitChange(tuple(changed), bool(changed) or self.had_fingerprint != self.fingerprint)
+
+    def replaced(self, placed: int) -> dict[str, Product]:
+        """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
+        known = {product.name for product in self.had}
+        return {product.name: product for _staged, product in self.moves[:placed] if product.name in known}
 
     @property
     def strange(self) -> tuple[str, ...]:
@@ -213,6 +220,8 @@ class Commits:
         )
         folder = self._folder_names.get(job.source.scan_folder, "")
         yield "put_stat", (rows.stat_name(job, folder), result.duration_ms, commit.now_ms)
+        for other in commit.wishes:
+            yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 
     @staticmethod
     def committed(commit: Commit) -> None:

@@ -181,6 +181,10 @@ class Conflicts:
         """These products of `job` are gone from the cache: it needs a run, whatever its inputs are."""
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
+    def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
+        """These products of `job` lie in the cache instead of those that it had: it needs a run, whatever its inputs are."""
+        self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
+
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
         """`job` has these products alone, and needs a run whatever it is made of."""
         job.products, job.fingerprint = products, 0

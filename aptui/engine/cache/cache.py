@@ -205,8 +205,10 @@ class Cache:
 
     # --------------------------------------------------------------------------------------------------------------- commit
 
-    def commit(self, order: CommitProducts, writer: Writer, mark: Rows | None = None) -> tuple[list[int], list[tuple[int, str]]]:
-        """Perform a commit; return the run keys that are in place and recorded, and (run key, error text) of the others.
+    def commit(
+        self, order: CommitProducts, writer: Writer, mark: Rows | None = None
+    ) -> tuple[list[int], list[tuple[int, str, int]]]:
+        """Perform a commit; return the run keys that are in place and recorded, and the others as `ProductsCommitted.failed`.
 
         `mark` are rows to save with it.
 
@@ -217,27 +219,27 @@ class Cache:
         if intents:
             writer.record_intents(intents)
         done: list[JobCommit] = []
-        failed: list[tuple[int, str]] = []
+        failed: list[tuple[int, str, int]] = []
         half_placed: set[int] = set()
         """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
         touched: set[str] = set()
         for commit in order.commits:
-            error = self._place(commit, touched)
+            error, placed = self._place(commit, touched)
             if error:
-                failed.append((commit.run_key, error))
-                if not os.path.lexists(from_text(commit.products[0][0])):
+                failed.append((commit.run_key, error, placed))
+                if placed:
                     half_placed.add(commit.run_key)
             else:
                 done.append(commit)
                 self._touch(commit.touched)
         with trace.span("sync", folders=len(touched)):
             self._sync(touched)
-        rows = {**(mark or {}), **self._doubt_rows(touched)}
+        rows = {**(mark or {}), **self.doubt_rows(touched)}
         for commit in done:
             for operation, row in commit.rows:
                 rows.setdefault(operation, []).append(row)
         with_stale = [commit for commit in done if commit.stale]
-        cleared = [run_key for run_key, _error in failed if run_key not in half_placed]
+        cleared = [run_key for run_key, _error, _placed in failed if run_key not in half_placed]
         writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + cleared)
         if with_stale:
             self.delete(name for commit in with_stale for name in commit.stale)
@@ -248,15 +250,15 @@ class Cache:
         self.discard(commit.run_key for commit in order.commits if commit.run_key not in moved)
         return [commit.run_key for commit in done], failed
 
-    def _doubt_rows(self, folders: set[str]) -> Rows:
+    def doubt_rows(self, folders: set[str]) -> Rows:
         """Return rows that make the next start look into these folders, unless this engine lives to record their mtimes."""
         fresh = {folder for folder in folders if folder} - self._doubted
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
-    def _place(self, commit: JobCommit, touched: set[str]) -> str:
-        """Rename one job's products into place; return why it cannot be done, "" when it is."""
-        for staged, product in commit.products:
+    def _place(self, commit: JobCommit, touched: set[str]) -> tuple[str, int]:
+        """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
+        for placed, (staged, product) in enumerate(commit.products):
             folder = parent(product.name)
             try:
                 try:
@@ -268,9 +270,9 @@ class Cache:
                     self._move_in(staged, product.name, folder, touched)
             except OSError as error:
                 self._known_folders.discard(folder)
-                return f"product '{product.name}' cannot be placed: {error.strerror}"
+                return f"product '{product.name}' cannot be placed: {error.strerror}", placed
             touched.add(folder)
-        return ""
+        return "", len(commit.products)
 
     def _move_in(self, staged: str, name: str, folder: str, touched: set[str]) -> None:
         if folder not in self._known_folders:

@@ -7,6 +7,7 @@ for all that decides, it is as if the loop had done it. Only workers are listene
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -29,13 +30,15 @@ from aptui.core.messages import (
     Notice,
     ProductsCommitted,
     Rows,
+    RowsSaved,
     SaveRows,
     StartRuns,
     WriteLog,
 )
 from aptui.core.paths import from_text
+from aptui.engine.loop.deletions import Deletions
 from aptui.shared import trace
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, KnownError
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
@@ -44,8 +47,8 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 
-_Committed = tuple[list[int], list[tuple[int, str]]]
-"""Run keys that are in place, and (run key, error text) of the others."""
+_Committed = tuple[list[int], list[tuple[int, str, int]]]
+"""Run keys that are in place, and the others as `ProductsCommitted.failed` has them."""
 
 
 class _PendingCommit:
@@ -101,6 +104,7 @@ class CommandExecutor:
         self._owed: deque[Command | tuple[Notice, ...]] = deque()
         """Commands to be performed, and notices to be published after those of the same answer."""
         self._commit: _PendingCommit | None = None
+        self._deletions = Deletions(context)
         context.closing.callback(self._close)
         self.is_dirty = False
         """Whether anything was done that the last settlement does not know."""
@@ -114,6 +118,8 @@ class CommandExecutor:
         """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes its time."""
         self._owe(event)
         self.go_on()
+        if isinstance(event, RowsSaved) and self._commit is None:
+            self._deletions.perform(event.ticket)
 
     def _owe(self, event: Event) -> None:
         """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
@@ -131,20 +137,24 @@ class CommandExecutor:
                     self._end_commit(self._commit)
                 else:
                     return
+            self._deletions.perform_urgent()
         except BaseException:
             self._owed.clear()
             raise
 
     def finish(self) -> None:
-        """Wait for the commit under way, and perform what waits behind it."""
+        """Wait for the commit under way, and perform what waits behind it; what was to be deleted is."""
         while self._commit is not None:
             self._commit.wait()
             self.go_on()
+        self._deletions.perform_all()
 
     def _close(self) -> None:
         """Leave nobody at work in a cache that is let go of; the next engine finds what was committed."""
         if self._commit is not None:
             self._commit.wait()
+        with contextlib.suppress(KnownError):  # then the next engine finds them, for their folders are doubted
+            self._deletions.perform_all()
 
     def _do(self, owed: Command | tuple[Notice, ...]) -> None:
         if not isinstance(owed, tuple):
@@ -155,7 +165,7 @@ class CommandExecutor:
                 for notice in owed:
                     self._context.news.tell(notice)
 
-    def _perform(self, command: Command) -> None:  # noqa: C901, PLR0912  # one case for each command, and nothing else
+    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
         context = self._context
         match command:
             case StartRuns():
@@ -165,14 +175,13 @@ class CommandExecutor:
                 self._begin_commit(command)
             case SaveRows():
                 self.is_dirty = True
-                context.writer.save(command.ticket, self._add_marks(command.rows, command.cause))
+                context.writer.save(command.ticket, self._deletions.announce(command, self._add_marks(command.rows, command.cause)))
             case HashFiles():
                 context.digests.want(command.files)
             case KillRuns():
                 self._runs.kill(command.run_keys)
             case DeleteProducts():
-                for problem in context.cache.delete(command.names):
-                    context.news.say(problem)
+                self._deletions.put(command)
             case DiscardStaging():
                 context.cache.discard(command.run_keys)
                 self._runs.discarded(command.run_keys)
@@ -190,8 +199,13 @@ class CommandExecutor:
                 )
 
     def _begin_commit(self, command: CommitProducts) -> None:
-        cache, writer, mark = self._context.cache, self._context.writer, self._mark(command.cause)
-        self._commit = _PendingCommit(command, lambda: cache.commit(command, writer, mark), self._context.wake)
+        cache, writer, mark, deletions = self._context.cache, self._context.writer, self._mark(command.cause), self._deletions
+
+        def perform() -> _Committed:
+            deletions.perform_all()  # what is placed now may be of a name that was to be deleted before
+            return cache.commit(command, writer, mark)
+
+        self._commit = _PendingCommit(command, perform, self._context.wake)
 
     def _end_commit(self, commit: _PendingCommit) -> None:
         context, self._commit = self._context, None

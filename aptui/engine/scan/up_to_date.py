@@ -99,7 +99,9 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
         for item in builders
     ]
     is_read = project.debug_output and any(item.reads_debug_output for item in builders)
-    return short(repr((project.signature, project.scan_signature, said, is_read)).encode())
+    # A platform that is left alone for now may be gone at the next start: then its products have to go, too.
+    left_alone = [("left alone", sorted(project.resting_platforms))] if project.resting_platforms else []
+    return short(repr((project.signature, project.scan_signature, said, is_read, *left_alone)).encode())
 
 
 def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> UpToDateCheck | None:

@@ -189,6 +189,9 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),
         ("UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE job_id = ?", None),
     ),
+    "doubt_analysis": (
+        ("UPDATE aptui_analyses SET state = 'waiting', fingerprint = NULL WHERE source_id = ? AND builder = ?", None),
+    ),
 }
 
 STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW_OPERATIONS}

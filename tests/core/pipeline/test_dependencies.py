@@ -715,6 +715,48 @@ def test_a_crash_between_a_commit_and_what_follows_from_it_forgets_nobody() -> N
             assert world.cache == world.clean().cache, (word, fuse)
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_crash_after_a_commit_does_not_forget_the_jobs_that_its_builder_asked_for(is_batch: bool) -> None:
+    for fuse in range(60):
+        world = World()
+        settled(world, a_s="x", b_s="")
+        before = world.job("a.s@linux:main").completed_ms
+        world.write("b.s", "reprocess a.s")
+        if is_batch:
+            world.write("a.s", "x")  # as it was: its run ends with that of `b.s`
+        world.fuse = fuse
+        world.settle()
+        assert world.job("a.s@linux:main").completed_ms > before, fuse
+        assert world.cache == world.clean().cache, fuse
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_a_crash_does_not_forget_what_a_person_asked_for(world: World, is_blocked: bool) -> None:
+    settled(world, a_s="after b.s:main" if is_blocked else "x", b_s="x")
+    world.held |= {"b.s@linux:main", "a.s@linux:main"}
+    world.ask("reprocess", keys=("a.s", "b.s"))
+    world.run()
+    world.crash()
+    world.held.clear()
+    before = world.job("a.s@linux:main").completed_ms, world.job("b.s@linux:main").completed_ms
+
+    world.settle()
+
+    assert world.job("a.s@linux:main").completed_ms > before[0]
+    assert world.job("b.s@linux:main").completed_ms > before[1]
+    assert world.cache == world.clean().cache
+
+
+def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World) -> None:
+    settled(world, a_s="", b_s="x")
+    world.write("a.s", "reprocess b.s")
+    world.write("b.s", "y")
+
+    world.settle()
+
+    assert world.runs["b.s@linux:main"] == 2
+
+
 def test_a_crash_between_a_deletion_and_what_follows_from_it_forgets_nobody() -> None:
     for fuse in range(45):
         world = World()

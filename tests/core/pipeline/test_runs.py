@@ -488,6 +488,23 @@ def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: Worl
     assert world.statuses() == world.clean().statuses()
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("placed", [1, 2])
+def test_who_took_half_a_commit_runs_again_when_the_source_is_taken_back(world: World, placed: int, restarts: bool) -> None:
+    settled(world, a_s="extra 1\nextra 2", b_s="after a.s:main#0,1")
+    world.write("a.s", "extra 1\nextra 2\nx")
+    world.write("b.s", "after a.s:main#0,1\ny")
+    world.commit_fates["a.s@linux:main"] = [placed]
+    world.settle()
+    assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "completed"}
+    world.write("a.s", "extra 1\nextra 2")
+
+    world.settle(restart=restarts)
+
+    assert world.cache == world.clean().cache
+    assert world.statuses() == world.clean().statuses()
+
+
 def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
     world.write("a.s", "extra 1")
     world.commit_fates["a.s@linux:main"] = [1]

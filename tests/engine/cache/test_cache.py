@@ -258,7 +258,7 @@ def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary
     done, failed = cache.commit(order, diary)
 
     assert done == [2]
-    assert [run_key for run_key, _ in failed] == [1]
+    assert [(run_key, placed) for run_key, _, placed in failed] == [(1, 0)]
     assert "linux/a.txt" in failed[0][1]
     assert sorted(diary.notes[-1][1][1]) == [1, 2]
 
@@ -394,7 +394,7 @@ def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cach
 
     done, failed = cache.commit(order, diary)
 
-    assert (done, [run_key for run_key, _ in failed]) == ([2], [1])
+    assert (done, [(run_key, placed) for run_key, _, placed in failed]) == ([2], [(1, 1)])
     assert diary.notes[-1][1][1] == [2]
 
 

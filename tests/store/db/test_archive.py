@@ -268,6 +268,15 @@ def test_a_doubted_job_is_unfinished(store: Store) -> None:
     assert (job.state, job.fingerprint, job.planned) == (JobState.WAITING, 0, None)
 
 
+def test_a_doubted_analysis_is_unfinished(store: Store) -> None:
+    store.put(put_source=[source_row()], put_analysis=[analysis_row(1)])
+    assert store.archive().unfinished() == []
+
+    store.put(doubt_analysis=[(1, BUILDER)])
+
+    assert store.archive().unfinished() == [KEY]
+
+
 # ------------------------------------------------------------------------------------------------------------------- edges
 
 

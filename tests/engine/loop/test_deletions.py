@@ -1,0 +1,80 @@
+"""Deletions: the rows first, then the files; and nobody finds a file that was to go."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.core.messages import DeleteProducts, Rows, SaveRows
+from aptui.engine.loop.deletions import Deletions
+
+
+class Notes:
+    """A cache, a writer and a voice that note what they are told."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self.news = SimpleNamespace(told=deque())
+        self.cache = self.writer = self
+
+    def delete(self, names: tuple[str, ...]) -> list[str]:
+        self.done.append(names)
+        return [f"'{name}' stays" for name in names if "busy" in name]
+
+    def doubt_rows(self, folders: set[str]) -> Rows:
+        return {"put_cache_folder": [(folder, 0) for folder in sorted(folders)]} if folders else {}
+
+    def run(self, _rows: Rows, *, durable: bool) -> None:
+        self.done.append(("saved", durable))
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def deletions(notes: Notes) -> Deletions:
+    return Deletions(notes)  # type: ignore[arg-type]  # all that it asks of an engine
+
+
+def test_products_go_when_their_rows_are_saved_and_their_folders_are_doubted_with_those(notes: Notes, deletions: Deletions) -> None:
+    deletions.put(DeleteProducts(1, ("linux/f/a", "linux/f/busy"), 7))
+    rows = deletions.announce(SaveRows(1, 7, {}), {"drop_job": [(1,)]})
+    deletions.perform_urgent()
+    deletions.perform(6)
+    assert notes.done == []
+
+    deletions.perform(7)
+
+    assert rows == {"drop_job": [(1,)], "put_cache_folder": [("linux/f", 0)]}
+    assert notes.done == [("linux/f/a", "linux/f/busy")]
+    assert list(notes.news.told) == ["'linux/f/busy' stays"]
+
+
+def test_products_that_no_row_is_saved_about_go_at_once(notes: Notes, deletions: Deletions) -> None:
+    deletions.put(DeleteProducts(1, ("linux/a",), 7))
+
+    deletions.perform_urgent()
+
+    assert notes.done == [("saved", True), ("linux/a",)]
+
+
+def test_intermediates_go_at_once_but_after_their_rows(notes: Notes, deletions: Deletions) -> None:
+    deletions.put(DeleteProducts(1, ("common/a",), 7))
+    deletions.announce(SaveRows(1, 7, {}), {})
+
+    deletions.perform_urgent()
+
+    assert notes.done == [("saved", True), ("common/a",)]
+
+
+def test_without_products_to_delete_nobody_waits_for_the_writer(notes: Notes, deletions: Deletions) -> None:
+    assert deletions.announce(SaveRows(1, 7, {}), {}) == {}
+
+    deletions.perform_urgent()
+    deletions.perform_all()
+
+    assert notes.done == []
