@@ -114,6 +114,10 @@ class Compiler:
             cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * yaml.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,
+            sandbox=self._plain("sandbox", "off"),
+            sandbox_paths=tuple(
+                os.path.normpath(os.path.join(self._dir, os.path.expanduser(node.value))) for node in self._items("sandbox_paths")
+            ),
         )
 
     def _project(self) -> Project:

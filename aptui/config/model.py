@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from aptui.config.cluster import ClusterSettings
 from aptui.config.serve import GatewaySettings
 from aptui.core.model import (
+    SHARE_OF_MEMORY,
     Pattern,
     Project,
 )
@@ -44,14 +45,15 @@ def one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What one run may cost where its builder says nothing; `memory_bytes` 0 = no limit.
+    """What one run may cost where its builder says nothing.
 
-    `all_memory_bytes` is for all that run together, 0 = what the machine has left.
+    `memory_bytes` 0 = no limit, or it is `SHARE_OF_MEMORY`; `all_memory_bytes` is for all that run together, 0 = what the machine
+    has left.
     """
 
     analyse_s: float = 120.0
     process_s: float = 3600.0
-    memory_bytes: int = 0
+    memory_bytes: int = SHARE_OF_MEMORY
     all_memory_bytes: int = 0
 
 
@@ -122,7 +124,7 @@ class Config:
     of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the
     registry can find. `warnings` are lines for people. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a
     new source. `foreign` is what another program's project says that only its own room understands, "" for projects of aptui's own.
-    `settings_folders` are folders that may come to hold a layer, besides those of the layers.
+    `settings_folders` are folders that may come to hold a layer, besides those of the layers. `sandbox` is auto, require or off.
     """
 
     project_dir: Path
@@ -143,6 +145,8 @@ class Config:
     sharing: SharedCacheSettings = SharedCacheSettings()
     serve: GatewaySettings = GatewaySettings()
     cluster: ClusterSettings = ClusterSettings()
+    sandbox: str = "off"
+    sandbox_paths: tuple[str, ...] = ()
 
     @property
     def has_builders_to_find(self) -> bool:

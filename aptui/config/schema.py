@@ -21,7 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
-from aptui.core.model import Pattern, PatternKind
+from aptui.core.model import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.core.patterns import wildcard_regex
 from aptui.shared.errors import UserError
 
@@ -230,8 +230,17 @@ def _duration(description: str) -> _Schema:
     return {"type": ["string", "number"], "pattern": _DURATION, "exclusiveMinimum": 0, "title": title, "description": description}
 
 
-def _size(description: str) -> _Schema:
+def _size(description: str, *, may_be_auto: bool = False) -> _Schema:
     title = "a size like 512MiB or 2GiB, or 0 for no limit"
+    if may_be_auto:
+        title = "auto, a size like 512MiB or 2GiB, or 0 for no limit"
+        return {
+            "type": ["string", "integer"],
+            "pattern": f"{_SIZE}|^auto$",
+            "minimum": 0,
+            "title": title,
+            "description": description,
+        }
     return {"type": ["string", "integer"], "pattern": _SIZE, "minimum": 0, "title": title, "description": description}
 
 
@@ -319,7 +328,7 @@ _BUILDER = _record(
     priority={"type": "integer", "title": "a whole number", "description": "Higher first; 0 unless said otherwise."},
     critical=_flag("Its jobs come before all others."),
     time_limit=_duration("A job that takes longer fails."),
-    memory_limit=_size("A job that takes more fails."),
+    memory_limit=_size("A job that takes more fails.", may_be_auto=True),
     on_failure={
         "enum": ["keep", "delete"],
         "title": "keep or delete",
@@ -458,7 +467,7 @@ _TOP = _record(
         "a mapping of limits",
         analyse=_duration("Of one analysis."),
         process=_duration("Of one job."),
-        memory=_size("Of a worker."),
+        memory=_size("Of a worker; auto is three quarters of the machine's for Python builders.", may_be_auto=True),
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     undeclared_reads=_UNDECLARED,
@@ -471,6 +480,12 @@ _TOP = _record(
         "title": "fail or copy",
         "description": "What copy rules do with the pointer of a file that Git LFS has not fetched.",
     },
+    sandbox={
+        "enum": ["auto", "require", "off"],
+        "title": "auto, require or off",
+        "description": "Whether workers run in bubblewrap: where it is at hand; or nothing runs; or not.",
+    },
+    sandbox_paths=_list(_text("a path"), "a list of paths", "What workers in the sandbox see besides the project."),
     shared_cache=_record(
         "a mapping that describes the shared cache",
         mode={
@@ -687,7 +702,9 @@ def seconds(value: str | float) -> float:
 
 
 def byte_count(value: str | int) -> int:
-    """Return a size that passed the schema in bytes."""
+    """Return a size that passed the schema in bytes; that of `auto` is `SHARE_OF_MEMORY`."""
+    if value == "auto":
+        return SHARE_OF_MEMORY
     found = re.match(_SIZE, value) if isinstance(value, str) else None
     return int(float(found[1]) * _BYTES[found[2]]) if found else int(value)
 

@@ -27,6 +27,8 @@ SHADOW = "\U0010ff01"
 """Between path and scan folder in the key of a duplicate path (`FileFact.is_shadow`); no name has it (`core.paths.to_text`)."""
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
+SHARE_OF_MEMORY = -1
+"""A memory limit that workers set themselves by their machine, of Python builders alone."""
 INTERMEDIATES = "Intermediate Assets"
 """Name of their scan folder, and of its folder in the cache."""
 

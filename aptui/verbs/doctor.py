@@ -13,7 +13,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -323,6 +323,22 @@ def _cluster(config: Config) -> DoctorCheck:
     )
 
 
+def _sandbox(config: Config) -> DoctorCheck:
+    """Say what builders and commands can reach."""
+    from aptui.engine.pool import sandbox
+
+    found = sandbox.planned(config)
+    problem = "bubblewrap (bwrap) is not on this machine"
+    if found is not None:
+        problem = sandbox.problem_of(replace(found, writes=()))  # there may be no staging folder yet
+    if config.sandbox == "off":
+        advice = "" if problem or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
+        return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
+    if problem:
+        return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
+    return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")
+
+
 def _links(config: Config) -> DoctorCheck:
     """Say whether checkouts hang together by hard links."""
     if config.sharing.local_store and config.sharing.links:
@@ -359,7 +375,7 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
     _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _shared_cache, _links,
-    _cluster, _database, _leftovers,
+    _cluster, _sandbox, _database, _leftovers,
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from aptui.config import folder as config_folder
 from aptui.config import load
 from aptui.config.model import Config
 from aptui.config.schema import Node, pattern_of
-from aptui.core.model import Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
+from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
 from aptui.core.settings import FILE_NAME, SKIP, SettingsTree, Value, chosen, is_settings
@@ -223,7 +223,10 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
     process, memory = own_time or limits["process"], own_memory or limits["memory"]
     found = {
         "time_s": {"value": builder.process_limit_s, "from": _where(process)},
-        "memory_bytes": {"value": builder.memory_limit_bytes, "from": _where(memory)},
+        "memory_bytes": {
+            "value": "auto" if builder.memory_limit_bytes == SHARE_OF_MEMORY else builder.memory_limit_bytes,
+            "from": _where(memory),
+        },
     }
     if builder.needs_analysis:
         found["analysis_s"] = {"value": builder.analyse_limit_s, "from": _where(limits["analyse"])}

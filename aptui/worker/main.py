@@ -6,7 +6,7 @@ threads and processes, or end it. The engine sees the death of this process as t
 
 Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
 
-Tests: `tests/tui/widgets/test_views.py`.
+Tests: `tests/worker/test_main.py`, `tests/engine/pool/test_pool.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
-from aptui.core.model import Builder, BuilderKind
+from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, reads, wire
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.outbox import Outbox
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
 _RECEIVE_BYTES = 1 << 18
+_LEAST_SHARE_BYTES = 2 << 30
+"""The limit counts addresses, not pages: libraries reserve some that they never use."""
 
 
 class Worker:
@@ -101,7 +103,7 @@ class Worker:
             result = AnalyseResult(order.run_key, Outcome.FAILED, _unknown(order.builder))
         else:
             self._runs += 1
-            with _make_safe(builder.memory_limit_bytes):
+            with _make_safe(memory_limit_of(builder, builder.memory_limit_bytes)):
                 result = run.analyse(order, builder, self._platforms, self._load)
         self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
@@ -115,9 +117,10 @@ class Worker:
             return
         is_command = builder.kind is BuilderKind.COMMAND
         sharing = self._shared() if is_command else None
-        if order.memory_limit_bytes:
+        limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
+        if limit_bytes:
             self._outbox.flush()  # it may take memory that there is none of soon
-        with _make_safe(order.memory_limit_bytes):
+        with _make_safe(limit_bytes):
             result = run.process(order, builder, self._platforms, self._load, sharing)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
@@ -191,6 +194,16 @@ def _frame(kind: wire.FrameKind, result: AnalyseResult | RunResult) -> bytes:
 
 def _unknown(builder: str) -> str:
     return f"no builder is called {builder!r}"
+
+
+def memory_limit_of(builder: Builder, said_bytes: int) -> int:
+    """Return what a run may take, 0 = whatever it can get."""
+    if said_bytes != SHARE_OF_MEMORY:
+        return said_bytes
+    if builder.kind is not BuilderKind.PYTHON:
+        return 0
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(_LEAST_SHARE_BYTES, machine_bytes // 4 * 3)
 
 
 @contextlib.contextmanager

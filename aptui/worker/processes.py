@@ -31,9 +31,9 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies; leave at once if it already did."""
+    """Have the kernel kill this process when `parent` dies; leave at once if it already did. 0 = whoever started it."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if parent and os.getppid() != parent:
         os._exit(1)
 
 

@@ -17,7 +17,7 @@ from aptui.config import compiled, dirs, model, packing
 from aptui.config import load as config_load
 from aptui.config.load import load
 from aptui.config.model import Config
-from aptui.core.model import BuilderKind, Platform, ReferenceRule
+from aptui.core.model import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
 from aptui.shared.errors import UserError
@@ -196,6 +196,17 @@ def test_using_copy_by_name_is_the_copy_rule(write: Write) -> None:
     builder = load(write(builders_of('  - {name: b, uses: copy, patterns: ["*.x"]}\n'))).project.builders[0]
 
     assert (builder.kind, builder.origin, builder.needs_analysis) == (BuilderKind.COPY, "", False)
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"), [("", SHARE_OF_MEMORY), ("memory_limit: auto, ", SHARE_OF_MEMORY), ("memory_limit: 0, ", 0)]
+)
+def test_the_memory_of_a_worker_is_a_share_of_the_machine_unless_somebody_says_otherwise(
+    write: Write, said: str, limit: int
+) -> None:
+    builder = load(write(builders_of(f"  - {{name: b, {said}uses: image}}\n"))).project.builders[0]
+
+    assert builder.memory_limit_bytes == limit
 
 
 def test_limits_hold_for_builders_that_say_nothing(write: Write) -> None:

@@ -71,8 +71,12 @@ class RunDispatcher:
         if self.pool_if_any is None:
             from aptui.engine.pool.pool import Pool
             from aptui.engine.pool.processes import PoolSettings
+            from aptui.engine.pool.sandbox import sandbox_of
 
             context = self._context
+            sandbox, problem = sandbox_of(context.config)
+            if problem:
+                context.news.say_once(problem)
             self.pool_if_any = self._pool_class(Pool)(
                 context.project.builders,
                 context.project.platforms,
@@ -82,6 +86,7 @@ class RunDispatcher:
                 settings=PoolSettings(
                     memory_budget_bytes=context.config.limits.all_memory_bytes,
                     scan_folders=tuple(folder.path for folder in context.project.scan_folders),
+                    sandbox=sandbox,
                 ),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
             )

@@ -62,7 +62,7 @@ class MemoryBudget:
     def expected(self, builder: str, limit_bytes: int = 0) -> int:
         """Return what a run of `builder` will take, which is not more than its limit allows."""
         bytes_ = self.learned.get(builder, GUESS_BYTES)
-        return min(bytes_, limit_bytes) if limit_bytes else bytes_
+        return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_
 
     def fits(self, need_bytes: int, at_work: Iterable[tuple[int, int]]) -> bool:
         """Return whether a run fits beside those at work, which are (pid, expected bytes)."""

@@ -95,7 +95,7 @@ class Pool:
         setup = wire.WorkerSetup(
             tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders
         )
-        return WorkerStart(setup, chosen.environment)
+        return WorkerStart(setup, chosen.environment, chosen.sandbox)
 
     # -------------------------------------------------------------------------------------------------------------- orders
 

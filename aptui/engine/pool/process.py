@@ -8,6 +8,7 @@ Tests: `tests/engine/pool/test_environment.py`.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import selectors
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 import aptui
+from aptui.engine.pool.sandbox import Sandbox
 from aptui.worker import processes, wire
 from aptui.worker.output import BoundedText, MarkedStream
 
@@ -51,6 +53,7 @@ class WorkerStart:
 
     setup: wire.WorkerSetup
     environment: Mapping[str, str]
+    sandbox: Sandbox | None = None
 
 
 def python_command(*arguments: str) -> list[str]:
@@ -99,9 +102,11 @@ class WorkerProcess:
         except OSError:
             pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
         name, _, value = self.mark.partition("=")
+        self._is_wrapped = start.sandbox is not None
+        command = python_command(str(theirs.fileno()), "0" if self._is_wrapped else str(os.getpid()))
         try:
             self._process = subprocess.Popen(
-                python_command(str(theirs.fileno()), str(os.getpid())),
+                command if start.sandbox is None else start.sandbox.command(command),
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
@@ -248,8 +253,13 @@ class WorkerProcess:
             self._channel.shutdown(socket.SHUT_WR)
 
     def terminate(self) -> None:
-        """Ask the worker's process group to end."""
-        processes.kill_group(self.pid, signal.SIGTERM)
+        """Ask the worker's process group to end, but not what it is wrapped in: that would take it along at once."""
+        if not self._is_wrapped:
+            processes.kill_group(self.pid, signal.SIGTERM)
+            return
+        for pid in processes.family(self.pid, self.mark) - {self.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the worker and every process of its family."""
@@ -276,12 +286,18 @@ class WorkerProcess:
     @property
     def is_killed_by_others(self) -> bool:
         """Whether it ended by a SIGKILL that was not ours: most likely, memory ran out."""
-        return self._process.returncode == -signal.SIGKILL and not self.fault
+        return self._status == -signal.SIGKILL and not self.fault
+
+    @property
+    def _status(self) -> int | None:
+        """The exit status; minus a signal's number when one killed it, which a wrapper tells as shells do."""
+        code = self._process.returncode
+        return 128 - code if self._is_wrapped and code is not None and code > 128 else code
 
     @property
     def exit_text(self) -> str:
         """How the process ended, for people."""
-        code = self._process.returncode
+        code = self._status
         if self.fault:
             return self.fault
         if code is None or code >= 0:

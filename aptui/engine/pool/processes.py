@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from aptui.core.messages import Outcome
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
 from aptui.engine.pool.reaper import OrphanReaper
+from aptui.engine.pool.sandbox import Sandbox
 from aptui.engine.pool.slots import Slot
 from aptui.worker import processes
 
@@ -35,6 +36,7 @@ class PoolSettings:
         environment: is added to the allow-list's variables.
         scan_folders: absolute paths; workers say which files below them a call opened.
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
+        sandbox: what workers are started in, if in any.
         idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
     """
 
@@ -45,6 +47,7 @@ class PoolSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     scan_folders: tuple[str, ...] = ()
     memory_budget_bytes: int = 0
+    sandbox: Sandbox | None = None
     idle_s: float = 300.0
     rest_s: float = 1800.0
 

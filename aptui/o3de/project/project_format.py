@@ -181,6 +181,7 @@ def _compile_project(
         ),
         warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings),
         foreign=to_text(opened.facts),
+        sandbox=config.sandbox if config.sandbox == "require" else "off",
         settings_folders=sight.folders(),
     )
 

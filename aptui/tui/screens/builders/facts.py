@@ -188,7 +188,7 @@ def _type(builder: Builder) -> str:
 def _limits(builder: Builder) -> str:
     parts = [f"{builder.analyse_limit_s:g} s an analysis"] if builder.needs_analysis else []
     parts.append(f"{builder.process_limit_s:g} s a job")
-    parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes else []
+    parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes > 0 else []
     return ", ".join(parts)
 
 

@@ -1,0 +1,166 @@
+"""The sandbox of workers: bubblewrap starts them, and they see what builders need and nothing else.
+
+Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
+cache, and what `sandbox_paths` adds, all read-only; the staging folder, which alone can be written to; temporary and home folders
+in memory, empty. There is no network. What is not kept away: signals to other processes of the same user, and what the system's
+own folders show to everybody.
+
+Why O3DE projects are left out: their Python builders run the engine's own code, which writes to the user's folders.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aptui
+from aptui.shared.errors import HostError
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+PROGRAM = "bwrap"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
+_TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
+_PATIENCE_S = 10.0
+HINT = "install bubblewrap, or write 'sandbox: off'"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """How to start a worker in it.
+
+    Args:
+        program: bubblewrap.
+        home: the folder that is hidden, and what HOME is.
+        reads: absolute paths that are visible; those that are not there are left out.
+        writes: absolute folders that can be written to.
+        secrets: files that are empty inside.
+    """
+
+    program: str
+    home: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    secrets: tuple[str, ...] = ()
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs `command` inside."""
+        words = [self.program, "--die-with-parent", "--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+        for path in _SYSTEM:
+            if os.path.islink(path):
+                words += ["--symlink", os.readlink(path), path]
+            elif os.path.isdir(path):
+                words += ["--ro-bind", path, path]
+        words += ["--dev", "/dev", "--bind", "/proc", "/proc", "--tmpfs", _TEMP, "--tmpfs", "/run", "--tmpfs", self.home]
+        for path in sorted(set(self.reads), key=_depth):
+            words += ["--ro-bind-try", path, path]
+        for path in sorted(set(self.writes), key=_depth):
+            words += ["--bind", path, path]
+        for path in self.secrets:
+            if os.path.isfile(path):
+                words += ["--ro-bind", "/dev/null", path]
+        words += [
+            "--setenv",
+            "HOME",
+            self.home,
+            "--setenv",
+            "TMPDIR",
+            _TEMP,
+            "--unsetenv",
+            "XDG_RUNTIME_DIR",
+            "--chdir",
+            "/",
+            "--",
+        ]
+        return [*words, *command]
+
+
+def problem_of(sandbox: Sandbox) -> str:
+    """Return why nothing can be started in this sandbox, "" when something can."""
+    command = sandbox.command([sys.executable, "-c", ""])
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"it ended with status {done.returncode}"
+
+
+def sandbox_of(config: Config) -> tuple[Sandbox | None, str]:
+    """Return the sandbox of this project's workers, None without one, and a sentence that says why there is none though asked for.
+
+    Raises:
+        HostError: it is required and cannot be had.
+    """
+    if config.sandbox == "off":
+        return None, ""
+    found = planned(config)
+    problem = "bubblewrap (bwrap) is not on this machine"
+    if found is not None:
+        for folder in found.writes:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        problem = problem_of(found)
+    if not problem:
+        return found, ""
+    if config.sandbox == "require":
+        raise HostError(f"workers cannot run in a sandbox: {problem}", hint=HINT)
+    return None, f"workers run without a sandbox: {problem}"
+
+
+def planned(config: Config) -> Sandbox | None:
+    """Return the sandbox that this project would have, None where there is no bubblewrap."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        return None
+    home = os.path.realpath(os.path.expanduser("~"))
+    staging = str(config.cache_dir / ".aptui" / "staging")
+    reads = [
+        *_python_paths(),
+        *os.environ.get("PATH", "").split(os.pathsep),
+        *(os.path.dirname(tool.path) for tool in config.tools),
+        str(config.project_dir),
+        *(folder.path for folder in config.project.scan_folders),
+        str(config.cache_dir),
+        *config.sandbox_paths,
+    ]
+    secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)
+    return Sandbox(program, home, tuple(_usable(reads, home)), (staging,), tuple(path for path in secrets if path))
+
+
+def _python_paths() -> list[str]:
+    real = os.path.dirname(os.path.realpath(sys.executable))
+    own = str(Path(aptui.__file__).parent)
+    data = str(Path(aptui.__file__).parent.parent / "config")
+    return [
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(real),
+        own,
+        data,
+        *filter(os.path.isabs, sys.path),
+        *site.getsitepackages(),
+    ]
+
+
+def _usable(paths: Iterable[str], home: str) -> Iterable[str]:
+    """Yield those of `paths` that are folders and show neither the whole disk nor all of the home folder."""
+    for path in dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path)):
+        shown = path if path.endswith("/") else f"{path}/"
+        if not f"{home}/".startswith(shown) and not path.startswith(_SYSTEM_BELOW) and path not in _SYSTEM:
+            yield path
+
+
+_SYSTEM_BELOW = tuple(f"{path}/" for path in _SYSTEM)
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("/"), path

@@ -1,0 +1,147 @@
+"""The sandbox: what is in its command, when there is none, and what a worker inside can do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+
+from aptui.config import load
+from aptui.engine.pool import sandbox
+from aptui.engine.pool.sandbox import Sandbox
+from aptui.shared.errors import HostError
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+sandbox: MODE
+builders:
+  - {name: look, patterns: ["*.look"], command: "sh {source} > {products_dir}/{stem}.txt 2>&1; true"}
+"""
+LOOK = """
+cat "$SECRET" && echo secret is read
+ls -A ~ | grep -v '^project$' && echo home is seen
+echo x > "$(dirname "$0")/written" && echo source is written
+grep -v lo: /proc/net/dev | grep : && echo network is there
+echo done
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    home = tmp_path / "home"
+    (home / "project" / "assets").mkdir(parents=True)
+    (home / ".key").write_text("secret")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "xdg"))
+    return Project(home / "project", SETTINGS.replace("MODE", "require"))
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bubblewrap that says what is wrong and starts nothing."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'bwrap: no namespaces here' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.path.expanduser('~')}")
+    return program
+
+
+def test_a_worker_sees_the_project_and_writes_to_staging_alone(project: Project, stub: Path) -> None:
+    found = sandbox.planned(load.load(project.root))
+    assert found is not None
+
+    words = found.command(["worker"])
+
+    binds = {(kind, path) for kind, path, again in zip(words, words[1:], words[2:], strict=False) if path == again}
+    home = str(project.root.parent)
+    assert words[0] == str(stub)
+    assert words[-2:] == ["--", "worker"]
+    assert {"--unshare-user", "--unshare-net", "--die-with-parent"} <= set(words)
+    assert {path for kind, path in binds if kind == "--bind"} == {"/proc", f"{project.cache}/.aptui/staging"}
+    assert {("--ro-bind-try", str(project.root)), ("--ro-bind-try", str(stub.parent)), ("--ro-bind", "/usr")} <= binds
+    assert ("--ro-bind-try", home) not in binds, "though it is in PATH"
+    assert words[words.index(home) - 1] == "--tmpfs"
+    assert words.index(home) < words.index(str(project.root)), "what is hidden does not hide what is shown"
+
+
+def test_keys_below_the_project_are_empty_inside(tmp_path: Path) -> None:
+    key = tmp_path / "team.key"
+    key.write_text("secret")
+
+    words = Sandbox("bwrap", "/home/x", (), (), (str(key), str(tmp_path / "none"))).command([])
+
+    assert words[words.index(str(key)) - 2 :][:3] == ["--ro-bind", "/dev/null", str(key)]
+    assert str(tmp_path / "none") not in words
+
+
+@pytest.mark.real
+def test_without_one_auto_says_why_and_require_refuses(project: Project, stub: Path) -> None:
+    config = load.load(project.root)
+
+    assert sandbox.sandbox_of(replace(config, sandbox="off")) == (None, "")
+    said = "workers run without a sandbox: bwrap: no namespaces here"
+    assert sandbox.sandbox_of(replace(config, sandbox="auto")) == (None, said)
+    with pytest.raises(HostError, match="cannot run in a sandbox: bwrap: no namespaces here"):
+        sandbox.sandbox_of(config)
+    stub.unlink()
+    with pytest.raises(HostError, match="is not on this machine"):
+        sandbox.sandbox_of(config)
+
+
+def _is_usable() -> bool:
+    program = shutil.which("bwrap")
+    if program is None:
+        return False
+    words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+needs_bubblewrap = pytest.mark.skipif(not _is_usable(), reason="bubblewrap is not here, or may not make namespaces")
+
+
+@needs_bubblewrap
+@pytest.mark.real
+@pytest.mark.parametrize("mode", ["off", "require"])
+def test_a_command_of_strangers_reads_writes_and_sends_nothing(project: Project, mode: str) -> None:
+    project.config(SETTINGS.replace("MODE", mode))
+    project.write("assets/a.look", LOOK.replace("$SECRET", f"{project.root.parent}/.key"))
+
+    project.engine_run()
+
+    (text,) = project.texts().values()
+    assert "done" in text
+    found = [claim for claim in ("secret is read", "home is seen", "source is written", "network is there") if claim in text]
+    assert "secret is read" in found if mode == "off" else not found, text
+
+
+@needs_bubblewrap
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("command", "error"), [("kill -9 $PPID", "killed by SIGKILL"), ("sleep 60", "time"), ("exit 3", "status 3")]
+)
+def test_how_a_run_ended_is_told_as_without_one(project: Project, command: str, error: str) -> None:
+    rule = f'  - {{name: bad, patterns: ["*.bad"], time_limit: 1s, command: "{command} # {{source}}"}}\n'
+    project.config(SETTINGS.replace("MODE", "require") + rule)
+    project.write("assets/a.bad", "x")
+
+    project.engine_run()
+
+    assert error in project.errors()["a.bad:bad"]
+
+
+@needs_bubblewrap
+@pytest.mark.real
+def test_builders_of_python_run_inside(project: Project) -> None:
+    project.config(SETTINGS.replace("MODE", "require") + '  - {name: tables, uses: json, patterns: ["*.json"]}\n')
+    project.write("assets/a.json", '{"a": 1}')
+
+    project.engine_run()
+
+    assert set(project.statuses().values()) == {"completed"}
