@@ -115,9 +115,7 @@ class Compiler:
             meta_delay_ms=round(1000 * yaml.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,
             sandbox=self._plain("sandbox", "off"),
-            sandbox_paths=tuple(
-                os.path.normpath(os.path.join(self._dir, os.path.expanduser(node.value))) for node in self._items("sandbox_paths")
-            ),
+            sandbox_paths=self._folders("sandbox_paths"),
         )
 
     def _project(self) -> Project:
@@ -130,6 +128,7 @@ class Compiler:
             scan_folders=folders,
             builders=tuple(builder for builder in builders if builder is not None),
             ignore_regex=self._ignore_regex(folders),
+            linked_folders=self._folders("linked_folders"),
             companions=tuple(self._companions()),
             metadata_types=tuple(node.value.lower() for node in self._items("metadata_types")),
             undeclared_reads=UndeclaredReads(self._plain("undeclared_reads", "warn")),
@@ -242,6 +241,9 @@ class Compiler:
 
     def _path(self, key: str, default: str) -> str:
         return self._absolute(self._plain(key, default))
+
+    def _folders(self, key: str) -> tuple[str, ...]:
+        return tuple(self._absolute(node.value) for node in self._items(key))
 
     # platforms and what refers to them
 

@@ -448,6 +448,9 @@ _TOP = _record(
     platforms={"type": "object", "title": "a mapping of platforms", "propertyNames": _IDS, "additionalProperties": _PLATFORM_ENTRY},
     scan_folders=_list(_SCAN_FOLDER, "a list of scan folders", "Where sources are."),
     ignore=_list(_PATTERN, "a list of patterns", "Files and folders that are not looked at, as in .gitignore; or {regex: …}."),
+    linked_folders=_list(
+        _text("a path"), "a list of folders", "Where symbolic links to files may lead, besides the scan folders; / is anywhere."
+    ),
     shipped_ignore=_flag("Whether the rules shipped with aptui apply as well."),
     builders=_list(_BUILDER, "a list of builders", "What is done with sources."),
     companions={"type": "object", "title": "a mapping from glob to suffix", "additionalProperties": _COMPANIONS},

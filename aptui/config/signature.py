@@ -54,5 +54,5 @@ def signed(project: Project, project_dir: Path | None = None) -> Project:
     if project_dir is None:
         return replace(project, signature=signature)
     paths = [os.path.relpath(folder.path, project_dir) for folder in project.scan_folders]
-    scanned = [folders, paths, project.ignore_regex, project.metadata_types]
+    scanned = [folders, paths, project.ignore_regex, project.metadata_types, *filter(None, [project.linked_folders])]
     return replace(project, signature=signature, scan_signature=digest_of(scanned))

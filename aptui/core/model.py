@@ -230,6 +230,7 @@ class Project:
     undeclared_reads: UndeclaredReads = UndeclaredReads.WARN
     metadata_types: tuple[str, ...] = ()
     touches_unchanged: bool = False
+    linked_folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,13 @@ def _told_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     for name, limit in builder["limits"].items():
         word = {"time_s": "time limit", "memory_bytes": "memory limit", "analysis_s": "analysis"}[name]
         if name == "memory_bytes":
-            value = printing.size(limit["value"]) if limit["value"] else "none"
+            value = (
+                "a share of the machine's"
+                if limit["value"] == "auto"
+                else printing.size(limit["value"])
+                if limit["value"]
+                else "none"
+            )
         else:
             value = printing.duration(limit["value"])
         yield f"    {word:{_WIDTH}} {value}  {_from(limit, shown)}", "dim"

@@ -23,6 +23,7 @@ from aptui.core.paths import to_text
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared import lfs
 from aptui.worker.files import is_pointer
+from aptui.worker.strangers import is_of_the_system, named_by_content
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
@@ -46,6 +47,7 @@ class Reads:
         self._found: dict[str, str] = {}
         self._stamps: dict[str, Stamp] = {}
         self._written: set[str] = set()
+        self._outside: dict[str, None] = {}
         self.is_source_read = False
 
     def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
@@ -60,6 +62,9 @@ class Reads:
         if "/." in path or "//" in path:
             path = os.path.normpath(path)
         self.is_source_read = self.is_source_read or path == self._source
+        if not path.startswith(_roots):
+            self._note_outside(path, flags)
+            return
         if not path.startswith(_roots) or path == self._source or path.startswith(self._own) or flags & _NO_CONTENT:
             return
         if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
@@ -70,6 +75,22 @@ class Reads:
             place = where()
             if place:
                 self._found[path] = place
+
+    def _note_outside(self, path: str, flags: int) -> None:
+        is_read = not (flags & os.O_ACCMODE == os.O_WRONLY or flags & (os.O_TRUNC | _NO_CONTENT))
+        if is_read and not path.startswith(self._own) and path != self._source and len(self._outside) < _MOST_OUTSIDE:
+            self._outside[path] = None
+
+    def stranger(self) -> str:
+        """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
+        opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
+        path, file = named_by_content(opened, (self._source, *self._found), _folders)
+        if not path:
+            return ""
+        rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
+        return (
+            f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which lies outside the project's scan folders"
+        )
 
     def found(self, digest_of: Callable[[str], str] | None = None) -> tuple[Read, ...]:
         """Return what was read and not written as well.
@@ -100,6 +121,7 @@ class Reads:
         return next(found, "")
 
 
+_MOST_OUTSIDE = 10_000
 _pointers: dict[str, tuple[Stamp, bool]] = {}
 _MOST_POINTERS = 20_000
 

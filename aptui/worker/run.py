@@ -118,6 +118,8 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
             ending = _failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
             ending = _failure(log, f"{absent!r} is {lfs.NOT_HERE}")
+        elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.stranger()):
+            ending = _failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
     used = Used(code(), began_ns, seen.used(), changed=seen.changed())
@@ -269,6 +271,8 @@ class _BuilderRun:
             return _Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
             return _failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
+        if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.stranger()):
+            return _failure(self.log, stranger)
         return ending
 
     def leave(self, outcome: Outcome) -> None:

@@ -22,6 +22,7 @@ from . import (
     live,
     live_scenes,
     live_trouble,
+    neighbours,
     serve_hostile,
     serving,
     sharing,
@@ -66,6 +67,7 @@ DRILLS: dict[str, Drill] = {
     "serve-hostile": lambda folder, chosen: serve_hostile.attacked(folder, chosen.seed, chosen.count / 5, mutant=chosen.mutant),
     "hostile-assets": lambda folder, chosen: hostile_content.assets(folder, chosen.seed, mutant=chosen.mutant),
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
+    "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
     # Shared results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
     # The watcher alone.
@@ -100,8 +102,8 @@ DRILLS: dict[str, Drill] = {
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
-NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live"}
-_ROOMS = (children, hostile, hostile_content, serve_hostile, serving, sharing, truth, vanished, watching, wire_fuzz)
+NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live", "neighbours"}
+_ROOMS = (children, hostile, hostile_content, neighbours, serve_hostile, serving, sharing, truth, vanished, watching, wire_fuzz)
 MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 

@@ -6,10 +6,18 @@ Needs root, to be somebody else. `MUTANTS` take one rule away each: a drill that
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+
+from aptui.engine.cache.cache import Cache
+from aptui.link.server import LinkServer
+from aptui.o3de_programs.control import ControlChannel
+from aptui.store.db import schema
 
 from .kills import Report, Say
 
@@ -78,6 +86,41 @@ def attacked(cache: Path, socket: str = "", control_port: int = 0, *, mutant: st
             report.violations.append(f"another user may {kind}: {what}")
     say(f"  neighbours: {report.faults} tries, {len(report.violations)} came through")
     return report
+
+
+def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
+    """N1 with a cache, a socket and a control channel of its own, in `folder`, which others may enter."""
+    folder.chmod(0o755)
+    cache = Cache(folder / "Cache", ["linux"])
+    cache.take()
+    schema.prepare(cache.root / "assetdb.sqlite")
+    over = threading.Event()
+    with ExitStack() as stack:
+        stack.callback(cache.close)
+        selector = stack.enter_context(selectors.DefaultSelector())
+        server = LinkServer(str(folder / "run" / "socket"), selector, None, version="1")
+        server.listen()
+        stack.callback(server.close)
+        control = ControlChannel(selector, Quiet())
+        stack.callback(control.close)
+
+        def turn() -> None:
+            while not over.is_set():
+                for key, mask in selector.select(0.02):
+                    key.data(mask)
+
+        thread = threading.Thread(target=turn)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(over.set)
+        return attacked(cache.root, server.path, control.port, mutant=mutant, say=say)
+
+
+class Quiet:
+    """A processor that only ever waits."""
+
+    def is_idle(self) -> bool:
+        return False
 
 
 def _private(cache: Path) -> list[Path]:

@@ -250,6 +250,45 @@ def test_a_traced_command_says_what_it_and_its_children_opened(room):
     assert not list(room.staging.glob("*/trace"))
 
 
+@pytest.mark.parametrize("is_analysis", [False, True])
+def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, monkeypatch, is_analysis):
+    write(tmp_path / "secret.bin")
+    room.source("a.txt", b'{"uri": "../secret.bin"}')
+    order = room.order()
+    monkeypatch.setattr(room, "source", lambda: None)
+
+    def careless(request):
+        Path(request.scan_folder, "..", "secret.bin").read_bytes()
+        return jobs(JobDescriptor("linux", "main")) if is_analysis else done(request)
+
+    result = room.analyse(careless) if is_analysis else room.process(careless, order)
+
+    said = f"'{tmp_path}/secret.bin' was read, which 'a.txt' names and which lies outside the project's scan folders"
+    assert (result.outcome, result.error) == (Outcome.FAILED, said)
+
+
+def test_what_a_builder_opens_for_itself_may_lie_outside(room, tmp_path):
+    write(tmp_path / "settings.json")
+    room.source("a.txt", b"settings.json")
+
+    def process_job(request):
+        (tmp_path / "settings.json").read_bytes()
+        return done(request)
+
+    assert room.process(process_job, room.order()).outcome is Outcome.SUCCEEDED
+
+
+@needs_strace
+def test_a_traced_command_that_opens_what_content_names_outside_fails(room, tmp_path):
+    write(tmp_path / "secret.bin")
+    room.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
+    command = "cat $(sed -n 's/^include //p' {source}) > {products_dir}/o"
+
+    result = room.run(tracing(command), room.order())
+
+    assert "which 'a.txt' names and which lies outside" in result.error
+
+
 @needs_strace
 def test_a_traced_command_ends_as_it_would_without(room):
     room.source("part.txt")

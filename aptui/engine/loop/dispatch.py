@@ -85,7 +85,10 @@ class RunDispatcher:
                 self._take_from_pool,
                 settings=PoolSettings(
                     memory_budget_bytes=context.config.limits.all_memory_bytes,
-                    scan_folders=tuple(folder.path for folder in context.project.scan_folders),
+                    scan_folders=(
+                        *(folder.path for folder in context.project.scan_folders),
+                        *(path for path in context.project.linked_folders if path != "/"),
+                    ),
                     sandbox=sandbox,
                 ),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),

@@ -130,6 +130,7 @@ def planned(config: Config) -> Sandbox | None:
         str(config.project_dir),
         *(folder.path for folder in config.project.scan_folders),
         str(config.cache_dir),
+        *config.project.linked_folders,
         *config.sandbox_paths,
     ]
     secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)

@@ -73,6 +73,8 @@ class Walk:
         owned = {folder.id: _owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
         self._owned_elsewhere = {scan_folder: whole for scan_folder, (whole, _files) in owned.items()}
         self._files_elsewhere = {scan_folder: files for scan_folder, (_whole, files) in owned.items()}
+        self._linked_folders = project.linked_folders
+        self._allowed: tuple[str, ...] | None = None
         self.files_seen = 0
         self.sentences: list[str] = []
         """For people: a link that is not followed, a folder that cannot be read."""
@@ -124,6 +126,8 @@ class Walk:
                         except OSError as error:
                             self._explain(entry, error)
                             continue
+                        if entry.is_symlink() and self._leads_out(entry.path):
+                            continue
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode):
@@ -134,6 +138,19 @@ class Walk:
             self.files_seen += len(files)
             entries.append((part, files))
         return entries, below
+
+    def _leads_out(self, link: str) -> bool:
+        """Whether a link leads to a file where the project has none: content may come from strangers, who know of ours."""
+        if self._allowed is None:
+            roots = (*(folder.path for folder in self.scan_folders), *self._linked_folders)
+            self._allowed = tuple({f"{os.path.realpath(root).rstrip('/')}/" for root in roots})
+        real = os.path.realpath(link)
+        if real.startswith(self._allowed) or os.path.isdir(real):
+            return False
+        self.sentences.append(
+            f"link '{link}' leads out of the scan folders and is no source; 'linked_folders' says where links may lead"
+        )
+        return True
 
     def folders_in(self, parts: Iterable[FolderPart]) -> Below:
         """Return the folders directly below these parts, and look at no file."""

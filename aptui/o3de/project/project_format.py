@@ -176,6 +176,7 @@ def _compile_project(
                 builders=(*config.project.builders, *_script_builders(opened, config.project, sight)),
                 debug_output=opened.facts.user.debug_output,
                 resting_platforms=_resting(opened, config, sight),
+                linked_folders=("/",),  # as the reference does
             ),
             project_dir,
         ),

@@ -44,8 +44,10 @@ class Shelf:
 class Tree:
     """Scan folders on disk, scanned again and again."""
 
-    def __init__(self, root: Path, *folders: ScanFolder, ignore: str = "", never: tuple[str, ...] = ()) -> None:
-        self.project = Project((), "linux", folders, (), ignore_regex=ignore)
+    def __init__(
+        self, root: Path, *folders: ScanFolder, ignore: str = "", never: tuple[str, ...] = (), linked_folders: tuple[str, ...] = ()
+    ) -> None:
+        self.project = Project((), "linux", folders, (), ignore_regex=ignore, linked_folders=linked_folders)
         self.shelf = Shelf()
         self.never = never
         self.said: list[str] = []
@@ -175,8 +177,22 @@ def test_ignored_files_and_folders_are_not_reported(tmp_path: Path) -> None:
     assert seen(tree.scan()) == {"x.txt": 1}
 
 
+def test_a_link_that_leads_out_of_the_scan_folders_is_no_source(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
+    write(tmp_path, "a/x.txt", "b/y.txt", "a-secret.txt")
+    (tmp_path / "a/inside.txt").symlink_to("x.txt")
+    (tmp_path / "a/other.txt").symlink_to("../b/y.txt")
+    (tmp_path / "a/out.txt").symlink_to("../a-secret.txt")
+    (tmp_path / "a/far.txt").symlink_to("/etc/passwd")
+
+    events = tree.scan()
+
+    assert seen(events) == {"x.txt": 1, "inside.txt": 1, "other.txt": 1, "y.txt": 2}
+    assert len([text for text in tree.said if "leads out of the scan folders" in text]) == 2
+
+
 def test_links_to_folders_are_said_and_links_to_files_are_read(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"), linked_folders=(str(tmp_path),))
     write(tmp_path, "a/real/x.txt", "outside.txt")
     (tmp_path / "a/loop").symlink_to("..")
     (tmp_path / "a/link.txt").symlink_to("../outside.txt")
