@@ -221,10 +221,12 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
     limits = given.root.value["limits"].value
     own_time, own_memory = (node.get("time_limit"), node.get("memory_limit")) if node else (None, None)
     process, memory = own_time or limits["process"], own_memory or limits["memory"]
-    found = {
+    is_share = builder.memory_limit_bytes == SHARE_OF_MEMORY and builder.kind is BuilderKind.PYTHON
+    memory_bytes: int | str = "auto" if is_share else max(0, builder.memory_limit_bytes)
+    found: dict[str, dict[str, Any]] = {
         "time_s": {"value": builder.process_limit_s, "from": _where(process)},
         "memory_bytes": {
-            "value": "auto" if builder.memory_limit_bytes == SHARE_OF_MEMORY else builder.memory_limit_bytes,
+            "value": memory_bytes,
             "from": _where(memory),
         },
     }
