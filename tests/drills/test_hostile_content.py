@@ -19,7 +19,7 @@ def test_what_strangers_made_reads_writes_and_runs_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("mutant", "only", "what"), [("trusting-names", "pack/n0", "was opened outside"), ("trusting-folders", "set/luac", "ran: ")]
+    ("mutant", "only", "what"), [("trusting-names", "pack/n00", "was opened outside"), ("trusting-folders", "set/luac", "ran: ")]
 )
 def test_the_harness_catches_an_engine_that_trusts_strangers(tmp_path: Path, mutant: str, only: str, what: str) -> None:
     assert any(what in text for text in hostile_content.assets(tmp_path, seed=1, mutant=mutant, only=only).violations)
