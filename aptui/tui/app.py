@@ -47,6 +47,7 @@ from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.theme_manager import ThemeManager
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from textual.command import Provider
     from textual.driver import Driver
 
@@ -225,6 +226,20 @@ class AptuiApp(App[None], inherit_bindings=False):
     def main_screen(self) -> Screen[Any]:
         """Return the screen below whatever is open."""
         return next(screen for screen in self.screen_stack if isinstance(screen, MainScreen))
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Hand what was drawn to the output layer, where the driver has one and it understands it; else have Textual write it."""
+        output = getattr(self._driver, "output", None)
+        if output is None or renderable is None or self._batch_count or not self._running or self._closed:
+            super()._display(screen, renderable)
+            return
+        try:
+            if not output.show(renderable, self.console, self.size, self.screen.outer_size.clamp_offset(self.cursor_position)):
+                super()._display(screen, renderable)
+                return
+        except Exception as error:  # noqa: BLE001  # as Textual's own: the app ends, and says why
+            self._handle_exception(error)
+        self.post_display_hook()
 
     # ------------------------------------------------------------------------------------------------------ panes and sheets
 

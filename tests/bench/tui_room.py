@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import os
 import random
-import re
 import select
 import selectors
 import signal
@@ -22,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import pyte
-
 from aptui import __version__
 from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
@@ -31,11 +28,10 @@ from aptui.link import places
 from aptui.link.port import PROTOCOL, Hello, Subscribe
 from aptui.link.server import ClientRequest, LinkServer
 from aptui.store.queries.reader import open_reader
+from tests.tui.model_terminal import ModelTerminal
 from tests.tui.terminal import Terminal
 
 COLUMNS, LINES = 160, 45
-_PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]")
-_UNFINISHED = re.compile(r"\x1b(\[[0-9;<=>?]*)?$")
 _TICK_S = 0.02
 _VISIBLE = 40
 _VISIBLE_SHARE = 0.2
@@ -68,6 +64,7 @@ class TimedTerminal(Terminal):
                         return
                     self.seen += data
                     self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
+                    self._answer()
             except (OSError, ValueError):
                 return
 
@@ -97,10 +94,8 @@ class Replay:
 
     def __init__(self, terminal: TimedTerminal) -> None:
         self._terminal = terminal
-        self._screen = pyte.Screen(COLUMNS, LINES)
-        self._stream = pyte.Stream(self._screen)
+        self._screen = ModelTerminal(COLUMNS, LINES)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
         self._fed, self.count = 0, 0
 
     def steps(self) -> Iterator[tuple[float, list[str]]]:
@@ -108,11 +103,8 @@ class Replay:
         while self.count < len(self._terminal.chunks):
             chunk = self._terminal.chunks[self.count]
             self.count += 1
-            text = self._rest + self._decoder.decode(bytes(self._terminal.seen[self._fed : chunk.end]))
+            self._screen.feed(self._decoder.decode(bytes(self._terminal.seen[self._fed : chunk.end])))
             self._fed = chunk.end
-            cut = _UNFINISHED.search(text)
-            self._rest = text[cut.start() :] if cut else ""
-            self._stream.feed(_PRIVATE.sub("", text[: cut.start()] if cut else text))
             yield chunk.at_s, self._screen.display
 
     def last(self) -> list[str]:

@@ -1,9 +1,11 @@
-"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte; `pyte` reads the screen."""
+"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, says where its cursor is.
+
+`ModelTerminal` reads the screen.
+"""
 
 import fcntl
 import os
 import pty
-import re
 import select
 import signal
 import struct
@@ -15,10 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
-import pyte
-from waiting import until
+from tests.tui.model_terminal import ModelTerminal
+from tests.waiting import until
 
-_PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]")
+_QUESTION = b"\x1b[6n"
+_ANSWER = b"\x1b[1;4R"
+"""To where the cursor is: behind a blank that was repeated, which is all that anybody wants to know."""
 
 
 class Terminal:
@@ -27,6 +31,7 @@ class Terminal:
     def __init__(self, command: Sequence[str], columns: int = 80, lines: int = 24, environ: dict[str, str] | None = None) -> None:
         self.columns, self.lines = columns, lines
         self.seen = bytearray()
+        self._asked = 0
         ours, theirs = pty.openpty()
         self._fd = ours
         self._resize(columns, lines)
@@ -67,8 +72,16 @@ class Terminal:
                     if not data:
                         return
                     self.seen += data
+                    self._answer()
             except (OSError, ValueError):
                 return
+
+    def _answer(self) -> None:
+        """Answer what was asked since the last time."""
+        while (at := self.seen.find(_QUESTION, self._asked)) >= 0:
+            self._asked = at + len(_QUESTION)
+            os.write(self._fd, _ANSWER)
+        self._asked = max(self._asked, len(self.seen) - len(_QUESTION) + 1)
 
     def send(self, data: bytes | str) -> None:
         """Type."""
@@ -114,8 +127,8 @@ class Terminal:
 
     def screen(self) -> str:
         """Return what stands on the screen, line by line."""
-        screen = pyte.Screen(self.columns, self.lines)
-        pyte.Stream(screen).feed(_PRIVATE.sub("", bytes(self.seen).decode("utf-8", "replace")))
+        screen = ModelTerminal(self.columns, self.lines)
+        screen.feed(bytes(self.seen).decode("utf-8", "replace"))
         return "\n".join(screen.display)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The one place where bytes leave for the terminal and come from it: Textual's Linux driver with what it lacks on build boxes.
 
 Output goes to the terminal even where stderr is redirected; input may hold invalid bytes; the mouse reports clicks and drags, never
-mere motion, which would cost kilobytes a move. What is drawn was made safe before, by `safety`.
+mere motion, which would cost kilobytes a move. What is drawn was made safe before, by `safety`; `output` makes few bytes of it.
 
 Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys
 arrive at once, and without waiting the `r` of a filter typed behind `/` would run a job again.
@@ -13,23 +13,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import time
 from codecs import getincrementaldecoder
 from concurrent import futures
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.messages import TerminalSupportsSynchronizedOutput
+
+from aptui.tui.terminal.output.abilities import abilities_of
+from aptui.tui.terminal.output.layer import OutputLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import TextIO
+
     from textual.app import App
     from textual.message import Message
     from textual.message_pump import MessagePump
 
 _KEY_WITHIN_S = 1.0
 """So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
+_ANSWERS_WITHIN_S = 1.0
+"""So long leaving waits at most for what the terminal was asked."""
 _ROUNDS = 3
 """How often messages go up from the focus to the app before a key is done with: the key; what its action posts.
 
@@ -37,15 +49,48 @@ The focus this moves.
 """
 
 
+class _Tap:
+    """The stream that Textual's writer thread writes to, and whether it is at it: a slow terminal holds it up.
+
+    Args:
+        stream: of the terminal.
+        done: called, in that thread, whenever everything was taken.
+    """
+
+    def __init__(self, stream: TextIO, done: Callable[[], object]) -> None:
+        self._stream, self._done = stream, done
+        self.is_writing = False
+
+    def write(self, text: str) -> None:
+        """Write."""
+        self.is_writing = True
+        self._stream.write(text)
+
+    def flush(self) -> None:
+        """Wait until it is written."""
+        self._stream.flush()
+        self.is_writing = False
+        self._done()
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._stream.fileno()
+
+
 class Terminal(LinuxDriver):
-    """The terminal of the screen."""
+    """The terminal of the screen; `output` is what makes few bytes of frames, None where `APTUI_OUTPUT=stock` says so."""
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         setattr(linux_driver, "getincrementaldecoder", _lenient)  # noqa: B010  # a name that the module itself imports
-        stream = sys.__stderr__
+        stream: TextIO | None = sys.__stderr__
         if stream is not None and not stream.isatty():
-            self._file = open("/dev/tty", "w", encoding=stream.encoding, errors="replace")  # noqa: SIM115  # lives as long as the app
+            self._file = stream = open("/dev/tty", "w", encoding=stream.encoding, errors="replace")  # noqa: SIM115  # lives as long as the app
+        self.output: OutputLayer | None = None
+        self._is_leaving = False
+        if stream is not None and os.environ.get("APTUI_OUTPUT", "") != "stock":
+            self.output = output = OutputLayer(super().write, abilities_of(os.environ), self._loop, self._is_taken)
+            self._file = cast("Any", _Tap(stream, output.wake))
 
     @property
     def can_suspend(self) -> bool:
@@ -67,18 +112,72 @@ class Terminal(LinuxDriver):
                 return columns, lines
         return 80, 25
 
+    def start_application_mode(self) -> None:
+        """Take the terminal; whatever stood there is nobody's."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
+        self._is_leaving = False
+        if self.output is None or self._writer_thread is None:
+            return
+        self.output.open()
+        resized = signal.getsignal(signal.SIGWINCH)
+        if callable(resized):
+            signal.signal(signal.SIGWINCH, partial(_resized, self.output, resized))
+
+    def stop_application_mode(self) -> None:
+        """Give the terminal back as it was."""
+        if self.output is not None:
+            self.output.close()
+        super().stop_application_mode()
+
+    def disable_input(self) -> None:
+        """Read nothing more, but for answers that are on their way: they would be typed to whoever has the terminal next."""
+        self._is_leaving = True
+        if self.output is not None and self.output.pace.answers:
+            deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
+            while self.output.pace.under_way and time.monotonic() < deadline:
+                time.sleep(0.005)
+        super().disable_input()
+
+    def _is_taken(self) -> bool:
+        """Whether the terminal has taken all that was written."""
+        writer = self._writer_thread
+        return writer is None or (writer._queue.empty() and not cast("_Tap", self._file).is_writing)  # noqa: SLF001  # nobody tells it
+
+    def write(self, data: str) -> None:
+        """Write what is no frame: modes, titles, the clipboard."""
+        super().write(data)
+        if self.output is not None:
+            self.output.beside(data)
+
     def send_message(self, message: Message) -> None:
         """Hand a message to the app.
 
         After a key wait, here in the thread that reads them, until the app has done what it asks for.
         """
+        if self.output is not None and self._is_for_output(message, self.output):
+            return
         if not isinstance(message, (events.Key, events.Paste)):
             super().send_message(message)
             return
         taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, message), self._loop)
         # Whoever ends the input waits for this thread, in the loop that this thread waits for.
-        while not self.exit_event.is_set() and not futures.wait([taken_in], 0.05).done:
+        while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([taken_in], 0.05).done:
             pass
+
+    @staticmethod
+    def _is_for_output(message: Message, output: OutputLayer) -> bool:
+        """Tell the output layer what concerns it; return whether it is for nobody else."""
+        match message:
+            case events.CursorPosition():
+                output.answered(message.x)
+                return True
+            case events.Key() | events.Paste() | events.MouseEvent():
+                output.typed()
+            case events.Resize():
+                output.forget()
+            case TerminalSupportsSynchronizedOutput():
+                output.is_synchronized = True
+        return False
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:
@@ -118,6 +217,12 @@ async def _passed(pump: MessagePump) -> None:
     is_passed = asyncio.Event()
     if pump.call_later(is_passed.set):
         await is_passed.wait()
+
+
+def _resized(output: OutputLayer, then: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None) -> None:
+    """Note that the terminal may show anything now, before Textual learns of its size."""
+    output.forget()
+    then(number, frame)
 
 
 def _lenient(encoding: str) -> Any:

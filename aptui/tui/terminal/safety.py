@@ -185,19 +185,38 @@ def _render(strip: Strip, console: Console) -> str:
     """Stand in for `Strip.render`."""
     if strip._render_cache is None:  # noqa: SLF001  # the same cache as the original's
         _wall.strip_count += 1
-        strip._render_cache = _output(strip._segments, console)  # noqa: SLF001  # see above
+        strip._render_cache = _output(strip, console)  # noqa: SLF001  # see above
     return strip._render_cache  # noqa: SLF001  # see above
 
 
-def _output(segments: Iterable[Segment], console: Console) -> str:
+def safe_segments(strip: Strip) -> Iterable[Segment]:
+    """Return what may be drawn of a strip: for those who do not write it by `Strip.render`."""
+    segments = strip._segments  # noqa: SLF001  # there is no other way without a copy
+    only_ascii = not _wall.facts.is_utf8
+    if all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
+        return segments
+    return _map(segments)
+
+
+def sgr_and_link(style: Style | None, console: Console) -> tuple[str, str]:
+    """Return what a style looks like on this terminal, as parameters of SGR, and the address of its link or ""."""
     from textual.strip import Strip  # for start-up
 
-    only_ascii = not _wall.facts.is_utf8
-    if not all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
-        segments = _map(segments)
+    if style is None:
+        return "", ""
+    style = _safe_style(style, _wall.facts.colours)
+    return Strip.render_ansi(style, _system(console)), style.link or ""
+
+
+def _output(strip: Strip, console: Console) -> str:
+    from textual.strip import Strip  # for start-up
+
     system, render = _system(console), Strip.render_style
     return "".join(
-        [text if style is None else render(_safe_style(style, _wall.facts.colours), text, system) for text, style, _ in segments]
+        [
+            text if style is None else render(_safe_style(style, _wall.facts.colours), text, system)
+            for text, style, _ in safe_segments(strip)
+        ]
     )
 
 

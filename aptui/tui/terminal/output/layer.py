@@ -1,0 +1,219 @@
+"""The output layer: takes what Textual drew, keeps it as cells, and sends the terminal what differs, when the line is free for it.
+
+Textual hands over regions whenever something was drawn; here they only change `_drawn`, the picture as it should be. A frame is the
+difference between that and what the terminal shows, so drawing ten times while the line is busy costs one frame. What is written
+to the terminal beside frames passes at once, in the order it was written; where it may have changed cells, everything is sent
+again (`forget`).
+
+The text of cells has gone through the wall (`safety.safe_segments`), and `Painter` sends nothing that does not print.
+
+Tests: `tests/tui/output/test_layer.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from textual._compositor import ChopsUpdate, LayoutUpdate
+
+from aptui.tui.terminal import safety
+from aptui.tui.terminal.output.cells import Row
+from aptui.tui.terminal.output.pace import Pace
+from aptui.tui.terminal.output.painter import Painter
+from aptui.tui.terminal.output.pens import Pen, PenCase
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.style import Style
+    from textual.strip import Strip
+
+    from aptui.tui.terminal.output.abilities import Abilities
+
+_QUESTION = "\x1b[6n"
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+_REPEATED = 3
+_HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
+"""Titles, the clipboard, links, the bell, modes, questions: what leaves cells, cursor and pen alone."""
+_MOST_PENS_REMEMBERED = 4096
+
+
+class OutputLayer:
+    """Stands between Textual's pictures and the terminal.
+
+    Args:
+        send: writes to the terminal, in order with what others write.
+        abilities: of the terminal.
+        loop: of the app; frames are made there.
+        is_taken: whether the terminal has taken all that was written.
+        clock: for tests.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[str], object],
+        abilities: Abilities,
+        loop: asyncio.AbstractEventLoop,
+        is_taken: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._send, self._loop, self._is_taken, self._clock = send, loop, is_taken, clock
+        self._pens = PenCase()
+        self._painter = Painter(self._pens, abilities)
+        self.pace = Pace()
+        self.frame_count = 0
+        self.is_synchronized = False
+        """Whether the terminal shows a frame only once all of it is there."""
+        self._drawn: list[Row] = []
+        self._dirty: set[int] = set()
+        self._cursor = self._left_at = (0, 0)
+        self._is_known = self._is_open = False
+        self._probes: deque[str] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pen_of: dict[Style | None, Pen] = {}
+
+    # ------------------------------------------------------------------------------------------------------------- the line
+
+    def open(self) -> None:
+        """Begin: the terminal is ours, as nobody knows it; ask which characters it repeats."""
+        self._is_open, self._is_known = True, False
+        self.pace.forget()
+        self._probes.clear()
+        # Blanks in the last line, which nothing was written to yet and the first frame will be; tmux repeats ASCII alone.
+        tried = " \xa0" if safety.facts().is_utf8 else " "
+        self._probes.extend(tried)
+        for blank in tried:
+            self.pace.sent(self._clock())
+            self._send(f"\x1b[999;1H{blank}\x1b[{_REPEATED - 1}b{_QUESTION}")
+
+    def close(self) -> None:
+        """End: the terminal goes to somebody else, with a pen that shows nothing of ours."""
+        if self._is_open:
+            self._send("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m")
+        self._is_open = self._is_known = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _has_links(self) -> bool:
+        return any(pen.link for pen in self._pen_of.values())
+
+    def typed(self) -> None:
+        """Note that a key came; from any thread."""
+        self.pace.typed(self._clock())
+
+    def answered(self, column: int) -> None:
+        """Note the answer to a question, the cursor's column from 0 on; from any thread."""
+        if self._probes:
+            self._painter.repeats(self._probes.popleft(), is_so=column == _REPEATED)
+        self.pace.answered(self._clock())
+        self.wake()
+
+    def wake(self) -> None:
+        """Look soon whether a frame can leave; from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._flush)
+        except RuntimeError:
+            return  # the loop has ended, and the app with it
+
+    def forget(self) -> None:
+        """Send everything again: something else may stand on the terminal by now; from any thread."""
+        self._is_known = False
+        self.wake()
+
+    def beside(self, data: str) -> None:
+        """Note that somebody writes something that is no frame."""
+        if self._is_open and not _HARMLESS.fullmatch(data):
+            self.forget()
+
+    # ----------------------------------------------------------------------------------------------------------- the frames
+
+    def show(self, update: object, console: Console, size: tuple[int, int], cursor: tuple[int, int]) -> bool:
+        """Take what was drawn; return whether it is of a kind that is understood.
+
+        Args:
+            update: of Textual's compositor.
+            console: whose colours the terminal has.
+            size: (columns, lines) of the picture.
+            cursor: (column, line), inside it.
+        """
+        if not self._is_open or not isinstance(update, (LayoutUpdate, ChopsUpdate)):
+            return False
+        width, height = size
+        if len(self._drawn) != height or (height and len(self._drawn[0].texts) != width):
+            self._drawn = [Row.blank(width, self._pens.plain) for _ in range(height)]
+            self._is_known = False
+        self._cursor = cursor
+        for y, x, strip in _pieces(update):
+            if 0 <= y < height:
+                self._take(y, x, strip, console)
+        self._flush()
+        return True
+
+    def _take(self, y: int, x: int, strip: Strip, console: Console) -> None:
+        row = self._drawn[y]
+        self._dirty.add(y)
+        goes_on = False
+        for text, style, _ in safety.safe_segments(strip):
+            if text:
+                pen = self._pen_of.get(style) or self._pen(style, console)
+                x = row.write(x, text, pen, goes_on=goes_on)
+                goes_on = True
+
+    def _pen(self, style: Style | None, console: Console) -> Pen:
+        if len(self._pen_of) > _MOST_PENS_REMEMBERED:
+            self._pen_of.clear()
+        pen = self._pen_of[style] = self._pens.pen(*safety.sgr_and_link(style, console))
+        return pen
+
+    def _flush(self) -> None:
+        """Send a frame if there is something to send and the line is free; else look again when it may be."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_open or not self._drawn or not (self._dirty or not self._is_known or self._cursor != self._left_at):
+            return
+        if not self._is_taken():
+            return  # the driver wakes us
+        wait_s = self.pace.wait_s(self._clock())
+        if wait_s > 0:
+            self._timer = self._loop.call_later(wait_s, self._flush)
+            return
+        self._send_frame()
+
+    def _send_frame(self) -> None:
+        if not self._is_known:
+            self._painter.forget(len(self._drawn[0].texts), len(self._drawn))
+            self._dirty = set(range(len(self._drawn)))
+            self._is_known = True
+        frame = self._painter.paint(self._drawn, self._dirty, self._cursor)
+        self._dirty.clear()
+        self._left_at = self._cursor
+        if not frame:
+            return
+        if self.is_synchronized:
+            frame = f"{_BEGIN}{frame}{_END}"
+        if self.pace.asks:
+            frame += _QUESTION
+            self.pace.sent(self._clock())
+        self.frame_count += 1
+        self._send(frame)
+
+
+def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """Yield (line, column, strip) of what was drawn, as the update itself writes it."""
+    if isinstance(update, LayoutUpdate):
+        for y, line in enumerate(update.strips, update.region.y):
+            x = update.region.x
+            for strip in line:
+                yield y, x, strip
+                x += strip.cell_length
+        return
+    for y, first, last in update.spans:
+        for end, (x, chop) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if chop is not None and x <= last and end > first:
+                yield y, x, chop if last > x >= first and end <= last else chop.crop(0, min(end, last) - x)

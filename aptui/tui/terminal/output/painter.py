@@ -1,0 +1,295 @@
+"""What a terminal shows, as far as we know, and the bytes that make it show something else.
+
+Sent are the cells that differ: a move of the cursor, changes of the pen, the characters; runs are repeated or erased where the
+terminal can, lines that moved are moved. Where the cursor stands is known after ASCII alone: how wide a terminal draws the rest
+is its own affair, so the next thing behind it is preceded by a move to a column that is named.
+
+Tests: `tests/tui/output/test_painter.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, groupby
+
+from aptui.tui.terminal.output.abilities import Abilities
+from aptui.tui.terminal.output.cells import REST, Row
+from aptui.tui.terminal.output.pens import Pen, PenCase
+from aptui.tui.terminal.output.scrolling import Shift, found_shift, shifted
+
+_NEAR = 4
+"""Cells between two that differ that are rather written again than leapt over."""
+_WORTH_REPEATING = 8
+_WORTH_ERASING = 14
+_WORTH_ERASING_TO_THE_END = 4
+_RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
+
+
+class Painter:
+    """The terminal as it was left.
+
+    Args:
+        pens: whose pens the cells have.
+        abilities: what may be sent.
+    """
+
+    def __init__(self, pens: PenCase, abilities: Abilities) -> None:
+        self._pens, self._abilities = pens, abilities
+        self._repeats_ascii = self._repeats_all = False
+        self._rows: list[Row] = []
+        self._width = 0
+        self._y: int | None = None
+        self._x: int | None = None
+        self._pen: Pen | None = None
+        self._out: list[str] = []
+
+    def repeats(self, character: str, *, is_so: bool) -> None:
+        """Note whether the terminal was seen to obey REP behind a character; some do behind ASCII alone."""
+        if character.isascii():
+            self._repeats_ascii = is_so
+        else:
+            self._repeats_all = is_so
+
+    def forget(self, width: int, height: int) -> None:
+        """Take it that nobody knows what stands there, nor where the cursor is and how it writes."""
+        self._width = width
+        self._rows = [Row.unknown(width) for _ in range(height)]
+        self._y = self._x = self._pen = None
+
+    def paint(self, rows: Sequence[Row], lines: Iterable[int], cursor: tuple[int, int]) -> str:
+        """Return what makes the terminal show `rows`, "" if it does.
+
+        Args:
+            rows: of the size that `forget` was told.
+            lines: which of them may have changed.
+            cursor: (column, line) where the cursor is left.
+        """
+        self._out = []
+        changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
+        if len(changed) > _NEAR:
+            changed = self._scroll(rows, changed)
+        for y in changed:
+            self._line(y, self._rows[y], rows[y])
+            self._rows[y] = rows[y].copy()
+        if self._pen is not None and self._pen.link:
+            self._take(self._pens.pen(self._pen.sgr))
+        self._go(cursor[1], cursor[0])
+        return "".join(self._out)
+
+    # -------------------------------------------------------------------------------------------------------- which cells
+
+    def _line(self, y: int, old: Row, new: Row) -> None:
+        differing = _differing(old, new)
+        if not differing:
+            return
+        tail = self._erasable_from(new)
+        if sum(x >= tail for x in differing) > _WORTH_ERASING_TO_THE_END:
+            erased_from = max(tail, differing[0])
+            differing = [x for x in differing if x < erased_from]
+        else:
+            erased_from = self._width
+        for start, end in _spans(differing):
+            self._span(y, new, start, end)
+        if erased_from < self._width:
+            self._go(y, erased_from)
+            self._take_for(" ", new.pens[erased_from])
+            self._out.append("\x1b[K")
+
+    def _erasable_from(self, row: Row) -> int:
+        """Return where the blanks at the end begin that erasing makes."""
+        texts, pens = row.texts, row.pens
+        x, pen = len(texts), pens[-1]
+        if pen is None or not self._erases(pen):
+            return x
+        while x and texts[x - 1] == " " and pens[x - 1] is pen:
+            x -= 1
+        return x
+
+    def _erases(self, pen: Pen) -> bool:
+        return pen.is_bare and (self._abilities.erases_in_colour or not pen.background)
+
+    # ------------------------------------------------------------------------------------------------------- what is written
+
+    def _span(self, y: int, row: Row, start: int, end: int) -> None:
+        """Write some cells of a line."""
+        texts, pens = row.texts, row.pens
+        x = start
+        while x < end:
+            self._take_for(texts[x], pens[x])
+            mine = self._pen
+            blank = mine.blank if mine is not None else None
+            stop = x + 1
+            while stop < end and (pens[stop] is mine or (pens[stop] is blank and texts[stop] == " ")):
+                stop += 1
+            self._run(y, x, [text or "" for text in texts[x:stop]])
+            x = stop
+
+    def _run(self, y: int, x: int, cells: list[str]) -> None:
+        """Write cells of one pen."""
+        text = "".join(cells)
+        if text.isascii() and len(text) == len(cells):
+            self._ascii(y, x, text)
+            return
+        for is_ascii, group in groupby(cells, lambda cell: cell != REST and cell.isascii()):
+            part = list(group)
+            if is_ascii:
+                self._ascii(y, x, "".join(part))
+            else:
+                self._foreign(y, x, part)
+            x += len(part)
+
+    def _foreign(self, y: int, x: int, cells: list[str]) -> None:
+        """Write what is not ASCII; the same character many times is repeated."""
+        self._go(y, x)
+        for cell, group in groupby(cells):
+            count = len(list(group))
+            if self._repeats_all and count >= _WORTH_REPEATING and len(cell) == 1:
+                self._put(cell)
+                self._out.append(f"\x1b[{count - 1}b")
+            else:
+                self._put(cell * count)
+        self._x = None
+
+    def _ascii(self, y: int, x: int, text: str) -> None:
+        """Write ASCII, a run of blanks or of anything else in few bytes."""
+        done = 0
+        for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
+            count = run.end() - run.start()
+            if self._repeats_ascii:
+                self._plain(y, x + done, text[done : run.start() + 1])
+                self._out.append(f"\x1b[{count - 1}b")
+                self._advance(count - 1)
+            elif count >= _WORTH_ERASING and run[1] == " " and self._abilities.is_modern and self._can_erase_now():
+                self._plain(y, x + done, text[done : run.start()])
+                self._go(y, x + run.start())
+                self._out.append(f"\x1b[{count}X")
+            else:
+                continue
+            done = run.end()
+        self._plain(y, x + done, text[done:])
+
+    def _plain(self, y: int, x: int, text: str) -> None:
+        if text:
+            self._go(y, x)
+            self._put(text)
+            self._advance(len(text))
+
+    def _can_erase_now(self) -> bool:
+        return self._pen is not None and self._erases(self._pen.blank)
+
+    def _put(self, text: str) -> None:
+        # The wall stands before; this is what remains if ever something gets round it.
+        self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
+
+    def _advance(self, count: int) -> None:
+        """Note that the cursor moved on; at the right border terminals differ."""
+        if self._x is not None:
+            self._x = self._x + count if self._x + count < self._width else None
+
+    # ------------------------------------------------------------------------------------------------------ cursor and pen
+
+    def _go(self, y: int, x: int) -> None:
+        """Move the cursor."""
+        if self._y == y and self._x == x:
+            return
+        self._out.append(self._move(y, x))
+        self._y, self._x = y, x
+
+    def _move(self, y: int, x: int) -> str:
+        if self._y == y:
+            if x == 0:
+                return "\r"
+            ahead = x - self._x if self._x is not None else 0
+            if ahead > 0:
+                return "\x1b[C" if ahead == 1 else f"\x1b[{ahead}C"
+            if self._abilities.is_modern:
+                return f"\x1b[{x + 1}G"
+        elif self._y is not None and y == self._y + 1 and x == 0:
+            return "\r\n"
+        return f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H" if y else "\x1b[H"
+
+    def _take(self, pen: Pen) -> None:
+        if pen is not self._pen:
+            self._out.append(self._pens.change(self._pen, pen, one_by_one=self._abilities.is_modern))
+            self._pen = pen
+
+    def _take_for(self, text: str | None, pen: Pen | None) -> None:
+        """Take the pen of a cell; for a blank, any that looks the same there."""
+        if pen is not None and not (text == " " and self._pen is not None and self._pen.blank is pen):
+            self._take(pen)
+
+    # -------------------------------------------------------------------------------------------------------------- lines
+
+    def _scroll(self, rows: Sequence[Row], changed: list[int]) -> list[int]:
+        """Have the terminal move lines that moved; return the lines that may still differ."""
+        before = {y: text for y in changed if (text := _text(self._rows[y])) is not None}
+        if len(before) < len(changed):
+            return changed
+        shift = found_shift(before, {y: _text(rows[y]) or "" for y in changed})
+        if shift is None:
+            return changed
+        # New lines get the background that is set, or the terminal's own where it knows no other: with none set, both are one.
+        self._take(self._pens.plain)
+        self._out.append(_region(shift))
+        self._y = self._x = None
+        self._rows[shift.top : shift.bottom + 1] = [
+            Row.blank(self._width, self._pens.plain) if row is None else row for row in shifted(self._rows, shift)
+        ]
+        return sorted({*changed, *range(shift.top, shift.bottom + 1)})
+
+
+def _region(shift: Shift) -> str:
+    """Return what moves lines; by line feeds, which every terminal knows that knows regions."""
+    if shift.count > 0:
+        move = f"\x1b[{shift.bottom + 1}H" + "\n" * shift.count
+    else:
+        move = f"\x1b[{shift.top + 1}H" + "\x1bM" * -shift.count
+    return f"\x1b[{shift.top + 1};{shift.bottom + 1}r{move}\x1b[r"
+
+
+def _text(row: Row) -> str | None:
+    """Return the text of a line without its last cells, where scroll bars are; None if it is not known."""
+    cells = row.texts[:-2]
+    return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # none is None
+
+
+def _differing(old: Row, new: Row) -> list[int]:
+    """Return the places that must be written, from left to right."""
+    places = range(len(new.texts))
+    # Without a line of Python for each cell: this is done for every line of every frame.
+    here = {
+        *compress(places, map(operator.ne, old.texts, new.texts)),
+        *compress(places, map(operator.is_not, old.pens, new.pens)),
+    }
+    if REST not in old.texts and REST not in new.texts and "".join([new.texts[x] or "" for x in here]).isascii():
+        return sorted(here)
+    return sorted(_widened(here, old, new))
+
+
+def _widened(here: set[int], old: Row, new: Row) -> set[int]:
+    """Add what stands beside characters that a terminal may draw wider than we think, and the other halves of wide ones."""
+    width = len(new.texts)
+    here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}
+    more = True
+    while more:
+        halves = {x - 1 for x in here if x and REST in (old.texts[x], new.texts[x])}
+        halves |= {x + 1 for x in here if x + 1 < width and REST in (old.texts[x + 1], new.texts[x + 1])}
+        more = not halves <= here
+        here |= halves
+    return here
+
+
+def _spans(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of places that are written in one go."""
+    start = last = None
+    for x in places:
+        if start is None or last is None:
+            start = x
+        elif x - last > _NEAR:
+            yield start, last + 1
+            start = x
+        last = x
+    if start is not None and last is not None:
+        yield start, last + 1

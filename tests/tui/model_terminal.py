@@ -1,0 +1,155 @@
+"""A model of a terminal: pyte, with what it lacks.
+
+Repeating a character (REP), a background that erasing leaves alone (no `bce`), halves of wide characters, answers to the question
+where the cursor is, links, and the sequences of terminals that it prints instead of swallowing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyte
+
+_PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\?[0-9]+\$p|\x1b\](?!8;)[^\x07\x1b]*(?:\x07|\x1b\\)")
+_PIECES = re.compile(r"\x1b\[(\d*)b|\x1b\]8;[^;\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)|(?:\x1b\[([0-9;]*)m)")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;<=>?]*|\][^\x07\x1b]*\x1b?)?$")
+_SEEN_ON_BLANKS = ("underscore", "strikethrough", "reverse")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a person sees in a cell: of a blank only what shows."""
+
+    text: str
+    look: tuple[object, ...]
+
+
+class _Screen(pyte.Screen):
+    def __init__(self, columns: int, lines: int, *, erases_in_colour: bool) -> None:
+        super().__init__(columns, lines)
+        self._erases_in_colour = erases_in_colour
+
+    def _colourless(self, do, *arguments):
+        """Erase as the terminal does: what is erased has a background at most."""
+        before = self.cursor.attrs
+        self.cursor.attrs = self.default_char._replace(bg=before.bg) if self._erases_in_colour else self.default_char
+        try:
+            do(*arguments)
+        finally:
+            self.cursor.attrs = before
+
+    def erase_characters(self, *arguments):
+        self._colourless(super().erase_characters, *arguments)
+
+    def erase_in_line(self, *arguments, **_named):
+        self._halve(self.cursor.x, self.cursor.x - 1)
+        self._colourless(super().erase_in_line, *arguments)
+
+    def erase_in_display(self, *arguments, **_named):
+        self._colourless(super().erase_in_display, *arguments)
+
+    def index(self):
+        self._new_line_in_colour(super().index)
+
+    def reverse_index(self):
+        self._new_line_in_colour(super().reverse_index)
+
+    def _new_line_in_colour(self, do):
+        before = [id(self.buffer[y]) for y in range(self.lines)]
+        do()
+        if self._erases_in_colour and self.cursor.attrs.bg != "default":
+            for y in range(self.lines):
+                if id(self.buffer[y]) not in before:
+                    for x in range(self.columns):
+                        self.buffer[y][x] = self.default_char._replace(bg=self.cursor.attrs.bg)
+
+    def draw(self, data):
+        line = self.buffer[self.cursor.y]
+        if data.isascii() and not any(char.data == "" for char in line.values()):
+            super().draw(data)
+            return
+        for character in data:
+            x, width = min(self.cursor.x, self.columns - 1), pyte.screens.wcwidth(character)
+            if width > 0:
+                self._halve(x, x - 1)
+                self._halve(x + width, x + width)
+            super().draw(character)
+
+    def _halve(self, end, blank):
+        """Leave a blank of a wide character whose second half is at `end` and of which the other half will be overwritten."""
+        line = self.buffer[self.cursor.y]
+        if 0 < end < self.columns and line[end].data == "":
+            line[blank] = line[blank]._replace(data=" ")
+
+
+class ModelTerminal:
+    """What a terminal shows that was sent text.
+
+    Args:
+        columns, lines: its size.
+        erases_in_colour: whether erasing leaves the background that is set.
+        repeats: whether it knows REP.
+    """
+
+    def __init__(self, columns: int, lines: int, *, erases_in_colour: bool = True, repeats: bool = True) -> None:
+        self.columns, self.lines = columns, lines
+        self.answers: list[str] = []
+        self._repeats = repeats
+        self._screen = _Screen(columns, lines, erases_in_colour=erases_in_colour)
+        self._screen.write_process_input = self.answers.append
+        self._stream = pyte.Stream(self._screen)
+        self._last = ""
+        self._rest = ""
+        self._link = ""
+        self.links: set[str] = set()
+
+    def feed(self, text: str) -> None:
+        """Take what was sent."""
+        text = _PRIVATE.sub("", self._rest + text)
+        cut = _UNFINISHED.search(text)
+        self._rest = text[cut.start() :] if cut else ""
+        text = text[: cut.start()] if cut else text
+        at = 0
+        for found in _PIECES.finditer(text):
+            self._plain(text[at : found.start()])
+            at = found.end()
+            if found[2] is not None:
+                self._link = found[2]
+                self.links.add(found[2])
+            elif found[3] is not None:
+                self._stream.feed(found[0])
+            elif self._repeats and self._last:
+                self._screen.draw(self._last * int(found[1] or 1))
+        self._plain(text[at:])
+
+    def _plain(self, text: str) -> None:
+        if text:
+            self._stream.feed(text)
+            self._last = text[-1] if text[-1].isprintable() and not re.search(r"\x1b[^a-zA-Z]*[a-zA-Z]$", text) else ""
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Become another size, as terminals do: what fits stays."""
+        self.columns, self.lines = columns, lines
+        self._screen.resize(lines, columns)
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Where the cursor is: column, line."""
+        return min(self._screen.cursor.x, self.columns - 1), self._screen.cursor.y
+
+    @property
+    def display(self) -> list[str]:
+        """What stands there, line by line."""
+        return self._screen.display
+
+    def cells(self) -> list[list[Cell]]:
+        """Return what a person sees, cell by cell."""
+        return [[_seen(self._screen.buffer[y][x]) for x in range(self.columns)] for y in range(self.lines)]
+
+
+def _seen(char) -> Cell:
+    if char.data == " " and not any(getattr(char, name) for name in _SEEN_ON_BLANKS):
+        return Cell(" ", (char.bg,))
+    looks = ("fg", "bg", "bold", "italics", "underscore", "strikethrough", "reverse", "blink")
+    return Cell(char.data, tuple(getattr(char, name) for name in looks))

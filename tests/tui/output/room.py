@@ -1,0 +1,149 @@
+"""Two model terminals side by side: one gets what Textual itself would write, the other what the output layer sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import Segment
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from aptui.tui.terminal.output.abilities import Abilities
+from aptui.tui.terminal.output.layer import OutputLayer
+from tests.tui.model_terminal import ModelTerminal
+
+WELL_KNOWN = Abilities()
+
+
+class FakeLoop:
+    """A loop in which nothing runs until it is told to, by a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._soon: list = []
+        self._later: list = []
+
+    def call_soon_threadsafe(self, do, *arguments):
+        self._soon.append(lambda: do(*arguments))
+
+    def call_later(self, wait_s, do):
+        handle = asyncio.TimerHandle(self.now_s + wait_s, do, (), self)
+        self._later.append(handle)
+        return handle
+
+    def get_debug(self):
+        return False
+
+    def _timer_handle_cancelled(self, handle):
+        """Forget nothing: a cancelled one is passed over."""
+
+    def run(self, seconds: float = 0.0) -> None:
+        """Do what is due, then let time pass and do what is due by then."""
+        self.now_s += seconds
+        due = [each for each in self._later if each.when() <= self.now_s and not each.cancelled()]
+        self._later = [each for each in self._later if each.when() > self.now_s and not each.cancelled()]
+        soon, self._soon = self._soon, []
+        for do in soon:
+            do()
+        for handle in due:
+            handle._callback()
+
+    @property
+    def timers(self) -> int:
+        """How many timers wait."""
+        return sum(not each.cancelled() for each in self._later)
+
+
+class SideBySide:
+    """A screen, drawn in both ways; `sent` is what the output layer wrote since the last look, `bytes` all it ever wrote.
+
+    Args:
+        columns, lines: its size.
+        abilities: what the output layer believes of the terminal, and what is so.
+        repeats: whether the terminal knows REP.
+        colours: of the console.
+        answers: whether the terminal says where its cursor is, and at once.
+    """
+
+    def __init__(
+        self, columns: int, lines: int, *, abilities: Abilities = WELL_KNOWN, repeats: bool = True,
+        colours: str = "truecolor", answers: bool = True,
+    ) -> None:  # fmt: skip
+        self.loop = FakeLoop()
+        self.size = (columns, lines)
+        self.console = Console(force_terminal=True, color_system=colours, width=columns, height=lines)
+        self.stock = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour)
+        self.ours = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour, repeats=repeats)
+        for each in (self.stock, self.ours):
+            each.feed("\x1b[?7l")  # no line is continued on the next: Textual says so to every terminal
+        self.sent: list[str] = []
+        self.byte_count = 0
+        self.stock_byte_count = 0
+        self.is_taken = True
+        self._answers = answers
+        self.layer = OutputLayer(self.receive, abilities, self.loop, lambda: self.is_taken, lambda: self.loop.now_s)
+        self.layer.open()
+        self.answer()
+
+    def receive(self, text: str) -> None:
+        self.sent.append(text)
+        self.byte_count += len(text.encode())
+        self.ours.feed(text)
+
+    def answer(self) -> None:
+        """Have the terminal answer what it was asked."""
+        while self._answers and self.ours.answers:
+            self.layer.answered(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
+        self.loop.run()
+
+    def show(self, update: CompositorUpdate, cursor: tuple[int, int] = (0, 0)) -> str:
+        """Draw something in both ways; return what the output layer sent for it."""
+        self.sent.clear()
+        assert self.layer.show(update, self.console, self.size, cursor)
+        stock = update.render_segments(self.console) + Control.move_to(*cursor).segment.text
+        self.stock_byte_count += len(stock.encode())
+        self.stock.feed(stock)
+        sent = "".join(self.sent)
+        self.answer()
+        return sent
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Become another size."""
+        self.size = (columns, lines)
+        self.stock.resize(columns, lines)
+        self.ours.resize(columns, lines)
+        self.layer.forget()
+
+    def differences(self) -> list[tuple]:
+        """Return what a person would see: places where the two terminals differ, and the cursor if that does."""
+        theirs, ours = self.stock.cells(), self.ours.cells()
+        found: list[tuple] = [
+            (y, x, theirs[y][x], ours[y][x]) for y in range(self.size[1]) for x in range(self.size[0]) if theirs[y][x] != ours[y][x]
+        ]
+        if self.stock.cursor != self.ours.cursor:
+            found.append(("cursor", self.stock.cursor, self.ours.cursor))
+        return found[:4]
+
+
+def picture(lines: Sequence[Sequence[Segment]], y: int = 0, x: int = 0) -> LayoutUpdate:
+    """Return an update that draws whole lines from a place on."""
+    strips = [Strip(line) for line in lines]
+    width = max((strip.cell_length for strip in strips), default=0)
+    return LayoutUpdate([[strip] for strip in strips], Region(x, y, width, len(strips)))
+
+
+def pieces(height: int, width: int, parts: Sequence[tuple[int, int, Sequence[Segment]]]) -> ChopsUpdate:
+    """Return an update that draws parts of lines: (line, column, what)."""
+    chops: list[dict[int, Strip | None]] = [{} for _ in range(height)]
+    ends: list[list[int]] = [[] for _ in range(height)]
+    spans = []
+    for y, x, segments in sorted(parts, key=lambda part: part[:2]):
+        strip = Strip(segments)
+        chops[y][x] = strip
+        ends[y].append(min(x + strip.cell_length, width))
+        spans.append((y, x, min(x + strip.cell_length, width)))
+    return ChopsUpdate(chops, spans, ends)

@@ -1,0 +1,42 @@
+"""Text becomes cells as wide as Textual takes it to be."""
+
+import pytest
+from rich.cells import cell_len
+
+from aptui.tui.terminal.output.cells import REST, Row, drawn
+from aptui.tui.terminal.output.pens import PenCase
+
+CASE = PenCase()
+
+
+@pytest.mark.parametrize("text", ["abc", "岩石", "e\u0301x", "❤\ufe0f!", "✓ done", "ｱ─", "กำ", ""])
+def test_a_text_takes_as_many_cells_as_textual_thinks(text):
+    cells, pens, accents = drawn(text, CASE.pen("31"))
+
+    assert len(cells) == len(pens) == cell_len(text)
+    assert accents + "".join(cells) == text
+
+
+def test_blanks_have_the_pen_that_shows():
+    _, pens, _ = drawn("a b", CASE.pen("31;44"))
+
+    assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]
+
+
+def test_what_does_not_fit_is_cut_and_never_through_a_character():
+    row = Row.blank(4, CASE.plain)
+
+    assert row.write(1, "a岩b", CASE.plain) == 4
+    assert row.texts == [" ", "a", "岩", REST]
+    assert row.write(3, "岩", CASE.plain) == 4
+    assert row.texts == [" ", "a", " ", " "]
+    assert row.write(4, "x", CASE.plain) == 4
+
+
+def test_half_a_character_is_a_blank():
+    row = Row.blank(4, CASE.plain)
+    row.write(0, "岩石", CASE.plain)
+
+    row.write(1, "xy", CASE.plain)
+
+    assert row.texts == [" ", "x", "y", " "]

@@ -1,0 +1,71 @@
+"""Never more than a frame under way, two behind a key; and nothing that a silent terminal could hold up."""
+
+from itertools import pairwise
+
+from aptui.tui.terminal.output.pace import Pace
+
+
+def proven() -> Pace:
+    pace = Pace()
+    pace.sent(0.0)
+    pace.answered(0.15)
+    return pace
+
+
+def test_a_frame_waits_for_the_answer_to_the_last():
+    pace = proven()
+    assert pace.wait_s(1.0) == 0
+
+    pace.sent(1.0)
+
+    assert pace.wait_s(1.1) > 0
+    pace.answered(1.3)
+    assert pace.wait_s(1.3) == 0
+    assert round(pace.round_trip_s, 3) == 0.3
+
+
+def test_a_key_may_have_a_second_frame_under_way_but_no_third():
+    pace = proven()
+    pace.sent(1.0)
+
+    pace.typed(1.0)
+
+    assert pace.wait_s(1.1) == 0
+    pace.sent(1.1)
+    assert pace.wait_s(1.1) > 0
+    pace.answered(1.2)
+    assert pace.wait_s(1.4) > 0, "the key was long ago"
+
+
+def test_a_terminal_that_never_answered_is_not_waited_for_and_asked_no_more_after_a_while():
+    pace = Pace()
+
+    for number in range(100):
+        assert pace.wait_s(number) == 0
+        if pace.asks:
+            pace.sent(number)
+
+    assert not pace.asks
+    assert not pace.answers
+
+
+def test_a_line_that_hangs_gets_a_frame_more_and_more_seldom():
+    pace, now, sent = proven(), 0.0, []
+
+    while now < 200:
+        now += 0.1
+        if pace.wait_s(now) == 0:
+            pace.sent(now)
+            sent.append(now)
+
+    gaps = [round(later - before) for before, later in pairwise(sent)]
+    assert gaps == sorted(gaps)
+    assert len(sent) < 12
+
+
+def test_an_answer_that_nobody_asked_for_breaks_nothing():
+    pace = proven()
+
+    pace.answered(2.0)
+
+    assert pace.under_way == 0

@@ -1,0 +1,71 @@
+"""The bytes a difference costs, and those that are never sent."""
+
+import re
+
+from aptui.tui.terminal.output.abilities import Abilities
+from aptui.tui.terminal.output.cells import Row
+from aptui.tui.terminal.output.painter import Painter
+from aptui.tui.terminal.output.pens import PenCase
+
+CASE = PenCase()
+
+
+def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
+    """Return what the last of some pictures costs, each a list of lines in one pen."""
+    painter = Painter(CASE, abilities)
+    for character in repeats:
+        painter.repeats(character, is_so=True)
+    painter.forget(width, len(pictures[0]))
+    sent = ""
+    for lines in pictures:
+        rows = [Row.blank(width, CASE.pen(pen)) for _ in lines]
+        for row, line in zip(rows, lines, strict=True):
+            row.write(0, line, CASE.pen(pen))
+        sent = painter.paint(rows, range(len(rows)), (0, 0))
+    return sent
+
+
+def test_a_letter_costs_a_letter_and_the_ways_to_and_fro():
+    assert painted(["", "count: 1"], ["", "count: 2"]) == "\x1b[2;8H2\x1b[H"
+
+
+def test_places_that_are_near_are_written_in_one_go():
+    assert painted(["a--b"], ["x--y"]) == "x--y\r"
+
+
+def test_behind_what_is_not_ascii_the_place_is_named():
+    assert painted(["✓ old"], ["✗ new"]).startswith("✗\x1b[2G new")
+
+
+def test_ends_of_lines_are_erased_where_that_leaves_the_background():
+    sent = "\x1b[0;44m\x1b[Hab"
+
+    assert painted(["ab"]) == f"{sent}\x1b[K\r"
+    assert painted(["ab"], abilities=Abilities(erases_in_colour=False)).startswith(sent + " " * 38)
+
+
+def test_runs_are_repeated_where_the_terminal_was_seen_to_do_so():
+    assert "-\x1b[29b" in painted(["-" * 30 + "x"], repeats=" ")
+    assert "─\x1b[29b" in painted(["─" * 30 + "x"], repeats=" \xa0")
+    assert "─" * 30 in painted(["─" * 30 + "x"], repeats=" ")
+    assert "-" * 30 in painted(["-" * 30 + "x"])
+
+
+def test_blanks_amid_a_line_are_erased_but_on_an_old_terminal():
+    line = "a" + " " * 30 + "b"
+
+    assert "a\x1b[30X\x1b[30Cb" in painted([line])
+    assert "X" not in painted([line], abilities=Abilities(is_modern=False))
+
+
+def test_an_old_terminal_is_sent_nothing_it_does_not_know():
+    old = Abilities(erases_in_colour=False, is_modern=False)
+
+    sent = painted(["✓ old" + " " * 20 + "x"], ["✗ new" + " " * 25 + "y"], abilities=old)
+
+    assert not re.search(r"\x1b\[[0-9]*[XGb]", sent)
+
+
+def test_what_does_not_print_is_not_sent_whoever_let_it_through():
+    assert "\x1b]52" not in painted(["\x1b]52;c;AA==\x07"])
+    assert "\x9b" not in painted(["a\x9bb"])
