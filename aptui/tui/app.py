@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.keys import key_to_character
@@ -44,10 +44,10 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import load_keymap, shown_key
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
+from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.theme_manager import ThemeManager
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from textual.command import Provider
     from textual.driver import Driver
 
@@ -77,7 +77,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
 
-class AptuiApp(App[None], inherit_bindings=False):
+class AptuiApp(ThriftyApp, inherit_bindings=False):
     """aptui on a terminal. Panes reach it as `self.shell`, of which they see what `pane.Shell` names."""
 
     CSS_PATH = "app.tcss"
@@ -226,20 +226,6 @@ class AptuiApp(App[None], inherit_bindings=False):
     def main_screen(self) -> Screen[Any]:
         """Return the screen below whatever is open."""
         return next(screen for screen in self.screen_stack if isinstance(screen, MainScreen))
-
-    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Hand what was drawn to the output layer, where the driver has one and it understands it; else have Textual write it."""
-        output = getattr(self._driver, "output", None)
-        if output is None or renderable is None or self._batch_count or not self._running or self._closed:
-            super()._display(screen, renderable)
-            return
-        try:
-            if not output.show(renderable, self.console, self.size, self.screen.outer_size.clamp_offset(self.cursor_position)):
-                super()._display(screen, renderable)
-                return
-        except Exception as error:  # noqa: BLE001  # as Textual's own: the app ends, and says why
-            self._handle_exception(error)
-        self.post_display_hook()
 
     # ------------------------------------------------------------------------------------------------------ panes and sheets
 

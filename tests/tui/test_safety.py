@@ -22,7 +22,7 @@ FORBIDDEN = re.compile(
 )
 """A carriage return and a line feed move the cursor and are harmless; BEL alone rings."""
 OURS = re.compile(
-    r"\x1b\[[0-9;]*[mHABCDKJ]|\x1b\[[?][0-9;$]*[hlp]|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[6n|\x1b\[c|\x1b\]8;id=[0-9-]+;https?://[!-~]+\x1b\\|\x1b\]8;;\x1b\\|\x1b\]22;[a-z-]+\x07"
+    r"\x1b\[[0-9;]*[mHABCDKJXGbr]|\x1bM|\x1b\[[?][0-9;$]*[hlp]|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[6n|\x1b\[c|\x1b\]8;id=[0-9-]+;https?://[!-~]+\x1b\\|\x1b\]8;;\x1b\\|\x1b\]22;[a-z-]+\x07"
 )
 ZOO = [sys.executable, "-m", "tests.tui.widget_zoo"]
 
@@ -144,7 +144,12 @@ def test_hostile_text_in_every_widget_neither_crashes_nor_acts():
 
 @pytest.mark.parametrize(
     ("columns", "lines", "environ"),
-    [(100, 40, {}), (20, 6, {"NO_COLOR": "1"}), (80, 24, {"LC_ALL": "C", "TERM": "linux", "COLORTERM": ""})],
+    [
+        (100, 40, {}),
+        (100, 40, {"APTUI_OUTPUT": "stock"}),
+        (20, 6, {"NO_COLOR": "1"}),
+        (80, 24, {"LC_ALL": "C", "TERM": "linux", "COLORTERM": ""}),
+    ],
 )
 def test_nothing_raw_arrives_at_a_real_terminal(columns, lines, environ):
     with Terminal(ZOO, columns, lines, {"TMUX": "", "STY": "", **environ}) as terminal:

@@ -3,11 +3,12 @@
 import sys
 from typing import ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from aptui.tui.terminal import safety
+from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
@@ -66,7 +67,7 @@ class Payloads:
 COLUMNS = (Column("text", "Text", 0, 8), Column("number", "Number", 6, align="right", drop_rank=1))
 
 
-class Zoo(App[None]):
+class Zoo(ThriftyApp):
     """All widgets at once; `m` opens a menu, `q` ends."""
 
     CSS = "#left, #right { width: 1fr; }"

@@ -1,0 +1,35 @@
+"""The hook: an app of Textual whose pictures go to the output layer, where its driver has one.
+
+It overrides `App._display`, which is Textual's own affair and therefore pinned with its version; `tests/tui/test_safety.py` looks
+at every byte that comes of it.
+
+Tests: `tests/tui/test_safety.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from textual.screen import Screen
+
+
+class ThriftyApp(App[None]):
+    """An app that sends what differs; with another driver than ours, or `APTUI_OUTPUT=stock`, one like any other."""
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Hand what was drawn to the output layer if there is one and it understands it; else have Textual write it."""
+        output = getattr(self._driver, "output", None)
+        if output is None or renderable is None or self._batch_count or not self._running or self._closed:
+            super()._display(screen, renderable)
+            return
+        try:
+            if not output.show(renderable, self.console, self.size, self.screen.outer_size.clamp_offset(self.cursor_position)):
+                super()._display(screen, renderable)
+                return
+        except Exception as error:  # noqa: BLE001  # as Textual's own: the app ends, and says why
+            self._handle_exception(error)
+        self.post_display_hook()
