@@ -135,9 +135,10 @@ class Tmux:
         command = ["tmux", "-L", self._name, *words]
         return subprocess.run(command, capture_output=True, env=self.home.environ, input=data, check=False).stdout.decode()
 
-    def open(self, *words: str) -> Pane:
-        """Open the screen in a window of its own, to which the client turns."""
-        command = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(self.home.project), *self.home.command, *words]
+    def open(self, *words: str, environ: tuple[str, ...] = ()) -> Pane:
+        """Open the screen in a window of its own, to which the client turns; `environ` are names and values as `env` takes them."""
+        start = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(self.home.project)]
+        command = [*start, *(("env", *environ) if environ else ()), *self.home.command, *words]
         pane, pid = self.say(*command).split()
         return Pane(self, pane, int(pid))
 

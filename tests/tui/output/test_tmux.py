@@ -1,0 +1,79 @@
+"""The same keys with the output layer and without it, in a real terminal: the same cells, whatever that terminal calls itself."""
+
+from __future__ import annotations
+
+import codecs
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tui.model_terminal import Cell, ModelTerminal
+from tests.tui.tmux_room import Home, Pane, Tmux, wait
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here"),
+]
+
+SCRIPT = (
+    ("j", "j", "Enter"),
+    ("Escape", "2"),
+    ("Down", "Right", "Down"),
+    ("5",),
+    ("?",),
+    ("Escape", "1", "/"),
+    ("d", "a"),
+    ("C-l",),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with Home(tmp_path_factory.mktemp("home")) as home:
+        home.run("batch")
+        yield home
+
+
+class Person:
+    """Somebody in front of tmux: what tmux says of a pane itself leaves out the colours of erased cells."""
+
+    def __init__(self, tmux: Tmux) -> None:
+        self._outer = tmux.outer
+        self._screen = ModelTerminal(tmux.outer.columns, tmux.outer.lines)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._fed = 0
+
+    def looks_at(self, pane: Pane) -> list[list[Cell]]:
+        """Return what stands on the screen while tmux shows a pane."""
+        before = len(self._outer.seen)
+        pane.tmux.say("select-window", "-t", pane.name, ";", "refresh-client")
+        self._outer.wait(lambda term: len(term.seen) > before, "a picture")
+        self._outer.settle(0.1)
+        new = bytes(self._outer.seen[self._fed :])
+        self._fed += len(new)
+        self._screen.feed(self._decoder.decode(new))
+        return self._screen.cells()
+
+
+@pytest.mark.parametrize(("term", "columns", "lines"), [("xterm-256color", 120, 30), ("screen", 80, 24)], ids=str)
+def test_the_same_keys_show_the_same_cells(home: Home, tmp_path: Path, term: str, columns: int, lines: int) -> None:
+    with Tmux(home, columns, lines) as tmux:
+        person, panes = Person(tmux), []
+        for output in ("stock", "thrifty"):
+            environ = (f"TERM={term}", f"APTUI_OUTPUT={output}", f"XDG_STATE_HOME={tmp_path / output}")
+            panes.append(tmux.open("open", "Cache", environ=environ))
+        for pane in panes:
+            pane.shows("bad.json", "✗ failed")
+
+        for keys in SCRIPT:
+            for pane in panes:
+                pane.keys(*keys)
+
+            def are_alike() -> bool:
+                stock, ours = map(person.looks_at, panes)
+                return stock == ours
+
+            wait(are_alike, f"the same cells after {keys}", lambda: "\n".join(pane.screen() for pane in panes))
+        assert "da" in panes[1].screen()
