@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
+from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load
 from aptui.config import model as configuration
 from aptui.core.model import PathKey
@@ -34,6 +35,7 @@ class RunOptions:
     accepts_empty: tuple[str, ...] = ()
     """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
     removes_disabled: bool = False
+    stop_after: StopAfter | None = None
 
 
 def engine_arguments(parser: ArgumentParser) -> None:
@@ -45,8 +47,11 @@ def engine_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
     parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
     parser.add_argument(
-        "--fail-on", choices=("warning", "error"), help="exit 1 also if jobs completed with errors, or with warnings, in their logs"
-    )
+        "--fail-on", action=FailOn, metavar="WHAT",
+        help="warning, error: exit 1 also if jobs completed with such lines in their logs; slower:2x: also if a job takes twice as"
+        " long as it did, beyond the noise of its earlier runs; may be given twice",
+    )  # fmt: skip
+    parser.set_defaults(fail_slower=None)
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
         help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",

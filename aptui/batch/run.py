@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aptui.batch.gates import STOPPED_EARLY, FailureCounter, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, add_complaints, collect
+from aptui.batch.summary import Summary, add_complaints, add_slower, collect
 from aptui.config import load
 from aptui.config import model as configuration
 from aptui.shared import printing, trace
@@ -39,6 +40,11 @@ def batch_arguments(parser: ArgumentParser) -> None:
     scan.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
     scan.add_argument("--fast-scan", action="store_true", help="trust sizes and times (this is what happens anyway)")
     parser.add_argument("--trace", metavar="FILE", help="write where the time goes, for Perfetto or Chrome")
+    parser.add_argument(
+        "--stop-after",
+        metavar="N[:same-cause]",
+        help=f"stop after N failures (of one cause); what is left is not tried; exit {STOPPED_EARLY}",
+    )
     parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 
 
@@ -47,6 +53,8 @@ def batch(arguments: Namespace) -> int:
     config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
         config, wish = load.without_disabled(config), replace(wish, removes_disabled=True)
+    if arguments.stop_after is not None:
+        wish = replace(wish, stop_after=stop_after(arguments.stop_after))
     with trace.written_to(arguments.trace):
         _, code = run_and_report(arguments, config, wish)
     return code
@@ -59,6 +67,9 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
     adopt_cache(arguments, config)
     with _accepted(config, wish.accepts_empty):
         summary = run(config, wish)
+    limit = arguments.fail_slower
+    if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
+        add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
     code = exit_code(summary, arguments.fail_on)
     add_complaints(summary, config, arguments.fail_on)
     try:
@@ -93,6 +104,10 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         if trace.active is not None:
             hint = f"start it with the variable {trace.VARIABLE}=FILE"
             raise UserError("'--trace' is not for an engine that runs already", hint=hint) from None
+        if wish.stop_after is not None:
+            raise UserError(
+                "'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first"
+            ) from None
         from aptui.batch.attach import settle  # where no engine runs, nobody pays for the wire
 
         return settle(config, wish, reporter, busy, began_s)
@@ -119,6 +134,9 @@ def _run_engine(
     from aptui.engine.loop.engine import Engine  # only where something is owed
 
     engine = Engine(config, [reporter], is_full_scan=wish.is_full_scan, opening=opening)
+    counter = FailureCounter(wish.stop_after, engine.stop) if wish.stop_after is not None else None
+    if counter is not None:
+        engine.news.listeners.append(counter)
     with _stopped_by_signals(engine, reporter):
         engine.open()
         try:
@@ -131,7 +149,8 @@ def _run_engine(
             engine.close()
     summary = collect(config, reporter, engine.pipeline.status().run, builders)
     summary.seconds = time.monotonic() - began_s
-    summary.is_interrupted = engine.is_stopping
+    summary.stopped_after = counter.why if counter is not None else ""
+    summary.is_interrupted = engine.is_stopping and not summary.stopped_after
     summary.unknown = tuple(engine.scans.unknown.values())
     if engine.account is not None:
         summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
@@ -144,7 +163,9 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
         return INTERRUPTED
     if summary.unknown:
         return HostError.exit_code
-    is_bad = summary.jobs_failed > 0
+    if summary.stopped_after:
+        return STOPPED_EARLY
+    is_bad = summary.jobs_failed > 0 or summary.is_too_slow
     if fail_on is not None:
         is_bad = is_bad or summary.errors > 0 or (fail_on == "warning" and summary.warnings > 0)
     return JOBS_FAILED if is_bad else 0

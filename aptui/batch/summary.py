@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.sharing.account import SharingSum
 
+_SLOWER_TOLD = 10
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
 
@@ -38,6 +39,21 @@ class Failure:
     first_error: str
     log: str
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowJob:
+    """A job whose last run took longer than the noise of those before it explains (`store.history.pace`)."""
+
+    source: str
+    platform: str
+    job_key: str
+    builder: str
+    duration_s: float
+    median_s: float
+    noise_s: float
+    earlier_runs: int
+    factor: float
 
 
 @dataclass(slots=True)
@@ -64,6 +80,11 @@ class Summary:
     slowest: list[tuple[int, str]] = field(default_factory=list)
     builders: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_interrupted: bool = False
+    slower: list[SlowJob] = field(default_factory=list)
+    is_too_slow: bool = False
+    """Whether one is by more than `--fail-on slower:` allows."""
+    stopped_after: str = ""
+    """What `--stop-after` stopped it for."""
     account: str = ""
     unknown: tuple[str, ...] = ()
     """Why folders of sources cannot be read: what is known of them stayed as it was."""
@@ -92,6 +113,7 @@ class Summary:
             "products": self.products,
             "seconds": round(self.seconds, 3),
             "interrupted": self.is_interrupted,
+            **({"stopped_after": self.stopped_after} if self.stopped_after else {}),
             "unknown": list(self.unknown),
             "shared": self.shared,
             "failures": [
@@ -105,6 +127,7 @@ class Summary:
                 }
                 for failure in self.failures
             ],
+            "slower": [asdict(each) for each in self.slower],
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
 
@@ -117,13 +140,16 @@ class Summary:
             self.complaints,
             "aptui jobs --status warnings --status errors",
         )
+        self._tell_slower()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending:
-            parts.append(f"{self.jobs_pending:,} pending")
+            parts.append(f"{self.jobs_pending:,} {'not tried' if self.stopped_after else 'pending'}")
         parts += [printing.count(self.warnings, "warning"), printing.count(self.errors, "error")]
         whole = f"{printing.count(self.sources, 'source')}, {printing.count(self.products, 'product')}"
         colour = "red" if self.jobs_failed else "yellow" if self.warnings or self.errors or self.is_interrupted else "green"
         lead = "interrupted: " if self.is_interrupted else ""
+        if self.stopped_after:
+            lead, colour = f"stopped after {printing.line(self.stopped_after)}: ", "red"
         printing.say(f"{lead}{', '.join(parts)}; {whole}; {printing.duration(self.seconds)}", colour)
         if self.account:
             printing.say(self.account)
@@ -137,6 +163,17 @@ class Summary:
         printing.say("builders:", "bold")
         for name, (count, total_ms) in sorted(self.builders.items(), key=lambda item: -item[1][1]):
             printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
+
+    def _tell_slower(self) -> None:
+        told = self.slower[:_SLOWER_TOLD]
+        if told:
+            printing.say("slower than before:", "bold")
+        for each in told:
+            name = job_name(each.source, each.platform, each.job_key)
+            usual = f"{printing.duration(each.median_s)} ± {printing.duration(each.noise_s)}"
+            printing.say(f"  {each.factor:>5.1f} times  {name}  {printing.duration(each.duration_s)}, before {usual}", "yellow")
+        if len(told) < len(self.slower):
+            printing.say(f"  and {len(self.slower) - len(told):,} more: aptui jobs --slower")
 
     @staticmethod
     def _tell(head: str, failures: list[Failure], verb: str) -> None:
@@ -181,6 +218,27 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
                 summary.complaints.append(replace(failure_of(row, config.log_dir, builders), first_error=text))
     finally:
         database.close()
+
+
+def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
+    """Name the jobs that take longer than they did, the worst first; `limit`: the factor from which that is a failure."""
+    from aptui.store.history import pace
+
+    database = open_reader(config.cache_dir / DATABASE)
+    try:
+        asked = set(_asked_for(config))
+        for job_id, one in pace.slower_jobs(database).items():
+            row = database.job(job_id)
+            if row is not None and row.platform in asked:
+                name = builders.get(row.builder, uuid_text(row.builder))
+                now_s, median_s, noise_s = (round(value / 1000, 3) for value in (one.now_ms, one.median_ms, one.noise_ms))
+                summary.slower.append(
+                    SlowJob(row.source, row.platform, row.job_key, name, now_s, median_s, noise_s, one.runs, round(one.factor, 2))
+                )
+    finally:
+        database.close()
+    summary.slower.sort(key=lambda each: -each.factor)
+    summary.is_too_slow = limit is not None and any(each.factor >= limit for each in summary.slower)
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:

@@ -20,7 +20,8 @@ INTERRUPTED = 130
 _EXIT_CODES = """\
   0  all is current         3    your mistake: configuration, arguments
   1  some job failed        4    another engine holds the cache
-  2  the machine, or a bug  130  interrupted"""
+  2  the machine, or a bug  5    stopped after so many failures
+                            130  interrupted"""
 VERBS = {
     "open": ("aptui.verbs.screen", "show a cache on the screen, without an engine"),
     "batch": ("aptui.batch.run", "process everything that is owed, then exit"),
@@ -41,6 +42,8 @@ VERBS = {
     "explain": ("aptui.verbs.explain", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.verbs.read", "show the log of a job"),
     "history": ("aptui.verbs.sessions.history", "what ran when and why, and what became of it between two sessions"),
+    "size": ("aptui.verbs.sessions.size", "which products are large, and what grew"),
+    "trace": ("aptui.verbs.sessions.trace", "where the time of a session went, as a trace for Perfetto"),
     "changes": ("aptui.verbs.changes", "what changed since a number, in order, for asset browsers and search indexes"),
     "deps": ("aptui.verbs.graph", "what an asset needs, and who needs it"),
     "query": ("aptui.verbs.graph", "ask the graph: deps, rdeps, somepath, allpaths"),

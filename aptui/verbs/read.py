@@ -14,9 +14,11 @@ from aptui.batch.summary import log_path
 from aptui.config.model import Config
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.store.history import pace
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
+from aptui.verbs.sessions.history import pace_json
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
@@ -38,6 +40,9 @@ def jobs_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--filter", metavar="TERMS", help="only jobs for which all terms hold; see below")
     parser.add_argument("--platform", default="", metavar="ID", help="only this platform")
+    parser.add_argument(
+        "--slower", action="store_true", help="only jobs that take longer than the noise of their earlier runs explains"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
 a term is a regular expression searched in the source path, or FIELD:REGEX with
@@ -50,13 +55,16 @@ and slower:DURATION; a bare status word is a status; ! in front inverts a term,
 def jobs(arguments: Namespace) -> int:
     """List jobs."""
     with opened(arguments) as project:
+        slower = pace.slower_jobs(project.database)
         rows = _wanted_jobs(project, arguments)
+        if arguments.slower:
+            rows = (row for row in rows if row.job_id in slower)
         if arguments.json:
-            printing.say_json_list(job_json(row, project) for row in rows)
+            printing.say_json_list({**job_json(row, project), "slower": _pace_json(slower.get(row.job_id))} for row in rows)
         else:
             printing.table(
                 ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
-                ([*_names(row), _status(row), *_figures(row), row.reason] for row in rows),
+                ([*_names(row), _status(row, slower.get(row.job_id)), *_figures(row), row.reason] for row in rows),
                 right=(4, 5, 6, 7),
                 spare=(7, 4, 8, 6, 5),
             )
@@ -101,10 +109,15 @@ def _names(row: JobRow) -> tuple[str, str, str]:
     return row.source, row.platform, row.job_key
 
 
-def _status(row: JobRow) -> str:
+def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
     if row.status != "completed":
         return row.status
-    return "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
+    text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
+    return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
+
+
+def _pace_json(one: pace.Pace | None) -> dict[str, Any] | None:
+    return None if one is None else pace_json(one)
 
 
 def _figures(row: JobRow) -> tuple[str, str, str, str]:
@@ -232,6 +245,7 @@ def status(arguments: Namespace) -> int:
 
     with opened(arguments) as project:
         totals = project.database.totals()
+        slower_count = len(pace.slower_jobs(project.database))
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
         config = project.config
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
@@ -246,6 +260,7 @@ def status(arguments: Namespace) -> int:
                 "jobs": totals.jobs,
                 "warnings": totals.warnings,
                 "errors": totals.errors,
+                "slower_jobs": slower_count,
                 "products": totals.products,
                 "product_bytes": product_bytes,
                 "last_job_completed": printing.iso(last_ms),
@@ -268,6 +283,8 @@ def status(arguments: Namespace) -> int:
             printing.say(f"{name:<10} {totals.jobs[name]:,}", "red" if name == "failed" and totals.jobs[name] else "")
     printing.say(f"warnings   {totals.warnings:,}")
     printing.say(f"errors     {totals.errors:,}")
+    if slower_count:
+        printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
     return 0
 
 
@@ -322,10 +339,11 @@ def builders_arguments(parser: ArgumentParser) -> None:
 def builders(arguments: Namespace) -> int:
     """List builders with what they did."""
     config = load_config(arguments)
-    metrics = {}
+    metrics, slower = {}, {}
     if (config.cache_dir / DATABASE).is_file():
         with opened(arguments, config) as project:
             metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
+            slower = pace.slower_builders(project.database)
     rows = []
     for builder in all_builders(config):
         metric = metrics.get(builder.uuid)
@@ -339,6 +357,7 @@ def builders(arguments: Namespace) -> int:
                 "jobs": metric.jobs if metric else 0,
                 "processing_s": metric.processing_ms / 1000 if metric else 0.0,
                 "processing_average_s": round(metric.processing_average_ms / 1000, 6) if metric else 0.0,
+                "slower_factor": round(slower[builder.uuid].factor, 2) if builder.uuid in slower else None,
                 "analyses": metric.analyses if metric else 0,
                 "analysis_s": metric.analysis_ms / 1000 if metric else 0.0,
                 "analysis_average_s": round(metric.analysis_average_ms / 1000, 6) if metric else 0.0,
@@ -360,4 +379,6 @@ def _builder_cells(row: dict[str, Any]) -> list[str]:
     ):
         texts.append(f"{row[count]:,}" if row[count] else "")
         texts += [printing.duration(row[name]) if row[count] else "" for name in (total, average)]
+    if row["slower_factor"] is not None:
+        texts[7] += f", {row['slower_factor']:.1f} times slower"
     return texts

@@ -12,6 +12,7 @@ from aptui.core.sessions import SessionEnd
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history import comparing
+from aptui.store.history.pace import Pace
 from aptui.store.history.sessions import OUTCOMES, Session, SessionRun, runs_of, session_named, sessions
 from aptui.verbs.opening import OpenedProject, opened
 
@@ -274,7 +275,7 @@ def _change_json(change: comparing.Change, project: OpenedProject) -> dict[str, 
     }
 
 
-def pace_json(pace: Any) -> dict[str, Any]:
+def pace_json(pace: Pace) -> dict[str, Any]:
     """Return how long something takes beside how long it usually does."""
     return {
         "median_s": round(pace.median_ms / 1000, 6),

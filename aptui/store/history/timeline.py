@@ -1,0 +1,115 @@
+"""Where the time of a session went: its runs on lanes, what waited for what, and the chain that decided how long it took.
+
+A session remembers when a run's result came back and how long it took, not which worker had it. So runs are laid on as few
+lanes as hold them without overlap; a lane stands for a worker, whichever it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from aptui.core.model import COMMON_PLATFORM, EdgeKind
+from aptui.store.history.sessions import SessionRun, runs_of
+from aptui.store.queries.reader import Reader
+
+_EDGES_SQL = f"""SELECT DISTINCT j.JobID, e.target FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
+JOIN aptui_edges e ON e.source_id = j.SourcePK AND e.builder = j.BuilderGuid WHERE e.kind = {int(EdgeKind.JOB)}"""
+_MAKERS_SQL = f"""SELECT j.JobID, p.JobPK FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
+JOIN Sources s ON s.SourceID = j.SourcePK JOIN Products p ON p.ProductName = '{COMMON_PLATFORM}/' || s.SourceName COLLATE NOCASE"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One run on its lane; milliseconds since the session began."""
+
+    run: SessionRun
+    lane: int
+    began_ms: int
+
+    @property
+    def ended_ms(self) -> int:
+        """When its result came back."""
+        return self.run.ended_after_ms
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The runs of a session in time; `needs` are {job: jobs of the session it waited for}, `critical` the deciding chain."""
+
+    spans: list[Span] = field(default_factory=list)
+    lane_count: int = 0
+    needs: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    critical: list[int] = field(default_factory=list)
+
+    @property
+    def critical_ms(self) -> int:
+        """How long the runs of the deciding chain took together."""
+        chosen = set(self.critical)
+        return sum(span.run.duration_ms for span in self.spans if span.run.job_id in chosen)
+
+
+def timeline(reader: Reader, session: int) -> Timeline:
+    """Return where the time of a session went."""
+    runs = runs_of(reader, session)
+    found = Timeline(*_laid(runs))
+    found.needs = _needs(reader, runs)
+    found.critical = _critical(found)
+    return found
+
+
+def _laid(runs: list[SessionRun]) -> tuple[list[Span], int]:
+    """Lay runs on lanes, each on the lowest one that is free when it begins."""
+    spans: list[Span] = []
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    count = 0
+    for run in sorted(runs, key=lambda run: (run.ended_after_ms - run.duration_ms, run.job_id)):
+        began = run.ended_after_ms - run.duration_ms
+        while busy and busy[0][0] <= began:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            lane = heapq.heappop(free)
+        else:
+            lane, count = count, count + 1
+        heapq.heappush(busy, (run.ended_after_ms, lane))
+        spans.append(Span(run, lane, began))
+    return spans, count
+
+
+def _needs(reader: Reader, runs: list[SessionRun]) -> dict[int, tuple[int, ...]]:
+    ran = {run.job_id: run for run in runs}
+    by_source: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for run in runs:
+        by_source[run.source.lower(), run.platform].append(run.job_id)
+    listed = (json.dumps(list(ran)),)
+    needs: dict[int, set[int]] = defaultdict(set)
+    for job_id, target in reader.ask(_EDGES_SQL, listed):
+        for platform in {ran[job_id].platform, COMMON_PLATFORM}:
+            needs[job_id].update(by_source.get((target, platform), ()))
+    for job_id, maker in reader.ask(_MAKERS_SQL, listed):
+        needs[job_id].update({maker} & ran.keys())
+    return {job_id: tuple(sorted(found - {job_id})) for job_id, found in needs.items() if found - {job_id}}
+
+
+def _critical(found: Timeline) -> list[int]:
+    """Return the chain of dependencies whose runs took longest together, in the order in which they ran."""
+    durations = {span.run.job_id: span.run.duration_ms for span in found.spans}
+    total: dict[int, int] = {}
+    before: dict[int, int] = {}
+    for span in sorted(found.spans, key=lambda span: (span.ended_ms, span.run.job_id)):
+        job_id = span.run.job_id
+        # One that ended later was not waited for: cycles of names and later runs of the same session end here.
+        known = [need for need in found.needs.get(job_id, ()) if need in total]
+        longest = max(known, key=total.__getitem__, default=0)
+        total[job_id] = durations[job_id] + total.get(longest, 0)
+        if longest:
+            before[job_id] = longest
+    at = max(total, key=total.__getitem__, default=0)
+    chain = []
+    while at:
+        chain.append(at)
+        at = before.get(at, 0)
+    return chain[::-1]

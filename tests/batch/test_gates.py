@@ -1,0 +1,103 @@
+"""`--fail-on` and `--stop-after`: what they take, and when a run is stopped."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+import pytest
+
+from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, masked, stop_after
+from aptui.batch.run import exit_code
+from aptui.batch.summary import Summary
+from aptui.cli.main import Parser
+from aptui.core.messages import JobChanged
+from aptui.core.model import RelPath, RunKey
+from aptui.shared.errors import UserError
+
+
+def parsed(*words: str) -> Namespace:
+    parser: ArgumentParser = Parser(prog="aptui")
+    parser.add_argument("--fail-on", action=FailOn)
+    parser.set_defaults(fail_slower=None)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "factor"),
+    [
+        ((), None, None),
+        (("warning",), "warning", None),
+        (("slower:2x",), None, 2.0),
+        (("slower:1.5",), None, 1.5),
+        (("error", "slower:3x"), "error", 3.0),
+    ],
+)
+def test_a_level_and_a_factor_go_together(words: tuple[str, ...], level: str | None, factor: float | None) -> None:
+    found = parsed(*(text for word in words for text in ("--fail-on", word)))
+
+    assert (found.fail_on, found.fail_slower) == (level, factor)
+
+
+@pytest.mark.parametrize(
+    "word", ["", "slow", "slower", "slower:", "slower:x", "slower:1x", "slower:-2", "slower:nan", "slower:inf"]
+)
+def test_what_fail_on_does_not_take(word: str) -> None:
+    with pytest.raises(UserError, match="--fail-on"):
+        parsed("--fail-on", word)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("1", StopAfter(1)), ("20", StopAfter(20)), ("20:same-cause", StopAfter(20, True))])
+def test_how_many_failures_are_enough(text: str, wanted: StopAfter) -> None:
+    assert stop_after(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "2.5", "20:", "20:cause", ":same-cause", "٣", "9" * 5000])
+def test_what_stop_after_does_not_take(text: str) -> None:
+    with pytest.raises(UserError, match="--stop-after"):
+        stop_after(text)
+
+
+def failure(number: int, error: str, *, status: str = "failed", builder: str = "image") -> JobChanged:
+    return JobChanged(
+        0, number, RelPath(f"{number}.png"), 1, "linux", "Image", builder, status, "", error, 0, 0, 5, "", RunKey(number)
+    )
+
+
+def told(limit: StopAfter, *news: JobChanged) -> tuple[str, int]:
+    stops: list[int] = []
+    counter = FailureCounter(limit, lambda: stops.append(1))
+    for notice in news:
+        counter(notice)
+    return counter.why, len(stops)
+
+
+def test_a_run_is_stopped_once_after_so_many_failures() -> None:
+    news = [failure(number, f"error {number}") for number in range(5)]
+
+    assert told(StopAfter(3), *news[:2]) == ("", 0)
+    assert told(StopAfter(3), *news) == ("3 failures", 1)
+
+
+def test_a_job_that_fails_again_and_what_completes_do_not_count() -> None:
+    assert told(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
+
+
+def test_failures_of_one_cause_are_those_that_differ_in_names_and_numbers_alone() -> None:
+    limit = StopAfter(2, is_same_cause=True)
+
+    assert told(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)
+    assert told(limit, failure(1, "cannot read textures/a.png at 17"), failure(2, "cannot read b/c.png at 9")) == (
+        "2 failures of one cause: cannot read … at …", 1,
+    )  # fmt: skip
+    assert told(limit, failure(1, "no"), failure(2, "no", builder="audio")) == ("", 0)
+
+
+def test_masked() -> None:
+    assert masked("") == ""
+    assert masked("exit code 3 of '/bin/x'") == "exit code … of …"
+
+
+def test_a_stopped_run_has_its_own_exit_code_and_a_slow_one_fails() -> None:
+    assert exit_code(Summary(jobs_failed=2, stopped_after="2 failures"), None) == STOPPED_EARLY
+    assert exit_code(Summary(is_too_slow=True), None) == 1
+    assert exit_code(Summary(is_interrupted=True, stopped_after=""), None) == 130
