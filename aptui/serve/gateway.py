@@ -30,7 +30,7 @@ from aptui.serve.access.limits import STRANGERS_LIMIT, ClientConnection, Connect
 from aptui.serve.context import ROOM, GatewayContext
 from aptui.serve.database import Database
 from aptui.serve.engine import EngineLink
-from aptui.serve.http import dav, demo_page, feed, files
+from aptui.serve.http import dav, demo_page, feed, files, metrics
 from aptui.serve.peers import peers, proxy
 from aptui.serve.protocol import codec
 from aptui.serve.ws.news import NewsPublisher
@@ -116,7 +116,7 @@ def build_app(room: GatewayRoom) -> web.Application:
     app[ROOM], app[GUARD], app[SESSIONS], room.app = room, room.guard, room.sessions, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(codec.PATH, room.sessions.connect)
-    for module in (files, dav, feed, peers, proxy, demo_page, http_document):
+    for module in (files, dav, feed, metrics, peers, proxy, demo_page, http_document):
         module.add_routes(app)
     return app
 

@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from aptui.serve.access import guard
-from aptui.serve.http import dav, feed, files
+from aptui.serve.http import dav, feed, files, metrics
 from aptui.serve.peers import outbound, proxy
 from aptui.serve.protocol import asyncapi, codec
 from aptui.serve.protocol.codec import Scope
@@ -96,6 +96,8 @@ def addresses() -> tuple[Address, ...]:
             query=(("since", (_NUMBER, "The `seq` of the last change that is known; without it everything is listed first.")),
                    ("follow", (_FLAG, "1: go on with what changes."))),
         ),
+        Address(metrics.PATH, metrics.PATH, metrics.metrics, kind="application/openmetrics-text",
+                answers=(("200", "The figures."),)),
         Address("/v1/connect", codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
         Address("/v1/protocol", "/v1/protocol", tell_protocol, kind="application/json", answers=(("200", "The document."),)),

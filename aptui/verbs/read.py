@@ -235,7 +235,9 @@ def _copy_raw(file: Path) -> int:
 
 def status_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `status`."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object")
+    form.add_argument("--openmetrics", action="store_true", help="print figures as OpenMetrics, as the gateway's /metrics does")
 
 
 def status(arguments: Namespace) -> int:
@@ -243,6 +245,8 @@ def status(arguments: Namespace) -> int:
     from aptui.link import gateways
     from aptui.store.queries import health
 
+    if arguments.openmetrics:
+        return _tell_figures(arguments)
     with opened(arguments) as project:
         totals = project.database.totals()
         slower_count = len(pace.slower_jobs(project.database))
@@ -288,15 +292,29 @@ def status(arguments: Namespace) -> int:
     return 0
 
 
-def _engine_line(config: Config) -> str:
-    """Return what the engine says of itself, "" when it does not answer."""
+def _tell_figures(arguments: Namespace) -> int:
+    from aptui.store.history import figures
+
+    with opened(arguments) as project:
+        sys.stdout.write(figures.document(project.database, project.builder_of, _engine_answer(project.config)))
+    return 0
+
+
+def _engine_answer(config: Config) -> dict[str, Any] | None:
+    """Return what the engine says of itself, None when none answers."""
     from aptui.link import places, port
     from aptui.link.client import EngineClient
 
     try:
         with EngineClient.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
-            answer: dict[str, Any] = client.ask(port.Status(), timeout_s=2.0)
+            return client.ask(port.Status(), timeout_s=2.0)
     except HostError:
+        return None
+
+
+def _engine_line(config: Config) -> str:
+    answer = _engine_answer(config)
+    if answer is None:
         return ""
     health = answer["health"]
     roots = [

@@ -1,0 +1,58 @@
+"""The text format of OpenMetrics 1.0: families of samples, escaped, closed by `# EOF`; what is measured is others' business.
+
+Tests: `tests/store/history/test_figures.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of a family; `suffix` stands behind the family's name."""
+
+    value: float
+    labels: Mapping[str, str]
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Samples of one name; `kind` is a type of the format: gauge, counter, gaugehistogram, stateset."""
+
+    name: str
+    kind: str
+    told: str
+    samples: Sequence[Sample]
+
+
+def gauge(name: str, told: str, value: float, **labels: str) -> Family:
+    """Return a family of one value."""
+    return Family(name, "gauge", told, (Sample(value, labels),))
+
+
+def text(families: Iterable[Family]) -> str:
+    """Return the document."""
+    return "".join(f"{line}\n" for family in families for line in _lines(family)) + "# EOF\n"
+
+
+def _lines(family: Family) -> Iterator[str]:
+    yield f"# TYPE {family.name} {family.kind}"
+    yield f"# HELP {family.name} {_escaped(family.told)}"
+    for sample in family.samples:
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
+        yield f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}"
+
+
+def _escaped(value: str) -> str:
+    """Return a text as the format wants it; half a surrogate pair has no UTF-8."""
+    whole = value.encode("utf-8", "replace").decode()
+    return whole.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
