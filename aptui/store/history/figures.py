@@ -42,7 +42,9 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield gauge("aptui_product_bytes", "Size of all products together.", health.product_bytes(reader))
     yield gauge("aptui_log_warnings", "Warnings in the logs of completed jobs.", totals.warnings)
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
-    yield gauge("aptui_slower_jobs", "Jobs whose last run took longer than the noise of earlier ones.", len(pace.slower_jobs(reader)))
+    yield gauge(
+        "aptui_slower_jobs", "Jobs whose last run took longer than the noise of earlier ones.", len(pace.slower_jobs(reader))
+    )
     yield _durations(reader, name_of)
     for last in sessions(reader, 1):
         yield gauge("aptui_session", "Number of the last session.", last.number)

@@ -45,6 +45,6 @@ def test_figures_for_who_may_read(place: Served) -> None:
 
 
 def test_a_project_without_a_database_yet(place: Served) -> None:
-    (place.project.folder / "Cache/assetdb.sqlite").unlink()
+    (place.project.cache / "assetdb.sqlite").unlink()
 
     assert place.get("/metrics").status == 503
