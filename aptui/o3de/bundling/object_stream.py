@@ -1,0 +1,269 @@
+"""ObjectStream, the XML of O3DE's own objects: read without loss, so that what nobody changed is written as it was.
+
+A stream is a tree of `Class` elements: a class name, the field of the owner that it is, a type id, and a value or children. What
+stands between tags, and each start tag itself, is kept as it was read: indentation and names of containers differ between versions
+of the engine. A new element is written in the form of today's engine, with the indentation of the file that it comes into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from html import unescape
+from pathlib import Path
+
+from aptui.shared.errors import HostError, UserError
+
+MOST_BYTES = 256 << 20
+_DEEPEST = 64
+_TAG = re.compile(r"""<(?P<close>/?)(?P<kind>[A-Za-z]+)(?P<attributes>(?:\s+[A-Za-z]+=(?:"[^"]*"|'[^']*'))*)\s*(?P<alone>/?)>""")
+_ATTRIBUTE = re.compile(r"""([A-Za-z]+)=(?:"([^"]*)"|'([^']*)')""")
+_HEAD = '<ObjectStream version="3">'
+_KINDS = ("ObjectStream", "Class")
+
+
+@dataclass(slots=True)
+class Element:
+    """A class in a stream. `tag`, `lead` and `tail` are its start tag and the blanks before its tags as read, "" = it is new."""
+
+    name: str
+    type: str
+    field: str = ""
+    value: str | None = None
+    version: int = 0
+    children: list[Element] = attribute(default_factory=list)
+    tag: str = ""
+    lead: str = ""
+    tail: str = ""
+
+    def get(self, name: str) -> Element | None:
+        """Return the child that is this field."""
+        return next((child for child in self.children if child.field == name), None)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return the value of a field."""
+        child = self.get(name)
+        return default if child is None or child.value is None else child.value
+
+    def number(self, name: str, default: int = 0) -> int:
+        """Return the value of a field that is a whole number.
+
+        Raises:
+            UserError: it is none.
+        """
+        text = self.text(name, str(default))
+        if not re.fullmatch(r"-?[0-9]{1,20}", text):
+            raise UserError(f"'{name}' wants a whole number, not '{text[:40]}'")
+        return int(text)
+
+    def set(self, name: str, value: str) -> None:
+        """Give a field another value; one that has it already is left as it is written."""
+        child = self.get(name)
+        if child is not None and child.value != value:
+            child.value, child.tag = value, ""
+
+
+@dataclass(slots=True)
+class Stream:
+    """A whole file: the classes in it, and what stands around them."""
+
+    root: Element
+    before: str = ""
+    after: str = "\n\n"
+
+    @property
+    def object(self) -> Element:
+        """The one object that it holds."""
+        return self.root.children[0]
+
+
+def stream_of(element: Element) -> Stream:
+    """Return a stream that holds a new object."""
+    return Stream(Element("ObjectStream", "", children=[element]))
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+def load(path: Path, type_id: str) -> Stream:
+    """Return the stream in a file, whose object is of this type.
+
+    Raises:
+        UserError: it holds something else, or no stream. HostError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise HostError(f"'{path}' cannot be read: {error.strerror}") from error
+    try:
+        if len(data) > MOST_BYTES:
+            raise UserError(f"it has more than {MOST_BYTES >> 20} MiB")
+        stream = parse(data.decode("utf-8", "surrogateescape"))
+        if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
+            raise UserError("it is a file of another kind")
+    except UserError as error:
+        raise UserError(f"'{path}' is not what it should be: {error.what}") from None
+    return stream
+
+
+def parse(text: str) -> Stream:
+    """Return the stream that a text is.
+
+    Raises:
+        UserError: it is none.
+    """
+    tags = _tags(text)
+    lead, first = next(tags, ("", None))
+    if first is None or first["kind"] != "ObjectStream" or first["close"]:
+        raise UserError("it is no ObjectStream")
+    stream = Stream(_element(first, ""), lead, "")
+    open_elements, end = [stream.root], 0
+    for lead, tag in tags:
+        if tag is None:
+            stream.after = lead
+            break
+        if not open_elements:
+            raise UserError("something stands behind the end of its ObjectStream")
+        if tag["close"]:
+            element = open_elements.pop()
+            element.tail = lead
+            if tag["kind"] != ("ObjectStream" if not open_elements else "Class"):
+                raise UserError("its tags do not match")
+            continue
+        element = _element(tag, lead)
+        open_elements[-1].children.append(element)
+        if not tag["alone"]:
+            open_elements.append(element)
+            if len(open_elements) > _DEEPEST:
+                raise UserError("its elements are nested too deep")
+        end = tag.end()
+    if open_elements or not stream.root.tag:
+        raise UserError(f"it ends in the middle, behind character {end}")
+    return stream
+
+
+def _tags(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Yield (the blanks before it, tag) for each tag, and at last (what is behind the last one, None)."""
+    at = 0
+    for tag in _TAG.finditer(text):
+        between = text[at : tag.start()]
+        if between.strip() or tag["kind"] not in _KINDS:
+            raise UserError(f"what stands at character {at} is no part of an ObjectStream")
+        yield between, tag
+        at = tag.end()
+    if text[at:].strip():
+        raise UserError(f"what stands at character {at} is no part of an ObjectStream")
+    yield text[at:], None
+
+
+def _element(tag: re.Match[str], lead: str) -> Element:
+    given = {name: unescape(one or other) for name, one, other in _ATTRIBUTE.findall(tag["attributes"])}
+    version = given.get("version", "0")
+    return Element(
+        given.get("name", tag["kind"]),
+        given.get("type", ""),
+        given.get("field", ""),
+        given.get("value"),
+        int(version) if version.isdecimal() and len(version) < 6 else 0,
+        tag=tag[0],
+        lead=lead,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------- writing
+
+
+def dump(stream: Stream) -> str:
+    """Return the text of a stream: what was read and not changed as it was."""
+    first = stream.root.children[0] if stream.root.children else None
+    unit = (first.lead if first is not None else "").lstrip("\r\n") or "\t"
+    newline = "\r\n" if first is not None and first.lead.startswith("\r\n") else "\n"
+    parts = [stream.before, stream.root.tag or _HEAD]
+    for child in stream.root.children:
+        _write(parts, child, newline, unit, 1)
+    parts += [stream.root.tail or newline, "</ObjectStream>", stream.after]
+    return "".join(parts)
+
+
+def _write(parts: list[str], element: Element, newline: str, unit: str, depth: int) -> None:
+    lead = newline + unit * depth
+    is_open = bool(element.children)
+    tag = element.tag if element.tag and not (is_open and element.tag.endswith("/>")) else _start_tag(element, is_open=is_open)
+    parts += [element.lead or lead, tag]
+    if not is_open:
+        if not tag.endswith("/>"):
+            parts += [element.tail, "</Class>"]
+        return
+    for child in element.children:
+        _write(parts, child, newline, unit, depth + 1)
+    parts += [element.tail or lead, "</Class>"]
+
+
+def _start_tag(element: Element, *, is_open: bool) -> str:
+    parts = [f'<Class name="{_escape(element.name)}"']
+    if element.field:
+        parts.append(f'field="{_escape(element.field)}"')
+    if element.value is not None:
+        parts.append(f'value="{_escape(element.value)}"')
+    if element.version:
+        parts.append(f'version="{element.version}"')
+    parts.append(f'type="{element.type}"')
+    return " ".join(parts) + (">" if is_open else "/>")
+
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+
+
+def _escape(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+# ------------------------------------------------------------------------------------------------------------ common values
+
+_UUID, _U32, _U64 = (
+    "{E152C105-A133-4D03-BBF8-3D4B2FBA3E2A}",
+    "{43DA906B-7DEF-4CA8-9790-854106D3F983}",
+    "{D6597933-47CD-4FC8-B911-63F3E2B0993A}",
+)
+_STRING, _INT = "{03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9}", "{72039442-EB38-4D42-A1AD-CB68F7E0EEF6}"
+_U8, _ASSET_ID = "{72B9409A-7D1A-4831-9CFE-FCB3FADD3426}", "{652ED536-3402-439B-AEBE-4A5DBC554085}"
+
+
+def string(name: str, value: str) -> Element:
+    """Return a field that is text."""
+    return Element("AZStd::string", _STRING, name, value)
+
+
+def unsigned(name: str, value: int) -> Element:
+    """Return a field that is a number of 32 bits."""
+    return Element("unsigned int", _U32, name, str(value))
+
+
+def long_unsigned(name: str, value: int) -> Element:
+    """Return a field that is a number of 64 bits."""
+    return Element("AZ::u64", _U64, name, str(value))
+
+
+def integer(name: str, value: int) -> Element:
+    """Return a field that is a number with a sign."""
+    return Element("int", _INT, name, str(value))
+
+
+def byte(name: str, value: int) -> Element:
+    """Return a field that is a number of 8 bits, as enumerations are."""
+    return Element("unsigned char", _U8, name, str(value))
+
+
+def asset_id(name: str, guid: str, sub_id: int) -> Element:
+    """Return a field that is an asset id; `guid` in braces and upper case."""
+    parts = [Element("AZ::Uuid", _UUID, "guid", guid), unsigned("subId", sub_id)]
+    return Element("AssetId", _ASSET_ID, name, version=1, children=parts)
+
+
+def strings(name: str, values: Iterable[str]) -> Element:
+    """Return a field that is a vector of texts."""
+    children = [string("element", value) for value in values]
+    return Element("AZStd::vector<AZStd::string, allocator>", "{99DAD0BC-740E-5E82-826B-8FC7968CC02C}", name, children=children)

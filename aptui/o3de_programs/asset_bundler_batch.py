@@ -1,0 +1,216 @@
+"""`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles, under O3DE's command line, over our asset database.
+
+It reads what was processed and writes files of its own; the cache it leaves alone. `bundler_switches` has the commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from aptui.o3de.bundling import asset_lists, seeds
+from aptui.o3de.bundling.seeds import Seed, SeedList
+from aptui.o3de_programs import bundler_bundles, bundler_compare, bundler_switches, start
+from aptui.o3de_programs.bundler_output import BundlerOutput
+from aptui.o3de_programs.bundler_project import AssetKey, BundlerProject, PlatformProducts, applying, for_platform, load_seeds
+from aptui.o3de_programs.bundler_switches import BundlerSwitches
+from aptui.o3de_programs.log_file import BATCH
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+
+FAILED = 1
+Command = Callable[[BundlerSwitches, BundlerProject, BundlerOutput], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetBundlerBatch` and return its exit code: 0 when everything that was asked for was done, else 1."""
+    printing.prepare_streams()
+    output = BundlerOutput(sys.stdout)
+    try:
+        given = bundler_switches.parse(sys.argv[1:] if arguments is None else arguments)
+        if given.command == "help" or given.has("help"):
+            output.say_all(bundler_switches.help_lines(given.command))
+            return 0
+        output.say_all(given.notes)
+        output.is_verbose = given.has("verbose")
+        _COMMANDS[given.command](given, _project(given), output)
+    except KnownError as error:
+        for each in getattr(error, "errors", (error,)):
+            output.complain(each)
+        return FAILED
+    return 0
+
+
+def _project(given: BundlerSwitches) -> BundlerProject:
+    from aptui.o3de_programs import switches
+
+    words = [f"--{name}={value}" for name in ("project-path", "engine-path", "project-cache-path") for value in given.all(name)]
+    words += [f"--regset={value}" for value in given.all("regset")]
+    return BundlerProject(start.load(switches.parse(words), BATCH), given)
+
+
+# ------------------------------------------------------------------------------------------------------------------- seeds
+
+
+def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    path = project.path(given.needed("seedListFile"), seeds.SUFFIX)
+    for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
+        if given.has(name) and not project.asked:
+            raise UserError(f"--{name} needs --platform")
+    listed = load_seeds(path)
+    before = listed.text() if path.exists() else None
+    products = {platform: project.products(platform) for platform in project.platforms}
+    _add_seeds(listed, given.all("addSeed"), products)
+    _remove_seeds(listed, given.all("removeSeed"), products, output)
+    if given.has("addPlatformToSeeds"):
+        _add_platforms(listed, products, output)
+    if given.has("removePlatformFromSeeds"):
+        _remove_platforms(listed, project.platforms, output)
+    if given.has("updateSeedPath"):
+        _update_paths(listed, products)
+    if given.has("removeSeedPath"):
+        for seed in listed.seeds:
+            listed.set(seed, hint="")
+    if listed.text() != before:
+        output.write(path, listed.text())
+    if given.has("print"):
+        for seed in listed.seeds:
+            output.say(f"{seed.guid}:{seed.sub_id:x}\t{', '.join(seeds.platforms_in(seed.flags))}\t{seed.hint}")
+        output.say(f"Total number of seeds: {len(listed.seeds)}.")
+
+
+def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts]) -> None:
+    for word in words:
+        is_found = False
+        for platform, known in products.items():
+            flag = seeds.flag_of(platform)
+            for key in known.named(word):
+                listed.add(*key, flag, known.assets[key].path)
+                is_found = True
+        if not is_found:
+            raise UserError(
+                f"'{word}' is no product for any of {', '.join(products)}", hint="seeds are named relative to the cache"
+            )
+
+
+def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
+    for word in words:
+        flags = sum(map(seeds.flag_of, products))
+        by_hint = [(seed.guid, seed.sub_id) for seed in listed.seeds if seed.hint == word.replace("\\", "/").lower()]
+        keys = {key for known in products.values() for key in known.named(word)} or set(by_hint)
+        if not [key for key in keys if listed.remove(*key, flags)]:
+            output.warn(f"'{word}' is no seed of the list")
+
+
+def _add_platforms(listed: SeedList, products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
+    for seed in listed.seeds:
+        flags = seed.flags
+        for platform, known in products.items():
+            if (seed.guid, seed.sub_id) in known.assets:
+                flags |= seeds.flag_of(platform)
+            elif not seeds.is_for(flags, platform):
+                output.warn(f"seed '{seed.hint or seed.guid}' has no product for platform '{platform}'")
+        listed.set(seed, flags=flags)
+
+
+def _remove_platforms(listed: SeedList, platforms: Iterable[str], output: BundlerOutput) -> None:
+    flags = sum(map(seeds.flag_of, platforms))
+    for seed in listed.seeds:
+        if seed.flags & ~flags:
+            listed.set(seed, flags=seed.flags & ~flags)
+        else:
+            output.warn(f"seed '{seed.hint or seed.guid}' would have no platform left: it is as it was (see --removeSeed)")
+
+
+def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> None:
+    for seed in listed.seeds:
+        path = next(
+            (known.assets[seed.guid, seed.sub_id].path for known in products.values() if (seed.guid, seed.sub_id) in known.assets),
+            "",
+        )
+        if path:
+            listed.set(seed, hint=path)
+
+
+# ------------------------------------------------------------------------------------------------------------- asset lists
+
+
+def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    name = given.one("assetListFile")
+    if not name and not given.has("print"):
+        raise UserError("'assetLists' needs --assetListFile or --print")
+    if given.has("generateDebugFile") and not name:
+        raise UserError("--generateDebugFile needs --assetListFile")
+    makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
+    platforms = project.platforms_of(name)
+    paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}
+    if not makes:
+        for platform in platforms:
+            output.print_assets(
+                platform, asset_lists.load(project.existing(for_platform(name, platform), asset_lists.SUFFIX)) if name else []
+            )
+        return
+    is_written = bool(paths) and not given.has("dryRun")
+    if is_written:
+        output.refuse_overwriting(paths.values(), is_allowed=given.has("allowOverwrites"))
+    listed = seeds.merged(SeedList.load(project.existing(each, seeds.SUFFIX)) for each in given.all("seedListFile"))
+    texts: dict[Path, str] = {}
+    for platform in platforms:
+        products = project.products(platform)
+        reached = products.closure(_starts(given, project, products, listed, output), given.all("skip"))
+        assets = sorted(products.listed(reached), key=lambda item: item.path)
+        if is_written:
+            texts[paths[platform]] = asset_lists.text_of(assets)
+        if is_written and given.has("generateDebugFile"):
+            texts[paths[platform].with_suffix(".assetlistdebug")] = _debug_text(products, reached)
+        if given.has("print"):
+            output.print_assets(platform, assets)
+    for path, text in texts.items():
+        output.write(path, text)
+
+
+def _starts(
+    given: BundlerSwitches, project: BundlerProject, products: PlatformProducts, listed: list[Seed], output: BundlerOutput
+) -> list[AssetKey]:
+    if given.has("addDefaultSeedListFiles"):
+        listed = [*listed, *seeds.merged(map(SeedList.load, project.default_seed_lists()))]
+    found, missing = applying(listed, products)
+    if given.has("addDefaultSeedListFiles"):
+        more, unmet = project.default_dependencies(products)
+        found, missing = [*found, *more], [*missing, *unmet]
+    for word in given.all("addSeed"):
+        keys = products.named(word)
+        if not keys:
+            missing.append(f"'{word}' is no product for platform '{products.platform}'")
+        found += keys
+    for sentence in missing:
+        output.warn(sentence)
+    return found
+
+
+def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | None]) -> str:
+    """Return why each asset is in a list, one line each: the asset, and the way that leads to it from a seed."""
+    lines = []
+    for key in sorted(reached, key=lambda each: products.assets[each].path):
+        way, at = [], key
+        while (reason := reached[at]) is not None:
+            way.append(products.assets[reason].path)
+            at = reason
+        lines.append(
+            "\t".join(
+                [products.assets[key].path, *(f"<- {path}" for path in way)] if way else [products.assets[key].path, "a seed"]
+            )
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+_COMMANDS: dict[str, Command] = {
+    "seeds": _seeds,
+    "assetLists": _asset_lists,
+    "comparisonRules": bundler_compare.comparison_rules,
+    "compare": bundler_compare.compare,
+    "bundleSettings": bundler_bundles.bundle_settings,
+    "bundles": bundler_bundles.bundles,
+    "bundleSeed": bundler_bundles.bundle_seed,
+}

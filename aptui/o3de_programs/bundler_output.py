@@ -1,0 +1,81 @@
+"""What `AssetBundlerBatch` prints and writes.
+
+Tests: `tests/o3de_programs/test_asset_bundler_batch.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+from aptui.o3de.bundling.asset_lists import ListedAsset
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.sanitize import sanitize
+
+
+class BundlerOutput:
+    """The voice of one command, and its pen."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.is_verbose = False
+        self._stream = stream
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._stream.write("\t".join(map(sanitize, text.split("\t"))) + "\n")
+        self._stream.flush()
+
+    def say_all(self, texts: Iterable[str]) -> None:
+        """Print several lines."""
+        for text in texts:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self.say(f"WARNING: {text}")
+
+    def complain(self, error: KnownError) -> None:
+        """Print an error."""
+        where = f"{error.where}: " if error.where else ""
+        self.say(f"ERROR: {where}{error.what}{f'; {error.hint}' if error.hint else ''}")
+
+    def print_assets(self, platform: str, assets: Iterable[ListedAsset]) -> None:
+        """Print the assets of a list."""
+        listed = list(assets)
+        self.say(f"Printing assets for Platform ( {platform} ):")
+        self.say_all(f"- {item.path}" for item in listed)
+        self.say(f"Total number of assets for Platform ( {platform} ): {len(listed)}.")
+
+    @staticmethod
+    def refuse_overwriting(paths: Iterable[Path], *, is_allowed: bool) -> None:
+        """Refuse to write over what is there, before anything is written.
+
+        Raises:
+            UserError: something is, and --allowOverwrites was not given.
+        """
+        there = [path for path in paths if path.exists()]
+        if there and not is_allowed:
+            raise UserError(f"'{there[0]}' is there already", hint="--allowOverwrites writes over it")
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file beside its place, and rename it.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as error:
+            raise HostError(f"'{path}' cannot be written: {error.strerror}") from error
+        finally:
+            beside.unlink(missing_ok=True)
+        if self.is_verbose:
+            self.say(f"Written: {path}")

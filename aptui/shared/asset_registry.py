@@ -1,0 +1,296 @@
+r"""The catalog of O3DE's runtime (`assetcatalog.xml`, `DeltaCatalog.xml` in a bundle): an asset registry as a binary stream.
+
+A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 it is one, 16 has a value,
+32 its size stands apart, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size),
+the CRC-32 of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are
+big-endian; bits of dependencies are as they lie in memory of a little-endian machine. Type ids of containers are made of those of
+what is in them: `UUID(SHA-1(a + b))`, arguments first, the container's own last.
+
+Tests: `tests/shared/test_asset_registry.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from uuid import UUID
+
+FORMAT_VERSION = 3
+_ELEMENT, _VALUE, _SIZE, _NAME, _VERSION = 8, 16, 32, 64, 128
+_END = b"\0"
+
+
+def folded(*types: bytes) -> bytes:
+    """Return the type id of a template: those of its arguments, the template's own last."""
+    return reduce(_joined, types)
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    digest = bytearray(hashlib.sha1(one + other, usedforsecurity=False).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x5F | 0x50, digest[8] & 0xBF | 0x80
+    return bytes(digest)
+
+
+def _id(text: str) -> bytes:
+    return UUID(text).bytes
+
+
+def type_text(type_id: bytes) -> str:
+    """Return a type id as it is written in text."""
+    return f"{{{str(UUID(bytes=type_id)).upper()}}}"
+
+
+_ALLOCATOR, _VECTOR, _PAIR = (
+    _id("E9F5A3BE-2B3D-4C62-9E6B-4E00A13AB452"),
+    _id("A60E3E61-1FF6-4982-B6B8-9E4350C4C679"),
+    _id("919645C1-E464-482B-A69B-04AA688B6847"),
+)
+_HASH, _EQUAL, _MAP, _MULTIMAP = (
+    _id("EFA74E54-BDFA-47BE-91A7-5A05DA0306D7"),
+    _id("4377BCED-F78C-4016-80BB-6AFACE6E5137"),
+    _id("41171F6F-9E5E-4227-8420-289F1DD5D005"),
+    _id("9ED846FA-31C1-4133-B4F4-91DF9750BA96"),
+)
+_UUID, _U32, _U64, _STRING = (
+    _id("E152C105-A133-4D03-BBF8-3D4B2FBA3E2A"),
+    _id("43DA906B-7DEF-4CA8-9790-854106D3F983"),
+    _id("D6597933-47CD-4FC8-B911-63F3E2B0993A"),
+    _id("03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9"),
+)
+_ASSET_ID, _INFO, _DEPENDENCY, _REGISTRY = (
+    _id("652ED536-3402-439B-AEBE-4A5DBC554085"),
+    _id("E6D8372B-8419-4287-B478-1353709A972F"),
+    _id("5B9A8F1C-407A-4D2B-88F4-A79584684CC4"),
+    _id("5DBC20D9-7143-48B3-ADEE-CCBD2FA6D443"),
+)
+
+
+def vector_of(type_text_of_element: str) -> bytes:
+    """Return the type id of a vector of elements."""
+    return folded(_id(type_text_of_element), _ALLOCATOR, _VECTOR)
+
+
+def pair_of(key: bytes, value: bytes) -> bytes:
+    """Return the type id of a pair."""
+    return folded(key, value, _PAIR)
+
+
+def map_of(key: bytes, value: bytes, *, is_multi: bool = False) -> bytes:
+    """Return the type id of an unordered map."""
+    return folded(key, value, folded(key, _HASH), folded(key, _EQUAL), _ALLOCATOR, _MULTIMAP if is_multi else _MAP)
+
+
+def bits_of(count: int) -> bytes:
+    """Return the type id of a set of bits."""
+    return folded(_joined(b"", str(count).encode()), _id("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
+
+
+_DEPENDENCIES, _BITS_64 = folded(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_of(64)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAsset:
+    """A product as a runtime knows it: `path` relative to its platform; `needs` (UUID, sub id, flags); `former` sub ids."""
+
+    uuid: bytes
+    sub_id: int
+    path: str
+    asset_type: bytes
+    size: int
+    needs: tuple[tuple[bytes, int, int], ...] = ()
+    former: tuple[int, ...] = ()
+
+
+def stream_parts(assets: Iterable[RegistryAsset]) -> Iterator[bytes]:
+    """Yield the binary stream of a registry of these assets, part by part."""
+    listed = list(assets)
+    yield b"\0" + struct.pack(">I", FORMAT_VERSION) + _start(_REGISTRY, version=6)
+    by_id = "m_assetIdToInfo", map_of(_ASSET_ID, _INFO)
+    yield from _field(*by_id, (_entry(_ASSET_ID, _INFO, _id_children(item), _info(item)) for item in listed))
+    by_path = "m_assetPathToIdMap", map_of(_UUID, _ASSET_ID)
+    yield from _field(*by_path, map(_by_path, listed))
+    former = [(item, number) for item in listed for number in item.former]
+    to_real = (_alias(_asset_id(item.uuid, number), _asset_id(item.uuid, item.sub_id)) for item, number in former)
+    yield from _field("m_legacyAssetIdToRealAssetId", map_of(_ASSET_ID, _ASSET_ID), to_real)
+    to_legacy = (_alias(_asset_id(item.uuid, item.sub_id), _asset_id(item.uuid, number)) for item, number in former)
+    yield from _field("m_realAssetIdToLegacyAssetIdMap", map_of(_ASSET_ID, _ASSET_ID, is_multi=True), to_legacy)
+    needing = (_entry(_ASSET_ID, _DEPENDENCIES, _id_children(item), _needs(item)) for item in listed if item.needs)
+    yield from _field("m_assetDependencies", map_of(_ASSET_ID, _DEPENDENCIES), needing)
+    yield _END + _END
+
+
+def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
+    """Return the binary stream of a registry of these assets."""
+    return b"".join(stream_parts(assets))
+
+
+def path_uuid(path: str) -> bytes:
+    """Return by what a registry knows a path: its name in lower case, as a source's path is known."""
+    return _joined(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
+
+
+# ---------------------------------------------------------------------------------------------------------------- elements
+
+
+def _start(type_id: bytes, name: str = "", value: bytes | None = None, version: int = 0) -> bytes:
+    flags, size = _ELEMENT, b""
+    if value is not None:
+        flags |= _VALUE
+        if len(value) < 8:
+            flags |= len(value)
+        else:
+            width = 1 if len(value) < 1 << 8 else 2 if len(value) < 1 << 16 else 4
+            flags |= _SIZE | width
+            size = len(value).to_bytes(width, "big")
+    flags |= (_NAME if name else 0) | (_VERSION if version else 0)
+    head = [bytes((flags,)), _crc(name) if name else b"", bytes((version,)) if version else b"", type_id, size, value or b""]
+    return b"".join(head)
+
+
+_CRCS: dict[str, bytes] = {}
+
+
+def _crc(name: str) -> bytes:
+    found = _CRCS.get(name)
+    if found is None:
+        found = _CRCS[name] = struct.pack(">I", zlib.crc32(name.lower().encode()))
+    return found
+
+
+def _leaf(type_id: bytes, name: str, value: bytes) -> bytes:
+    return _start(type_id, name, value) + _END
+
+
+def _field(name: str, type_id: bytes, entries: Iterable[bytes]) -> Iterator[bytes]:
+    yield _start(type_id, name)
+    yield from entries
+    yield _END
+
+
+def _asset_id(uuid: bytes, sub_id: int) -> bytes:
+    """Return what is in an asset id's element."""
+    return _leaf(_UUID, "guid", uuid) + _leaf(_U32, "subId", struct.pack(">I", sub_id & 0xFFFF_FFFF))
+
+
+def _id_children(item: RegistryAsset) -> bytes:
+    return _asset_id(item.uuid, item.sub_id)
+
+
+def _of_id(name: str, children: bytes) -> bytes:
+    return _start(_ASSET_ID, name, version=1) + children + _END
+
+
+def _entry(key: bytes, value: bytes, key_children: bytes, value_element: bytes) -> bytes:
+    return _start(pair_of_cached(key, value), "element") + _of_id("value1", key_children) + value_element + _END
+
+
+def _alias(known: bytes, meant: bytes) -> bytes:
+    return _start(pair_of_cached(_ASSET_ID, _ASSET_ID), "element") + _of_id("value1", known) + _of_id("value2", meant) + _END
+
+
+_PAIRS: dict[tuple[bytes, bytes], bytes] = {}
+
+
+def pair_of_cached(key: bytes, value: bytes) -> bytes:
+    """Return what `pair_of` returns; a catalog has a hundred thousand of each."""
+    found = _PAIRS.get((key, value))
+    if found is None:
+        found = _PAIRS[key, value] = pair_of(key, value)
+    return found
+
+
+def _info(item: RegistryAsset) -> bytes:
+    path = item.path.encode("utf-8", "surrogateescape")
+    return b"".join((
+        _start(_INFO, "value2", version=2),
+        _of_id("assetId", _id_children(item)),
+        _leaf(_STRING, "relativePath", path),
+        _leaf(_U64, "sizeBytes", struct.pack(">Q", max(item.size, 0))),
+        _leaf(_UUID, "assetType", item.asset_type or bytes(16)),
+        _END,
+    ))  # fmt: skip
+
+
+def _by_path(item: RegistryAsset) -> bytes:
+    key = _leaf(_UUID, "value1", path_uuid(item.path))
+    return _start(pair_of_cached(_UUID, _ASSET_ID), "element") + key + _of_id("value2", _id_children(item)) + _END
+
+
+def _needs(item: RegistryAsset) -> bytes:
+    parts = [_start(_DEPENDENCIES, "value2")]
+    for uuid, sub_id, flags in item.needs:
+        parts += [
+            _start(_DEPENDENCY, "element", version=1),
+            _of_id("assetId", _asset_id(uuid, sub_id)),
+            _leaf(_BITS_64, "flags", struct.pack("<Q", flags & 0xFFFF_FFFF_FFFF_FFFF)),
+            _END,
+        ]
+    return b"".join(chain(parts, (_END,)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryElement:
+    """An element as it stands in a stream: `name` is the CRC-32 of its field's name, 0 = it has none."""
+
+    type_id: bytes
+    name: int
+    version: int
+    value: bytes | None
+    children: tuple[BinaryElement, ...]
+
+    def get(self, name: str) -> BinaryElement | None:
+        """Return the child that is this field."""
+        wanted = int.from_bytes(_crc(name), "big")
+        return next((child for child in self.children if child.name == wanted), None)
+
+
+def parse(data: bytes) -> BinaryElement:
+    """Return the object in a binary stream.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if data[:5] != b"\0\0\0\0\x03":
+        message = "it is no binary stream of version 3"
+        raise ValueError(message)
+    element, at = _parse(data, 5, 0)
+    if element is None or data[at:] != _END:
+        message = "it does not end where its object ends"
+        raise ValueError(message)
+    return element
+
+
+def _parse(data: bytes, at: int, depth: int) -> tuple[BinaryElement | None, int]:
+    if at >= len(data) or depth > 16:
+        message = "it ends in the middle"
+        raise ValueError(message)
+    flags = data[at]
+    at += 1
+    if not flags:
+        return None, at
+    name = version = 0
+    if flags & _NAME:
+        name, at = int.from_bytes(data[at : at + 4], "big"), at + 4
+    if flags & _VERSION:
+        version, at = data[at], at + 1
+    type_id, at = data[at : at + 16], at + 16
+    value = None
+    if flags & _VALUE:
+        size = flags & 7
+        if flags & _SIZE:
+            size, at = int.from_bytes(data[at : at + size], "big"), at + size
+        value, at = data[at : at + size], at + size
+    children: list[BinaryElement] = []
+    while True:
+        child, at = _parse(data, at, depth + 1)
+        if child is None:
+            return BinaryElement(type_id, name, version, value, tuple(children)), at
+        children.append(child)
