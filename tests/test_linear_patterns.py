@@ -24,6 +24,7 @@ PROVEN = {
     "aptui.verbs.affected": "the project's own configuration, asked by its user",
     "aptui.verbs.explanation": "the project's own configuration, asked by its user",
     "aptui.verbs.unwanted": "the project's own configuration, asked by its user",
+    "aptui.o3de.bundling.asset_lists": "a pattern of whoever calls the bundler, on their own lists",
     "aptui.o3de.scripts.overrides": "patterns of the project's own builders",
     "aptui.shared.param_schema": "a rule of a builder about its parameters",
 }

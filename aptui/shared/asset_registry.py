@@ -12,12 +12,13 @@ Tests: `tests/shared/test_asset_registry.py`.
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
-from itertools import chain
+from functools import lru_cache, reduce
+from typing import BinaryIO
 from uuid import UUID
 
 FORMAT_VERSION = 3
@@ -106,27 +107,45 @@ class RegistryAsset:
     former: tuple[int, ...] = ()
 
 
-def stream_parts(assets: Iterable[RegistryAsset]) -> Iterator[bytes]:
-    """Yield the binary stream of a registry of these assets, part by part."""
-    listed = list(assets)
-    yield b"\0" + struct.pack(">I", FORMAT_VERSION) + _start(_REGISTRY, version=6)
-    by_id = "m_assetIdToInfo", map_of(_ASSET_ID, _INFO)
-    yield from _field(*by_id, (_entry(_ASSET_ID, _INFO, _id_children(item), _info(item)) for item in listed))
-    by_path = "m_assetPathToIdMap", map_of(_UUID, _ASSET_ID)
-    yield from _field(*by_path, map(_by_path, listed))
-    former = [(item, number) for item in listed for number in item.former]
-    to_real = (_alias(_asset_id(item.uuid, number), _asset_id(item.uuid, item.sub_id)) for item, number in former)
-    yield from _field("m_legacyAssetIdToRealAssetId", map_of(_ASSET_ID, _ASSET_ID), to_real)
-    to_legacy = (_alias(_asset_id(item.uuid, item.sub_id), _asset_id(item.uuid, number)) for item, number in former)
-    yield from _field("m_realAssetIdToLegacyAssetIdMap", map_of(_ASSET_ID, _ASSET_ID, is_multi=True), to_legacy)
-    needing = (_entry(_ASSET_ID, _DEPENDENCIES, _id_children(item), _needs(item)) for item in listed if item.needs)
-    yield from _field("m_assetDependencies", map_of(_ASSET_ID, _DEPENDENCIES), needing)
-    yield _END + _END
+def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO, needs: BinaryIO) -> None:
+    """Write the binary stream of a registry of these assets.
+
+    Args:
+        paths, needs: empty files to write to meanwhile: assets are known in several ways, one after the other in the stream.
+    """
+    out.write(b"\0" + struct.pack(">I", FORMAT_VERSION) + _start(_REGISTRY, version=6))
+    former: list[tuple[RegistryAsset, int]] = []
+    out.write(_start(map_of(_ASSET_ID, _INFO), "m_assetIdToInfo"))
+    for item in assets:
+        former += [(item, number) for number in item.former]
+        known = _asset_id(item.uuid, item.sub_id)
+        out.write(_entry(_INFO, known, _info(item, known)))
+        paths.write(_by_path(item, known))
+        if item.needs:
+            needs.write(_entry(_DEPENDENCIES, known, _needs(item)))
+    out.write(_END + _start(map_of(_UUID, _ASSET_ID), "m_assetPathToIdMap"))
+    _append(out, paths)
+    aliases = [(_asset_id(item.uuid, number), _asset_id(item.uuid, item.sub_id)) for item, number in former]
+    out.write(_END + _start(map_of(_ASSET_ID, _ASSET_ID), "m_legacyAssetIdToRealAssetId"))
+    out.writelines(_alias(legacy, real) for legacy, real in aliases)
+    out.write(_END + _start(map_of(_ASSET_ID, _ASSET_ID, is_multi=True), "m_realAssetIdToLegacyAssetIdMap"))
+    out.writelines(_alias(real, legacy) for legacy, real in aliases)
+    out.write(_END + _start(map_of(_ASSET_ID, _DEPENDENCIES), "m_assetDependencies"))
+    _append(out, needs)
+    out.write(_END * 3)
+
+
+def _append(out: BinaryIO, part: BinaryIO) -> None:
+    part.seek(0)
+    while data := part.read(1 << 20):
+        out.write(data)
 
 
 def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
     """Return the binary stream of a registry of these assets."""
-    return b"".join(stream_parts(assets))
+    out = io.BytesIO()
+    write_stream(assets, out, io.BytesIO(), io.BytesIO())
+    return out.getvalue()
 
 
 def path_uuid(path: str) -> bytes:
@@ -138,99 +157,80 @@ def path_uuid(path: str) -> bytes:
 
 
 def _start(type_id: bytes, name: str = "", value: bytes | None = None, version: int = 0) -> bytes:
-    flags, size = _ELEMENT, b""
-    if value is not None:
-        flags |= _VALUE
-        if len(value) < 8:
-            flags |= len(value)
-        else:
-            width = 1 if len(value) < 1 << 8 else 2 if len(value) < 1 << 16 else 4
-            flags |= _SIZE | width
-            size = len(value).to_bytes(width, "big")
-    flags |= (_NAME if name else 0) | (_VERSION if version else 0)
-    head = [bytes((flags,)), _crc(name) if name else b"", bytes((version,)) if version else b"", type_id, size, value or b""]
-    return b"".join(head)
+    if value is None:
+        return _head(type_id, name, version, 0)
+    length = len(value)
+    if length < 8:
+        return _head(type_id, name, version, _VALUE | length) + value
+    width = 1 if length < 1 << 8 else 2 if length < 1 << 16 else 4
+    return _head(type_id, name, version, _VALUE | _SIZE | width) + length.to_bytes(width, "big") + value
 
 
-_CRCS: dict[str, bytes] = {}
+@lru_cache(maxsize=256)
+def _head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
+    """Return what stands before the size of a value; there are a few dozen, and a hundred thousand of each."""
+    flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
+    return b"".join((bytes((flags,)), _crc(name) if name else b"", bytes((version,)) if version else b"", type_id))
 
 
 def _crc(name: str) -> bytes:
-    found = _CRCS.get(name)
-    if found is None:
-        found = _CRCS[name] = struct.pack(">I", zlib.crc32(name.lower().encode()))
-    return found
+    return struct.pack(">I", zlib.crc32(name.lower().encode()))
+
+
+_GUID, _SUB_ID = _start(_UUID, "guid", bytes(16))[:-16], _END + _start(_U32, "subId", bytes(4))[:-4]
+_pack_32, _pack_64, _pack_bits = struct.Struct(">I").pack, struct.Struct(">Q").pack, struct.Struct("<Q").pack
 
 
 def _leaf(type_id: bytes, name: str, value: bytes) -> bytes:
     return _start(type_id, name, value) + _END
 
 
-def _field(name: str, type_id: bytes, entries: Iterable[bytes]) -> Iterator[bytes]:
-    yield _start(type_id, name)
-    yield from entries
-    yield _END
-
-
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return what is in an asset id's element."""
-    return _leaf(_UUID, "guid", uuid) + _leaf(_U32, "subId", struct.pack(">I", sub_id & 0xFFFF_FFFF))
+    """Return what is in an asset id's element, with its end."""
+    return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), _END, _END))
 
 
-def _id_children(item: RegistryAsset) -> bytes:
-    return _asset_id(item.uuid, item.sub_id)
+def _of_id(name: str, known: bytes) -> bytes:
+    return _head(_ASSET_ID, name, 1, 0) + known
 
 
-def _of_id(name: str, children: bytes) -> bytes:
-    return _start(_ASSET_ID, name, version=1) + children + _END
-
-
-def _entry(key: bytes, value: bytes, key_children: bytes, value_element: bytes) -> bytes:
-    return _start(pair_of_cached(key, value), "element") + _of_id("value1", key_children) + value_element + _END
+def _entry(value: bytes, known: bytes, element: bytes) -> bytes:
+    return b"".join((_head(_pair(_ASSET_ID, value), "element", 0, 0), _of_id("value1", known), element, _END))
 
 
 def _alias(known: bytes, meant: bytes) -> bytes:
-    return _start(pair_of_cached(_ASSET_ID, _ASSET_ID), "element") + _of_id("value1", known) + _of_id("value2", meant) + _END
+    return _entry(_ASSET_ID, known, _of_id("value2", meant))
 
 
-_PAIRS: dict[tuple[bytes, bytes], bytes] = {}
+_pair = lru_cache(maxsize=16)(pair_of)
 
 
-def pair_of_cached(key: bytes, value: bytes) -> bytes:
-    """Return what `pair_of` returns; a catalog has a hundred thousand of each."""
-    found = _PAIRS.get((key, value))
-    if found is None:
-        found = _PAIRS[key, value] = pair_of(key, value)
-    return found
-
-
-def _info(item: RegistryAsset) -> bytes:
-    path = item.path.encode("utf-8", "surrogateescape")
+def _info(item: RegistryAsset, known: bytes) -> bytes:
     return b"".join((
-        _start(_INFO, "value2", version=2),
-        _of_id("assetId", _id_children(item)),
-        _leaf(_STRING, "relativePath", path),
-        _leaf(_U64, "sizeBytes", struct.pack(">Q", max(item.size, 0))),
+        _head(_INFO, "value2", 2, 0),
+        _of_id("assetId", known),
+        _leaf(_STRING, "relativePath", item.path.encode("utf-8", "surrogateescape")),
+        _leaf(_U64, "sizeBytes", _pack_64(max(item.size, 0))),
         _leaf(_UUID, "assetType", item.asset_type or bytes(16)),
         _END,
     ))  # fmt: skip
 
 
-def _by_path(item: RegistryAsset) -> bytes:
+def _by_path(item: RegistryAsset, known: bytes) -> bytes:
     key = _leaf(_UUID, "value1", path_uuid(item.path))
-    return _start(pair_of_cached(_UUID, _ASSET_ID), "element") + key + _of_id("value2", _id_children(item)) + _END
+    return b"".join((_head(_pair(_UUID, _ASSET_ID), "element", 0, 0), key, _of_id("value2", known), _END))
 
 
 def _needs(item: RegistryAsset) -> bytes:
-    parts = [_start(_DEPENDENCIES, "value2")]
+    parts = [_head(_DEPENDENCIES, "value2", 0, 0)]
     for uuid, sub_id, flags in item.needs:
         parts += [
-            _start(_DEPENDENCY, "element", version=1),
+            _head(_DEPENDENCY, "element", 1, 0),
             _of_id("assetId", _asset_id(uuid, sub_id)),
-            _leaf(_BITS_64, "flags", struct.pack("<Q", flags & 0xFFFF_FFFF_FFFF_FFFF)),
+            _leaf(_BITS_64, "flags", _pack_bits(flags & 0xFFFF_FFFF_FFFF_FFFF)),
             _END,
         ]
-    return b"".join(chain(parts, (_END,)))
+    return b"".join((*parts, _END))
 
 
 # ----------------------------------------------------------------------------------------------------------------- reading

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.config.model import Config
 from aptui.core.fingerprint import file_digest
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
@@ -22,7 +23,6 @@ from aptui.core.state.commits import name_of
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow
-from aptui.verbs.alone import RerunOptions, Workers, order_for
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, os_path
 from aptui.verbs.share import SharedCacheSetup
 

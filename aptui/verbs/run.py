@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 
+from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.batch.options import engine_arguments, load_config, wish_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.model import Config
@@ -19,7 +20,6 @@ from aptui.core.settings import SettingsTree
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, Reader
-from aptui.verbs.alone import RerunOptions, Workers, order_for
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened
 

@@ -86,6 +86,7 @@ def test_products_lines_and_sums_of_a_run_are_what_tools_expect(batch: Batch) ->
 def test_a_second_run_does_nothing(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
+    assert b"a.txt" in (batch.cache / "linux" / "assetcatalog.xml").read_bytes()
 
     fast, full = batch.run(), batch.run(is_fast=False)
 

@@ -375,6 +375,10 @@ class Cache:
 
     # ------------------------------------------------------------------------------------------------------------- settling
 
+    def note_written(self, folders: Iterable[str]) -> None:
+        """Take note that something that is no product was written into these folders by us."""
+        self._dirty.update(folders)
+
     def folder_rows(self) -> Rows:
         """Return rows that record the present mtime of every folder touched since the last call."""
         rows: Rows = {}

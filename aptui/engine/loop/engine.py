@@ -27,6 +27,7 @@ from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.core.sessions import SessionKind
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
+from aptui.engine.cache.runtime_catalog import RuntimeCatalogs
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
@@ -175,6 +176,10 @@ class Engine:
             self.writer.run(killed, durable=False)
         mark = self.archive.state(CATALOG_STATE)
         self.catalogs = Catalogs(self.writer, opening.database, self.config.name, platforms_of(self.project), mark)
+        has_runtime = bool(self.config.foreign)
+        self._runtime_catalogs = RuntimeCatalogs(self.config.cache_dir, platforms_of(self.project)) if has_runtime else None
+        if self._runtime_catalogs is not None:
+            self.closing.callback(self._runtime_catalogs.close)
         self.closing.callback(self.catalogs.close)
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
@@ -371,8 +376,10 @@ class Engine:
         self.runs.poll(now)
         if self._failure is not None:
             raise self._failure
-        if problem := self.catalogs.take_problem():
-            self.news.say_once(problem)
+        for catalogs in (self.catalogs, self._runtime_catalogs):
+            if catalogs is not None and (problem := catalogs.take_problem()):
+                self.news.say_once(problem)
+        self._note_runtime_catalogs()
         self.news.say_what_threads_told()
         self.deeds.go_on()
         if not self.is_committing:
@@ -478,8 +485,24 @@ class Engine:
             self.news.say(sentence, LogLevel.ERROR)
         if waits:
             self.catalogs.save()
+            if self._runtime_catalogs is not None:
+                self._runtime_catalogs.save()
+            self._note_runtime_catalogs()
         else:
-            self.catalogs.begin(self.wake)
+            self.catalogs.begin(self._catalogs_saved)
+
+    def _catalogs_saved(self) -> None:
+        """Called in the thread of the catalogs: those of a runtime are made of them, once there is time."""
+        if self._runtime_catalogs is not None:
+            self._runtime_catalogs.begin(self.wake)
+        self.wake()
+
+    def _note_runtime_catalogs(self) -> None:
+        """Take note of the folders that catalogs were written into: nobody else touched them."""
+        written = self._runtime_catalogs.take_written() if self._runtime_catalogs is not None else set()
+        if written:
+            self.cache.note_written(written)
+            self.deeds.is_dirty = True
 
     # -------------------------------------------------------------------------------------------- what threads tell the loop
 

@@ -118,7 +118,14 @@ class PreparedSession:
         return Verification(self.database)
 
     def _has_catalogs(self, mark: str | None) -> bool:
-        return mark == mark_of(self.config.cache_dir, self.config.name, platforms_of(self.config.project))
+        platforms = platforms_of(self.config.project)
+        if mark != mark_of(self.config.cache_dir, self.config.name, platforms):
+            return False
+        if not self.config.foreign:
+            return True
+        from aptui.engine.cache import runtime_catalog  # O3DE's projects alone have them
+
+        return runtime_catalog.is_current(self.config.cache_dir, platforms)
 
     @property
     def never(self) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from aptui.config.model import Config
-from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, UndeclaredReads
+from aptui.core.paths import from_text
 from aptui.shared.errors import UserError
-from aptui.verbs.opening import os_path
 
 _POLL_S = 0.1
 _GRACE_S = 1.0
@@ -51,7 +51,7 @@ def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int,
     if builder.is_plain_copy:
         return CopyOrder(run_key, path, staging)
     try:
-        facts = os.stat(os_path(path))
+        facts = os.stat(from_text(path))
     except OSError as error:
         raise UserError(f"the source '{path}' cannot be read: {error.strerror}") from error
     return ProcessOrder(
@@ -91,14 +91,14 @@ class Workers:
         from aptui.engine.pool.pool import Pool
         from aptui.engine.pool.processes import PoolSettings
 
-        self._results: list[RunResult] = []
+        self._results: list[RunResult | AnalyseResult] = []
         self._selector = selectors.DefaultSelector()
         self._pool = Pool(
             tuple(replace(builder, undeclared_reads=UndeclaredReads.IGNORE) for builder in builders),
             config.project.platforms,
             count,
             self._selector,
-            lambda found: self._results.extend(item for item in found if isinstance(item, RunResult)),
+            lambda found: self._results.extend(item for item in found if isinstance(item, RunResult | AnalyseResult)),
             settings=PoolSettings(environment=environment or {}, memory_budget_bytes=config.limits.all_memory_bytes),
         )
 
@@ -112,9 +112,16 @@ class Workers:
 
     def run(self, orders: Iterable[ProcessOrder | CopyOrder]) -> dict[int, RunResult]:
         """Do all of these and return what came of them, by run key."""
+        return {key: result for key, result in self._do(orders).items() if isinstance(result, RunResult)}
+
+    def analyse(self, orders: Iterable[AnalyseOrder]) -> dict[int, AnalyseResult]:
+        """Ask builders for their jobs, and return what they said, by run key."""
+        return {key: result for key, result in self._do(orders).items() if isinstance(result, AnalyseResult)}
+
+    def _do(self, orders: Iterable[AnalyseOrder | ProcessOrder | CopyOrder]) -> dict[int, RunResult | AnalyseResult]:
         by_key = {order.run_key: order for order in orders}
         waiting = deque(by_key.values())
-        done: dict[int, RunResult] = {}
+        done: dict[int, RunResult | AnalyseResult] = {}
         while len(done) < len(by_key):
             while waiting and self._pool.free > 0:
                 self._pool.send([waiting.popleft()])

@@ -1,0 +1,217 @@
+"""`AssetBuilder`: analysis and jobs of one source in front, with all that their builders say; cache and database are left alone.
+
+In the reference this program is also the child that an asset processor starts; here the engine has workers of its own, and those
+ways to call it are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aptui.batch.alone import Workers
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, JobPlan, Project, RelPath, ScanFolder, Source
+from aptui.core.paths import key_of, path_uuid, to_text
+from aptui.core.planner import Planner
+from aptui.o3de.registry.options import is_project
+from aptui.o3de_programs import start, switches
+from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse
+from aptui.o3de_programs.console import ProgramConsole
+from aptui.o3de_programs.log_file import BATCH
+from aptui.shared import printing
+from aptui.shared.errors import HostError, KnownError, UserError
+
+WINDOW = "AssetBuilder"
+FAILED = 1
+_PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
+"""What stands before a line of a builder, by how grave it is."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
+    printing.prepare_streams()
+    console = ProgramConsole(sys.stdout)
+    try:
+        given = parse(sys.argv[1:] if arguments is None else arguments)
+        if given.wants_help:
+            console.say_all(help_lines(), WINDOW)
+            return 0
+        console.say_all(given.notes, WINDOW)
+        config = _config(given)
+        return _Session(config, given, console).run()
+    except KnownError as error:
+        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
+            console.complain_fatal(each)
+        return FAILED
+    finally:
+        console.close()
+
+
+def _config(given: BuilderSwitches) -> Config:
+    project = given.project or _project_above(given.source)
+    words = [f"--project-path={project}", *given.forwarded]
+    config = start.load(switches.parse(words), BATCH)
+    return replace(config, project=replace(config.project, debug_output=True))
+
+
+def _project_above(source: str) -> str:
+    """Return the project that a file lies in: the nearest one above it.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = os.path.dirname(source)
+    while not is_project(folder):
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            raise UserError(f"no project is found above '{source}'", hint="say which: --project-path=DIR")
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A job that is to be done."""
+
+    builder: Builder
+    plan: JobPlan
+
+
+class _Session:
+    """One source."""
+
+    def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
+        self._config, self._given, self._console = config, given, console
+        self._builders = _completed(config)
+        folders = tuple(replace(folder, id=at) for at, folder in enumerate(config.project.scan_folders, 1))
+        self._project: Project = replace(config.project, builders=self._builders, scan_folders=folders)
+        self._folder, self._source = _found(given.source, folders)
+
+    def run(self) -> int:
+        """Analyse, process, tell; return the exit code."""
+        self._say(f"Source = {self._source.rel}")
+        planner = Planner(self._project)
+        wanted = planner.builders_for(self._source.rel, self._folder.id)
+        if not wanted:
+            raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
+        platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
+        self._say(f"Platforms = {', '.join(platforms)}")
+        with Workers(self._config, wanted, 1) as workers:
+            work, is_well = self._analyse(workers, planner, wanted)
+            if self._given.processes:
+                is_well &= self._process(workers, work)
+        return 0 if is_well else FAILED
+
+    def _analyse(self, workers: Workers, planner: Planner, wanted: Iterable[Builder]) -> tuple[list[_Work], bool]:
+        work: list[_Work] = []
+        is_well = True
+        for builder in wanted:
+            if not builder.needs_analysis:
+                work += [_Work(builder, plan) for plan in planner.inline_plans(builder, self._source)]
+                continue
+            self._say(f"Builder '{builder.name}' is asked for jobs")
+            platforms = planner.platforms_of(builder, self._source)
+            order = AnalyseOrder(
+                1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s
+            )
+            answer = workers.analyse([order])[1]
+            is_well &= self._told(answer, "CreateJobs")
+            work += [_Work(builder, plan) for plan in answer.plans]
+        for item in work:
+            self._say(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
+        return work, is_well
+
+    def _process(self, workers: Workers, work: Sequence[_Work]) -> bool:
+        kept = _kept_folder()
+        is_well = True
+        for at, item in enumerate(work, 1):
+            staging = os.path.join(kept, str(at))
+            self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
+            result = workers.run([self._order(item, at, staging)])[at]
+            is_well &= self._told(result, "ProcessJob")
+            for product in result.products:
+                name = product.name or os.path.basename(product.staged)
+                self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
+        self._say(f"Products are kept in {kept}")
+        return is_well
+
+    def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:
+        builder, plan, path = item.builder, item.plan, self._given.source
+        Path(staging).mkdir()
+        if builder.is_plain_copy:
+            copy = os.path.join(staging, os.path.basename(path))
+            return CopyOrder(key, to_text(os.fsencode(path)), to_text(os.fsencode(copy)), takes_pointers=builder.takes_pointers)
+        facts = os.stat(path)
+        return ProcessOrder(
+            key, builder.name, self._folder.path, self._source.rel, self._source.uuid, plan.platform, plan.key, plan.params,
+            plan.additional_fingerprint, plan.priority, plan.is_critical,
+            (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino), b"", staging,
+            builder.process_limit_s, builder.memory_limit_bytes, debug_output=True, keeps_temp=True,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------------------------- saying
+
+    def _say(self, text: str) -> None:
+        self._console.say(text, WINDOW)
+
+    def _told(self, result: AnalyseResult | RunResult, step: str) -> bool:
+        """Say what a builder said and how it ended; return whether it succeeded."""
+        counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
+        for record in result.log:
+            level = LogLevel(record.level)
+            if level in counts:
+                counts[level] += 1
+            self._console.say_all(_record_lines(record), WINDOW)
+        is_well = result.outcome == Outcome.SUCCEEDED
+        if not is_well and not counts[LogLevel.ERROR]:
+            counts[LogLevel.ERROR] = 1
+            self._say(f"E: {result.error}")
+        self._say(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
+        ending = "succeeded" if is_well else f"failed: {result.error}"
+        self._say(f'{step} of "{self._given.source}" {ending} ({result.duration_ms} ms)')
+        return is_well
+
+
+def _record_lines(record: LogRecord) -> Iterator[str]:
+    for key, value in record.context:
+        yield from (f"C: [{key}] = {text}" for text in value.splitlines())
+    prefix = _PREFIXES.get(LogLevel(record.level), "")
+    for text in record.text.splitlines() or [""]:
+        yield f"{prefix}{record.window}: {text}" if prefix else text
+
+
+def _completed(config: Config) -> tuple[Builder, ...]:
+    """Return the builders as the engine sees them, without leaving anything in the cache."""
+    from aptui.engine import registry
+
+    platforms = tuple(platform.id for platform in config.project.platforms)
+    with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
+        return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders.json"), platforms)
+
+
+def _found(path: str, folders: Sequence[ScanFolder]) -> tuple[ScanFolder, Source]:
+    """Return the scan folder of a file, and the file as a source.
+
+    Raises:
+        UserError: it is not there, or lies in no scan folder.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"'{path}' is no file", hint="-debug=<absolute path of a source>")
+    for folder in sorted(folders, key=lambda item: -len(item.path)):
+        if path.startswith(f"{folder.path}/"):
+            rel = RelPath(to_text(os.fsencode(path[len(folder.path) + 1 :])))
+            return folder, Source(key_of(rel), rel, folder.id, path_uuid(rel))
+    raise UserError(f"'{path}' lies in no scan folder of the project", hint="'aptui config' lists them")
+
+
+def _kept_folder() -> str:
+    """Return a new folder outside of the cache, which is the engine's alone."""
+    try:
+        return tempfile.mkdtemp(prefix="asset-builder-")
+    except OSError as error:
+        raise HostError(f"no folder can be made in '{tempfile.gettempdir()}': {error.strerror}") from error

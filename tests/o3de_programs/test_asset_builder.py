@@ -1,0 +1,93 @@
+"""`AssetBuilder`: one source in front, with its logs; what only a child of O3DE's asset processor does is refused."""
+
+from pathlib import Path
+
+import pytest
+from lytesttools import PLATFORMS, RULES, O3deProject
+
+from aptui.o3de_programs import asset_builder, builder_switches
+from aptui.o3de_programs.builder_switches import parse
+from aptui.shared.errors import UserError
+
+BUILDERS = """builders:
+  - {name: data, uses: json}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
+    made = O3deProject(tmp_path, monkeypatch)
+    folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
+    made.settings({**PLATFORMS, **RULES, **folder, "Platforms": {"linux": "enabled"}})
+    made.source("aptui.yaml", BUILDERS)
+    return made
+
+
+@pytest.mark.real
+def test_a_sound_source_succeeds_and_a_broken_one_fails_by_name(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
+
+    assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
+    said = capsys.readouterr().out
+    assert 'good.json" failed' not in said
+    for line in ("Source = sub/good.json", "Platforms = linux", "S: 0 errors, 0 warnings"):
+        assert f"AssetBuilder: {line}" in said
+    assert "good.json, sub id 0, " in said
+    kept = Path(said.rpartition("kept in ")[2].strip())
+    assert [path.name for path in kept.rglob("*.json")] == ["good.json"]
+
+    assert asset_builder.main([f"-debug={bad}"]) == 1
+    said = capsys.readouterr().out
+    assert 'bad.json" failed' in said
+    assert "AssetBuilder: E: " in said
+    assert not project.cache.exists()
+
+
+@pytest.mark.real
+def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = project.source("a.txt", "text")
+
+    assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0
+    said = capsys.readouterr().out
+    assert "AssetBuilder: Job 'txt' for linux by builder 'txt'" in said
+    assert "Processing" not in said
+
+    assert asset_builder.main([f"-debug={text}"]) == 0
+    assert "AssetBuilder: Product = a.txt, sub id 0, 4 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
+        (["-task=paint"], "there is no task 'paint'"),
+        (["-debug=relative.txt"], "-debug wants an absolute path, not 'relative.txt'"),
+        (["-port=1"], "it is not said which source"),
+        (["stray"], "'stray' belongs to no switch"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments: list[str], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        parse(arguments)
+
+
+def test_switches_may_stand_in_any_form_and_what_is_ignored_is_said() -> None:
+    given = parse(["--task", "debug_create", "--input", '"/p/a.txt"', "-port", "7", "--colour"])
+
+    assert (given.source, given.processes) == ("/p/a.txt", False)
+    assert [note.split()[0] for note in given.notes] == ["-port", "-colour"]
+    assert parse([]).wants_help
+    assert all(any(f"-{name} :" in line for line in builder_switches.help_lines()) for name in builder_switches.SWITCHES)
+
+
+def test_the_project_is_found_by_its_name_above_or_beside_the_source(tmp_path: Path) -> None:
+    for name in ("Game", "Other"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "project.json").write_text("{}")
+    source = tmp_path / "Game" / "sub" / "a.txt"
+
+    assert parse([f"-debug={source}", "-gamename=Game"]).project == str(tmp_path / "Game")
+    assert parse([f"-debug={source}", "-gamename=Other"]).project == str(tmp_path / "Other")
+    assert parse([f"-debug={source}", "-gamename=None"]).project == ""
