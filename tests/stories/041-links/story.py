@@ -1,4 +1,4 @@
-"""Links to files are read, links to folders are said and not followed, dangling links are said."""
+"""Links to files are read where they may lead, links to folders are said and not followed, dangling links are said."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
@@ -13,7 +13,11 @@ def play(story):
     story.path("assets/loop").symlink_to("..")
     story.path("assets/dangling.txt").symlink_to("nowhere")
     story.path("assets/self.txt").symlink_to("self.txt")
-    ran = story.run("real/a.txt:data", "link.txt:data")
+    ran = story.run("real/a.txt:data")
+    assert sum("link.txt' leads out of the scan folders" in text for text in ran.said) == 1
+
+    story.config(f"{CONFIG}linked_folders: [elsewhere]\n")
+    ran = story.run("link.txt:data")
     assert sum("not followed" in text for text in ran.said) == 2
     assert sum("leads nowhere" in text for text in ran.said) == 2
     assert not story.path("Cache/linux/link.txt").is_symlink()
