@@ -57,6 +57,7 @@ VERBS = {
     "move": ("aptui.verbs.move", "move sources, with their metadata and what names them"),
     "delete": ("aptui.verbs.move", "delete sources, with their metadata"),
     "identities": ("aptui.verbs.identities", "which sources have '.meta' files, and which look moved without theirs"),
+    "capsule": ("aptui.verbs.sessions.capsule", "a job in a file that others can run; run one and compare"),
     "verify": ("aptui.verbs.check", "compare every product with its recorded digest"),
     "cache": ("aptui.verbs.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
     "gc": ("aptui.verbs.cache", "short for 'cache gc': remove kept results that nobody used for long"),

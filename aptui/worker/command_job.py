@@ -63,7 +63,7 @@ def run_command(
         Refused: it cannot be started, or made no product.
     """
     rule = builder.command or CommandRule("")
-    values = _values(order, folders, source, params)
+    values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params)
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
         values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
@@ -139,18 +139,19 @@ def _traced(
     return ended
 
 
-def _values(order: ProcessOrder, folders: StagingFolders, source: str, params: Mapping[str, Any]) -> dict[str, str]:
+def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the placeholders of a command stand for; `folders` are those for products and for what is temporary."""
     name = os.path.basename(source)
     stem, ext = os.path.splitext(name)
     plain = {
         "source": source,
-        "products_dir": folders.products,
-        "temp_dir": folders.temp,
+        "products_dir": folders[0],
+        "temp_dir": folders[1],
         "stem": stem,
         "name": name,
         "ext": ext[1:],
-        "platform": order.platform,
-        "rel": order.rel,
+        "platform": platform,
+        "rel": rel,
     }
     return {**{f"params.{key}": _text(value) for key, value in params.items()}, **plain}
 

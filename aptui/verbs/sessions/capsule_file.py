@@ -1,0 +1,275 @@
+"""A job in a file: a small project of its own, with the inputs of its last run, what it came to, and nobody's environment.
+
+    capsule.json   what the job is, what its last run came to, which tools and versions did it, what is lacking
+    aptui.yaml     its builder alone, for all platforms; builders/ are the project's own
+    sources/       its source and all that it was made of, under their paths in the scan folders
+    run.sh         for commands: the very command, over the sources beside it; needs no aptui
+
+Only files that the job's manifest names travel, and builders' code. Variables of the environment never do.
+
+Tests: `tests/verbs/sessions/test_capsule.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform as machine
+import shlex
+import tarfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aptui import __version__
+from aptui.config import load
+from aptui.config.model import Config
+from aptui.core.fingerprint import MISSING
+from aptui.core.history import Made, RunStep, moments
+from aptui.core.messages import Outcome
+from aptui.core.model import Builder
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import JobRow, Reader
+from aptui.verbs.opening import os_path
+from aptui.worker import command as commands
+from aptui.worker.command_job import values_of
+
+FORMAT = 1
+FACTS = "capsule.json"
+SOURCES = "sources"
+_FILES = ("source", "dependency", "discovered", "companion")
+"""Kinds of a manifest's entries that are files."""
+_JOBS = ("job", "products")
+_KEPT_KEYS = ("limits", "metadata_types", "undeclared_reads")
+_BELOW = ".aptui.yaml"
+_HERE = "/…here…"
+"""Stands for the folder of the capsule while `run.sh` is written; no path of a project has it."""
+_MOST_FACTS_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Capsule:
+    """What goes into the file: `facts` is `capsule.json`, `files` {name in the file: path on the disk, or bytes}."""
+
+    facts: dict[str, Any]
+    files: dict[str, str | bytes] = field(default_factory=dict)
+
+
+def packed(row: JobRow, builder: Builder, database: Reader, config: Config) -> Capsule:
+    """Return the capsule of a job.
+
+    Raises:
+        UserError: the project is not one of aptui's own, or the job's source is not there.
+    """
+    if config.foreign:
+        raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
+    capsule = Capsule(_facts(row, builder, database, config))
+    found = _Inputs(database, _manifest(row, database))
+    found.add_to(capsule, row)
+    for path in sorted((config.project_dir / "builders").rglob("*.py")):
+        capsule.files[f"builders/{path.relative_to(config.project_dir / 'builders')}"] = str(path)
+    capsule.files["aptui.yaml"] = _project(row, builder, config)
+    if builder.command is not None and row.job_id:
+        capsule.files["run.sh"] = _script(row, builder)
+    capsule.files[FACTS] = json.dumps(capsule.facts, indent=2).encode() + b"\n"
+    return capsule
+
+
+def _facts(row: JobRow, builder: Builder, database: Reader, config: Config) -> dict[str, Any]:
+    runs = database.runs_of(row.job_id) if row.job_id else []
+    products = database.products_of(row.job_id) if row.job_id and row.status == "completed" else []
+    return {
+        "format": FORMAT,
+        "job": {"source": row.source, "platform": row.platform, "job_key": row.job_key, "is_analysis": not row.job_id},
+        "builder": {"name": builder.name, "kind": builder.kind.value, "version": builder.version},
+        "made_by": {
+            "aptui": __version__,
+            "python": machine.python_version(),
+            "system": machine.system(),
+            "machine": machine.machine(),
+        },
+        "tools": [{"name": tool.name, "digest": tool.digest} for tool in config.tools if tool.builder == builder.name],
+        "expected": {
+            "status": row.status,
+            "error": row.error,
+            "reason": row.reason,
+            "completed": printing.iso(row.completed_ms),
+            "duration_s": row.duration_s,
+            "fingerprint": f"{runs[0].fingerprint & (1 << 64) - 1:016x}" if runs else "",
+            "products": [
+                {"name": one.name, "sub_id": one.sub_id, "bytes": one.size, "digest": one.digest.hex()} for one in products
+            ],
+        },
+        "inputs": [],
+        "lacks": [],
+    }
+
+
+def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
+    """Return what the last run was made of; of one that has none, the source and what it declares."""
+    if row.job_id and (runs := database.runs_of(row.job_id)):
+        made: tuple[Made, ...] = ()
+        states = moments(
+            RunStep(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in runs)
+        )
+        if any(kind == "source" for kind, _name, _digest in states[0].inputs):
+            return states[0].inputs
+    declared = [("dependency", edge.target.lower(), "") for edge in database.edges_of(row.source_id) if not edge.from_asset_id]
+    return (("source", row.source, ""), *declared)
+
+
+class _Inputs:
+    """The files that a manifest names, where they are now."""
+
+    def __init__(self, database: Reader, manifest: Iterable[tuple[str, str, str]]) -> None:
+        self._database = database
+        self._manifest = manifest
+        self._roots: dict[int, str] = dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders").fetchall())
+
+    def add_to(self, capsule: Capsule, row: JobRow) -> None:
+        """Put every file that is there into the capsule, and say of the others that they are lacking."""
+        for kind, name, digest in self._manifest:
+            if kind in _JOBS:
+                capsule.facts["lacks"].append(f"the products of {name}, which this job waits for")
+            elif kind in _FILES and "*" not in name:
+                self._add(capsule, name, digest)
+        if f"{SOURCES}/{row.source}" not in capsule.files:
+            raise UserError(f"the source '{row.source}' is not there any more", hint="a capsule holds it as it is now")
+
+    def _add(self, capsule: Capsule, name: str, digest: str) -> None:
+        fact = self._database.file(name)
+        path = os_path(f"{self._roots.get(fact.scan_folder, '')}/{fact.rel}") if fact is not None else ""
+        if fact is None or not os.path.isfile(path):
+            if digest != MISSING:
+                capsule.facts["lacks"].append(f"'{name}', which is not there any more")
+            return
+        place = f"{SOURCES}/{fact.rel}"
+        if place in capsule.files:
+            return
+        capsule.files[place] = path
+        now = _digest_of(path)
+        is_other = bool(digest) and digest != MISSING and not now.startswith(digest)
+        capsule.facts["inputs"].append({"path": str(fact.rel), "digest": now, "changed_since": is_other})
+        self._add_settings(capsule, self._roots[fact.scan_folder], str(fact.rel))
+
+    @staticmethod
+    def _add_settings(capsule: Capsule, root: str, rel: str) -> None:
+        """Settings of folders apply to all below."""
+        folder = os.path.dirname(rel)
+        while True:
+            name = f"{folder}/{_BELOW}".lstrip("/")
+            if os.path.isfile(path := os_path(f"{root}/{name}")):
+                capsule.files[f"{SOURCES}/{name}"] = path
+            if not folder:
+                return
+            folder = os.path.dirname(folder)
+
+
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
+    """Return the configuration: JSON, which is YAML too."""
+    whole = load.tree(config.project_dir).plain()
+    own = {
+        **{key: whole[key] for key in _KEPT_KEYS if key in whole},
+        "platforms": whole["platforms"],
+        "scan_folders": [{"name": row.scan_folder, "path": SOURCES}],
+        "builders": [one for one in whole.get("builders", ()) if one["name"] == builder.name],
+        "local_store": {"enabled": False},
+        "workers": 1,
+    }
+    return json.dumps(own, indent=2).encode() + b"\n"
+
+
+def _script(row: JobRow, builder: Builder) -> bytes:
+    """Return the script that runs a command as its last run did, into `out/` beside it."""
+    assert builder.command is not None
+    params = json.loads(dict(builder.platform_params).get(row.platform) or builder.params or "{}")
+    values = values_of(row.source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{row.source}", params)
+    values["depfile"], values["product_dependencies"] = f"{_HERE}/temp/depfile.d", f"{_HERE}/temp/product_dependencies.txt"
+    try:
+        command = commands.invocation(builder.command.command, values)
+    except commands.CommandError as error:
+        return f"#!/bin/sh\n# {printing.line(str(error))}\nexit 1\n".encode()
+    exports = [f"export {name}={_quoted(value)}" for name, value in command.environment]
+    line = " ".join(map(_quoted, command.arguments))
+    lines = ["#!/bin/sh", "# The command of this job, over the sources beside it; its products are in out/.", "set -eu"]
+    lines += [
+        'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)',
+        'rm -rf "$here/out" "$here/temp"',
+        'mkdir -p "$here/out" "$here/temp"',
+    ]
+    lines += ['export TMPDIR="$here/temp"', *exports, 'cd "$here/temp"', line]
+    return "\n".join(lines).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a word for the shell; the folder of the capsule is known when the script runs."""
+    return '"$here"'.join(shlex.quote(part) if part else "" for part in text.split(_HERE)) or "''"
+
+
+# -------------------------------------------------------------------------------------------------------------------- file
+
+
+def write(capsule: Capsule, file: str) -> int:
+    """Write the capsule in one step; the same job makes the same bytes. Return its size.
+
+    Raises:
+        HostError: it cannot be written, or an input cannot be read.
+    """
+    path = Path(os.path.abspath(file))
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with tarfile.open(new, "w:gz", compresslevel=6) as tar:
+            for name in sorted(capsule.files, key=lambda name: (name != FACTS, name)):
+                _add(tar, name, capsule.files[name])
+        new.replace(path)
+        return path.stat().st_size
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise HostError(f"'{error.filename or file}' cannot be read or written: {error.strerror or error}") from error
+
+
+def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
+    entry = tarfile.TarInfo(f"capsule/{name}")
+    entry.mode = 0o755 if name == "run.sh" else 0o644
+    if isinstance(content, bytes):
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+        return
+    with open(content, "rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        tar.addfile(entry, file)
+
+
+def unpack(file: str, folder: Path) -> dict[str, Any]:
+    """Unpack a capsule into a new folder and return its facts; nothing in it leaves that folder.
+
+    Raises:
+        UserError: it is no capsule, or one of a newer aptui.
+        HostError: it cannot be read.
+    """
+    try:
+        with tarfile.open(file, "r:gz") as tar:
+            tar.extractall(folder, filter="data")
+        facts = json.loads((folder / "capsule" / FACTS).read_bytes()[:_MOST_FACTS_BYTES])
+        if facts["format"] > FORMAT:
+            raise UserError(f"'{file}' was made by a newer aptui ({facts['made_by']['aptui']})")
+        if not isinstance(facts["job"]["source"], str) or not isinstance(facts["expected"]["products"], list):
+            raise UserError(f"'{file}' is no capsule")
+    except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"'{file}' is no capsule: {printing.line(str(error))}", hint="'aptui capsule JOB' makes one") from None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and (folder / "capsule").is_dir():
+            raise UserError(f"'{file}' is no capsule: it has no {FACTS}") from None
+        raise HostError(f"'{file}' cannot be read: {error.strerror or error}") from error
+    return dict(facts)

@@ -1,0 +1,135 @@
+"""`aptui capsule`: a job in a file, run elsewhere and compared; what is in the file, and what never is."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import verb_project
+
+from aptui.cli import main
+
+pytestmark = pytest.mark.real
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("capsule")
+    with pytest.MonkeyPatch.context() as patch:
+        project = verb_project.write(folder, patch)
+        patch.setenv("SECRET_OF_MINE", "hunter2")
+        main.main(["batch"])
+    return project
+
+
+@pytest.fixture
+def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    monkeypatch.setenv("SECRET_OF_MINE", "hunter2")
+    monkeypatch.chdir(processed)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def names(file: Path) -> set[str]:
+    with tarfile.open(file) as tar:
+        return set(tar.getnames())
+
+
+def test_a_command_travels_with_a_script_that_needs_no_aptui(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b up.tgz"
+    code, out, _ = run("capsule", "sub/b.up", "--out", str(file), "--json")
+
+    facts = json.loads(out)
+    assert (code, facts["job"]["job_key"], facts["expected"]["status"]) == (0, "upper", "completed")
+    assert [one["path"] for one in facts["inputs"]] == ["sub/b.up"]
+    assert names(file) == {
+        f"capsule/{name}" for name in ("aptui.yaml", "builders/words.py", "capsule.json", "run.sh", "sources/sub/b.up")
+    }
+    with tarfile.open(file) as tar:
+        tar.extractall(tmp_path / "it's here", filter="data")
+        held = b"".join(tar.extractfile(entry).read() for entry in tar.getmembers() if entry.isfile())  # type: ignore[union-attr]
+    assert b"hunter2" not in held
+    there = tmp_path / "it's here/capsule"
+    subprocess.run([there / "run.sh"], check=True, cwd="/", capture_output=True)
+    assert (there / "out/b.txt").read_text() == "B"
+
+
+def test_the_same_job_makes_the_same_products_elsewhere(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.tgz"
+    run("capsule", "sub/b.up", "--out", str(file))
+
+    code, out, _ = run("capsule", "run", str(file), "--json")
+
+    assert (code, json.loads(out)["same"], json.loads(out)["differences"]) == (0, True, [])
+
+
+def test_a_failure_fails_again_and_a_python_builder_takes_its_dependencies_along(run: Run, tmp_path: Path) -> None:
+    broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
+    run("capsule", "tables/bad.json@linux", "--out", str(broken))
+    code, out, _ = run("capsule", "run", str(broken))
+    assert code == 0
+    assert "it came out as failed: tables/bad.json:1:2" in out
+
+    run("capsule", "x.words@server", "--out", str(words))
+    assert {"capsule/sources/a.txt", "capsule/sources/x.words"} <= names(words)
+    assert run("capsule", "run", str(words))[0] == 0
+
+
+def test_another_outcome_is_told(run: Run, tmp_path: Path) -> None:
+    file, other = tmp_path / "b.tgz", tmp_path / "other.tgz"
+    run("capsule", "sub/b.up", "--out", str(file))
+    with tarfile.open(file) as tar, tarfile.open(other, "w:gz") as changed:
+        for entry in tar.getmembers():
+            data = tar.extractfile(entry).read()  # type: ignore[union-attr]
+            data = b"other" if entry.name.endswith("b.up") else data
+            entry.size = len(data)
+            changed.addfile(entry, io.BytesIO(data))
+
+    code, out, _ = run("capsule", "run", str(other))
+
+    assert code == 1
+    assert "linux/sub/b.txt" in out
+    assert "not as recorded" in out
+
+
+def test_what_is_no_capsule_is_refused(run: Run, tmp_path: Path) -> None:
+    nonsense, empty, half = tmp_path / "nonsense.tgz", tmp_path / "empty.tgz", tmp_path / "half.tgz"
+    nonsense.write_bytes(b"nonsense")
+    with tarfile.open(empty, "w:gz"):
+        pass
+    run("capsule", "sub/b.up", "--out", str(half))
+    half.write_bytes(half.read_bytes()[:200])
+
+    assert run("capsule", "run", str(nonsense))[0] == 3
+    assert run("capsule", "run", str(empty))[0] in (2, 3)
+    assert run("capsule", "run", str(half))[0] == 3
+    assert run("capsule", "run", str(tmp_path / "none.tgz"))[0] == 2
+    assert run("capsule", "no/such.png")[0] == 3
+    assert run("capsule", "run")[0] == 3
+    assert run("capsule", "sub/b.up", "--out", str(tmp_path / "none/x.tgz"))[0] == 2
+
+
+def test_a_capsule_that_would_write_elsewhere_is_refused(run: Run, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.tgz"
+    with tarfile.open(evil, "w:gz") as tar:
+        entry = tarfile.TarInfo("../outside")
+        entry.size = 1
+        tar.addfile(entry, io.BytesIO(b"x"))
+
+    assert run("capsule", "run", str(evil))[0] == 3
+    assert not (tmp_path / "outside").exists()
