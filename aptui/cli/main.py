@@ -173,7 +173,7 @@ def _engine_setting(folder: str) -> str:
 def _alone(words: list[str]) -> int:
     """No verb: the screen on a terminal, else what verbs there are."""
     parser = _screen_parser()
-    is_screen = os.isatty(1) or os.isatty(2)
+    is_screen = os.isatty(1) or os.isatty(2) or "--plain" in words
     if not is_screen or {"-h", "--help", "--version"}.intersection(words):
         parser.parse_args(words)
         parser.print_help()
@@ -196,6 +196,7 @@ def _screen_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=f"aptui {__version__}")
     parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
     parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+    parser.add_argument("--plain", action="store_true", help="ask and be answered in lines; so do TERM=dumb and ACCESSIBLE=1")
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     return parser
@@ -207,7 +208,7 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
 
     arguments = parser.parse_args(words)
     name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
-    is_shown = skeleton.show(name)
+    is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
     if verb != "open":
         register_dialects()
     try:

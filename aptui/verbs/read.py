@@ -96,6 +96,17 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
     return (row for row, passes in zip(rows, mask.tolist(), strict=True) if passes)
 
 
+def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
+    """Yield how many jobs hold all terms, then each in one line, for people who hear them."""
+    with opened(arguments) as project:
+        everything = list(project.database.jobs())
+        rows = list(_filter_rows(everything, project, terms)) if terms else everything
+        yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
+        for row in rows:
+            why = f": {printing.line(row.error)}" if row.error else ""
+            yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {printing.line(row.job_key)}, #{row.job_id}{why}"
+
+
 def _has_status(row: JobRow, statuses: list[str]) -> bool:
     is_completed = row.status == "completed"
     return (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import DATABASE
+from aptui.shared import printing
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,8 +92,29 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
 def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
     from aptui.tui.start import run
 
+    if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):
+        from aptui.verbs.conversation import converse  # who has a screen does not wait for it
+
+        return converse(session, arguments, reason)
     complete = partial(_all_builders, config) if config else None
     return run(config, lambda: session, mouse=not arguments.no_mouse, theme=arguments.theme, all_builders=complete)
+
+
+def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:
+    """Return why there are to be lines instead of a screen, or "".
+
+    Args:
+        arguments: of the command line.
+        environ: the environment.
+        is_typed: whether keys can be read from a terminal.
+    """
+    if getattr(arguments, "plain", False):
+        return "--plain"
+    if environ.get("ACCESSIBLE", "0") not in {"", "0"}:
+        return f"ACCESSIBLE={printing.line(environ['ACCESSIBLE'])}"
+    if environ.get("TERM", "") in {"", "dumb", "unknown"}:
+        return f"TERM={printing.line(environ.get('TERM', ''))}"
+    return "" if is_typed else "no keys can be read"
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:

@@ -16,7 +16,7 @@ _TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Build  6 Cache  7 Tools"
 
 def show(project_name: str) -> bool:
     """Write the frame where a terminal is on stderr (which is what Textual draws on); return whether it was written."""
-    if os.environ.get("TERM", "dumb") in {"", "dumb"}:
+    if os.environ.get("TERM", "dumb") in {"", "dumb"} or os.environ.get("ACCESSIBLE", "0") not in {"", "0"}:
         return False
     try:
         if not os.isatty(2):
