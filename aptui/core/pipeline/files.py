@@ -16,6 +16,7 @@ from aptui.core.messages import (
 )
 from aptui.core.model import (
     COMMON_PLATFORM,
+    SHADOW,
     Digest,
     FileFact,
     JobState,
@@ -316,14 +317,12 @@ class Files:
         if pending.is_noted:
             return
         pending.is_noted = True
+        owed = pending.open | self._memory.unstable
+        has_shadows = any(SHADOW in key for key in owed)
         for scan_folder, (_digest, facts) in pending.parts.items():
-            noted = tuple(fact if self._is_handled(pending, fact) else replace(fact, mtime_ns=0) for fact in facts.values())
+            noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())
             if noted:
                 self._ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
-
-    def _is_handled(self, pending: PendingFolder, fact: FileFact) -> bool:
-        keys = (key_of(fact.rel), replace(fact, is_shadow=True).key)
-        return not any(key in pending.open or key in self._memory.unstable for key in keys)
 
     def _put_file_row(self, fact: FileFact) -> None:
         self._ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
@@ -399,6 +398,11 @@ class Files:
             if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._jobs.rests(job)):
                 self._jobs.drop(job)
         self._plans.fail_all(source, builders, text)
+
+
+def _is_owed(fact: FileFact, owed: Collection[PathKey], has_shadows: bool) -> bool:
+    """Whether a file is among those that are `owed`, by its path or as a duplicate of one; a folder has thousands of files."""
+    return key_of(fact.rel) in owed or (has_shadows and replace(fact, is_shadow=True).key in owed)
 
 
 def _is_same(asked: FileFact, found: FileFact) -> bool:
