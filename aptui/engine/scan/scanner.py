@@ -149,12 +149,14 @@ class Scanner:
         entries: list[tuple[FolderPart, list[Entry]]],
         digests: dict[int, bytes],
         again: frozenset[PathKey] | None = None,
+        remembered: Mapping[int, tuple[bytes, Sequence[FileFact]]] | None = None,
     ) -> FolderSeen | None:
-        """Report how the folder differs from what is remembered.
+        """Report how the folder differs from what is remembered; `remembered` if that was asked for already.
 
         With `again`, these files must be read anew and the answer is never None.
         """
-        before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
+        remembered = self._remembered.folder_parts(folder) if remembered is None else remembered
+        before = {part: facts for part, (_digest, facts) in remembered.items()}
         old = {
             (scan_folder, fact.rel): fact
             for scan_folder, facts in before.items()
@@ -334,9 +336,10 @@ class Scanner:
         """
         entries, _below = self._walk.look(self._parts_of(folder))
         digests = digests_of(entries)
-        if not again and {part: digest for part, (digest, _facts) in self._remembered.folder_parts(folder).items()} == digests:
+        remembered = self._remembered.folder_parts(folder)
+        if not again and {part: digest for part, (digest, _facts) in remembered.items()} == digests:
             return None
-        return self._report(folder, entries, digests, again)
+        return self._report(folder, entries, digests, again, remembered)
 
     def _parts_of(self, folder: str) -> list[FolderPart]:
         """Return the real folders that make up a relative one (lower case)."""
@@ -360,7 +363,7 @@ class Scanner:
 
 
 def _differs(old: FileFact | None, new: FileFact | None) -> bool:
-    if old is None or new is None:
+    if old is None or new is None or old is new:
         return old is not new
     return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.ctime_ns, old.inode) != (
         new.scan_folder,
