@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -21,12 +22,13 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
+from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 from aptui.tui import commands as shell_commands
 from aptui.tui.builder_names import finder, known_names
 from aptui.tui.command_bar import CommandBar
 from aptui.tui.engine_control import EngineControl
-from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine, Question
+from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.help import KeyTester, help_lines
 from aptui.tui.frame.hints import Hints
 from aptui.tui.frame.info import info_lines
@@ -37,6 +39,7 @@ from aptui.tui.frame.statusline import Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
+from aptui.tui.key_gate import KeyGate
 from aptui.tui.numpy_loading import load_numpy
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
@@ -46,6 +49,7 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.theme_manager import ThemeManager
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -57,6 +61,10 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
 
+_NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
+"""Keys that are about no row, log or filter."""
+_SNIPPET = 36
+"""So many cells of what was copied are said."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 
@@ -116,12 +124,15 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.panes = existing(panes)
         self.keymap = load_keymap()
         self.has_mouse = True
+        self.engine_root = ""
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.feed: Feed | None = None
         self.clips = Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None)
         self.clock = FrameClock(self, self.draw_frame)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
+        self.gate = KeyGate(self._awaited, lambda text: self.tell(text, "warning"))
+        self.touched_s = -1e9
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self, person, theme)
         self.engine = EngineControl(session, self, self.exit)
@@ -152,7 +163,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         with Horizontal(id="bottom"):
             yield Hints()
             yield CommandLine(self.commands, lambda: self.person.history("commands"))
-            yield Question()
         yield Candidates()
         yield Toasts()
 
@@ -216,6 +226,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.switcher.take(self.feed.drain())
         self._draw_lines()
         self.switcher.draw()
+        self.gate.look()
 
     def _draw_lines(self) -> None:
         # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
@@ -276,11 +287,10 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def action_info(self) -> None:
         """Show project, engine, versions."""
-        more = [("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
+        more = [("Engine root", self.engine_root), ("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
         if self.pane is not None and self.pane.status():
             more.append(("Here", self.pane.status()))
-        project_dir = str(self.config.project_dir) if self.config else ""
-        self.switcher.open_sheet("sheet-info", info_lines(self.session, project_dir, more))
+        self.switcher.open_sheet("sheet-info", info_lines(self.session, self.config, more))
 
     def actions_here(self) -> list[tuple[str, str, str]]:
         """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
@@ -320,13 +330,15 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in the last line; the last choice changes nothing."""
-        self.bar.ask(text, choices)
+        """Ask people in a box; the last choice changes nothing."""
+        from aptui.tui.widgets.menu import Question  # for start-up
 
-    def on_question_answered(self, event: Question.Answered) -> None:
-        """Do what was chosen."""
-        self.bar.close()
-        event.choice.run()
+        self._leave_command_line()
+        Question.put(self, text, [(each.letter, each.text, each.run) for each in choices])
+
+    def _leave_command_line(self) -> None:
+        if self.query_one(CommandLine).display:
+            self.bar.close()
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner; it is made safe, and is never markup."""
@@ -396,11 +408,29 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Go to the next theme."""
         self.themes.choose_next()
 
+    async def on_event(self, event: events.Event) -> None:
+        """Note when people did something."""
+        if isinstance(event, (events.Key, events.Paste, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)):
+            self.touched_s = time.monotonic()
+        await super().on_event(event)
+
+    def _awaited(self, key: str) -> str:
+        """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
+        if key in _NEVER_WAIT or self._exit:
+            return ""
+        pane = self.pane
+        if pane is None or self.feed is None:
+            return "the first screen"
+        focused = self.focused
+        if focused is not None and pane not in focused.ancestors_with_self:
+            return ""
+        return pane.awaited(focused)
+
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
         """Write what was typed ahead into the line that has the keys by now: "/r" shall search for "r", not reprocess."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
-            self.focused.insert_text_at_cursor(character)
+            self.focused.replace(character, *self.focused.selection)
             return True
         return await super()._check_bindings(key, priority)
 
@@ -437,7 +467,11 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how; the one way for everything in the app."""
-        self.clips.copy_soon(text, lambda copied: self.in_ui(self.tell, copied.toast()), raw=raw)
+        first, _, rest = sanitize(text.strip("\n")).partition("\n")
+        lines = 2 + rest.count("\n")
+        more = f" and {count(lines - 1, 'line')} more" if rest else ""
+        said = f"copied {shorten(first, _SNIPPET)}{more}"
+        self.clips.copy_soon(text, lambda copied: self.in_ui(self.tell, f"{said} · {copied.toast()}"), raw=raw)
 
     def action_redraw(self) -> None:
         """Draw everything again, and read it again."""

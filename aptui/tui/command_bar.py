@@ -1,21 +1,21 @@
-"""The last line of the screen: hints, or the `:` line, or a question. What a command does stands in `commands`.
+"""The last line of the screen: hints, or the `:` line. What a command does stands in `commands`.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from textual.app import App
 
-from aptui.tui.frame.commandline import Choice, CommandLine, Question
+from aptui.tui.frame.commandline import CommandLine
 from aptui.tui.frame.hints import Hints
 
 
 class CommandBar:
-    """Shows one of the three.
+    """Shows one of the two.
 
     Args:
         remember_focus: notes where the focus is before a line takes it.
@@ -31,17 +31,9 @@ class CommandBar:
         self._app.query_one(Hints).display = False
         self._app.query_one(CommandLine).start(text)
 
-    def ask(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in the last line; the last choice changes nothing."""
-        self._remember_focus()
-        self._app.query_one(CommandLine).display = False
-        self._app.query_one(Hints).display = False
-        self._app.query_one(Question).start(text, choices)
-
     def close(self) -> None:
         """Go back to the hints."""
         self._app.query_one(CommandLine).display = False
-        self._app.query_one(Question).display = False
         self._app.query_one(Hints).display = True
         self._refocus()
 

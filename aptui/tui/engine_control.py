@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.shared.errors import KnownError
-from aptui.shared.sanitize import sanitize
-from aptui.tui.data.session import Session, SessionState, is_older
+from aptui.tui.data.session import Session, SessionState
 from aptui.tui.frame.commandline import Choice
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ class EngineDialogue(Protocol):
         """Show a message."""
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people."""
+        """Ask people in a box."""
 
     def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
         """Have `do` called in the app's thread."""
@@ -41,7 +39,6 @@ class EngineControl:
 
     def __init__(self, session: Session, screen: EngineDialogue, leave: Callable[[], object]) -> None:
         self._session, self._screen, self._leave = session, screen, leave
-        self._asked_about_pid = 0
         self._was_attached = False
 
     @property
@@ -95,27 +92,10 @@ class EngineControl:
         self._screen.question(text, choices)
 
     def show_state(self) -> None:
-        """Say that the engine came back, and ask about one that is older than this screen.
-
-        Called when the session's state changed.
-        """
+        """Say that the engine came back; called when the session's state changed. The banner tells of one that is too old."""
         session = self._session
         if session.state is not SessionState.ATTACHED:
             return
         if self._was_attached:
             self._screen.tell(f"attached to the engine again, pid {session.engine.pid}")
         self._was_attached = True
-        if is_older(session.engine.version) and session.engine.pid != self._asked_about_pid:
-            self._asked_about_pid = session.engine.pid
-            self._ask_about_old_engine()
-
-    def _ask_about_old_engine(self) -> None:
-        restart = self._session.restart_engine
-        self._screen.question(
-            f"the engine is older (aptui {sanitize(self._session.engine.version)}); restart it?",
-            [
-                Choice("w", "when idle", partial(restart, is_when_idle=True)),
-                Choice("y", "now", partial(restart, is_when_idle=False)),
-                Choice("n", "keep it"),
-            ],
-        )

@@ -17,6 +17,7 @@ from textual.containers import Container
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.widget import Widget
 
     from aptui.config.model import Config
     from aptui.core.model import Builder
@@ -34,6 +35,8 @@ class Shell(Protocol):
 
     session: Session
     config: Config | None
+    touched_s: float
+    """When somebody last did something, by the monotonic clock."""
     memory: UiMemory
     """What is remembered of the project."""
     person: UiMemory
@@ -64,7 +67,7 @@ class Shell(Protocol):
         """Show a message (`information`, `warning` or `error`) in the corner."""
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in the last line; the last choice changes nothing."""
+        """Ask people in a box; the last choice changes nothing."""
 
     def wake(self) -> None:
         """Ask for a frame; any thread may."""
@@ -125,6 +128,10 @@ class Pane(Container):
         """The app: session, feed, memory and messages are there."""
         return cast("Shell", self.app)
 
+    def awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for those that read slowly
+        """Return what the next key has to wait for where the focus is, "" = nothing: it shall act on what is shown."""
+        return ""
+
     def activate(self) -> None:
         """Take the stage: the pane became visible. Set the focus where it was; the default does so."""
 
@@ -177,7 +184,7 @@ PANES: list[PaneSpec] = [
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
     PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
     PaneSpec("connections", 4, "Connections", "Conn", "aptui.tui.screens.connections.pane:ConnectionsPane"),
-    PaneSpec("builders", 5, "Builders", "Build", "aptui.tui.screens.builders.pane:BuildersPane"),
+    PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.pane:BuildersPane"),
     PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),
 ]

@@ -136,6 +136,9 @@ class PaneSwitcher:
     def give_focus_back(self) -> None:
         """Put the focus where it was in this pane, or on the first part that takes it."""
         pane = self.pane
+        if self.sheet:
+            self._app.query_one(f"#{self.sheet}", Sheet).take_focus()
+            return
         if pane is None:
             self._app.set_focus(None)
             return
@@ -147,10 +150,7 @@ class PaneSwitcher:
 
     def refocus(self) -> None:
         """Put the focus on what is in sight: the sheet, or the pane."""
-        if self.sheet:
-            self._app.query_one(f"#{self.sheet}", Sheet).take_focus()
-        else:
-            self.give_focus_back()
+        self.give_focus_back()
 
     # --------------------------------------------------------------------------------------------------------------- sheets
 

@@ -29,6 +29,7 @@ def run(
     mouse: bool = True,
     theme: str = "",
     all_builders: Callable[[], Sequence[Builder]] | None = None,
+    engine_root: str = "",
 ) -> int:
     """Show the screen until people leave it; return the exit code.
 
@@ -38,6 +39,7 @@ def run(
         mouse: False = leave the mouse to the terminal.
         theme: instead of the one remembered.
         all_builders: returns the builders as the engine sees them; may take a while.
+        engine_root: the engine of an O3DE project, for the info sheet.
 
     Raises:
         UserError: there is no terminal to show anything on.
@@ -64,7 +66,7 @@ def run(
     app = AptuiApp(
         session, config, memory=state.project_memory(folder, session.cache_dir), person=person, theme=theme, driver=driver.Terminal
     )
-    app.has_mouse, app.all_builders = has_mouse, all_builders
+    app.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)
     return app.return_code or 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
 from aptui.store.queries.reader import JobRow
@@ -43,7 +44,7 @@ class JobRowColumns:
             case "key":
                 return row.job_key
             case "cause":
-                return row.failure_cause
+                return row.failure_cause or (cause_of(row.error) if row.status == "failed" else "")
             case _:
                 return str(getattr(row, field))
 

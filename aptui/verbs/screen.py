@@ -86,7 +86,9 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     if path.name != DATABASE:
         raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
     open_reader(path).close()  # whoever cannot read it says so before there is a screen
-    return _run(None, NoSession(path.parent.name, path.parent), arguments)
+    folder = path.parent
+    name = folder.parent.name if folder.name.lower() == "cache" and folder.parent.name else folder.name
+    return _run(None, NoSession(name, folder), arguments)
 
 
 def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
@@ -97,7 +99,24 @@ def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
 
         return converse(session, arguments, reason)
     complete = partial(_all_builders, config) if config else None
-    return run(config, lambda: session, mouse=not arguments.no_mouse, theme=arguments.theme, all_builders=complete)
+    return run(
+        config,
+        lambda: session,
+        mouse=not arguments.no_mouse,
+        theme=arguments.theme,
+        all_builders=complete,
+        engine_root=_engine_root(config),
+    )
+
+
+def _engine_root(config: Config | None) -> str:
+    """Return the engine of an O3DE project, "" of any other."""
+    if config is None or not config.foreign:
+        return ""
+    from aptui.o3de.facts import facts_of  # others do not pay for it
+
+    facts = facts_of(config)
+    return facts.engine if facts is not None else ""
 
 
 def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import time
@@ -70,6 +71,27 @@ def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> N
 
 
 @needs_tmux
+def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) -> None:
+    """The first is typed before the screen has shown a row, the others with pauses between; all copy the same."""
+    chance = random.Random(7)
+    with Tmux(old_home) as tmux:
+        for pause_s in (0.0, 0.02, 0.15, 0.3):
+            old_home.forget()
+            before = len(copied_texts(tmux.outer.seen))
+            pane = tmux.open()
+            for key in ("/", "bad", " ", "failed", "Enter", "Enter", "y", "d"):
+                if key == "Enter":
+                    pane.keys(key)
+                else:
+                    pane.type(key)
+                time.sleep(chance.uniform(0, pause_s))
+            tmux.outer.wait(lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s")
+            assert copied_texts(tmux.outer.seen)[-1].endswith(f"| ERROR | origin: tables | {ERROR}")
+            pane.keys("Escape")
+            pane.kill(signal.SIGHUP)
+
+
+@needs_tmux
 def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) -> None:
     with Tmux(home, 120, 24) as tmux:
         pane = tmux.open()
@@ -86,7 +108,7 @@ def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) ->
         (engine,) = home.engines()
 
         pane.type("Q")
-        pane.shows("stop the engine?", "n let it run")
+        pane.shows("stop the engine?", "let it run")
         pane.type("n")
         pane.shows_no("stop the engine?")
         assert home.engines() == [engine]

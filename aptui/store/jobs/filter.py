@@ -1,14 +1,16 @@
 r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: text, terms, matching rows.
 
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
-a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `slower:` take a time
-and a duration. A pattern without capitals ignores case. Patterns of people and remote clients must take linear time,
+a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
+`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends. A pattern without capitals
+ignores case. Patterns of people and remote clients must take linear time,
 whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
 no look-around and no back-references.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -30,11 +32,19 @@ STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
 _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
 _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
-    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "slower": "slower",
+    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "before": "before",
+    "slower": "slower", "faster": "faster",
 }  # fmt: skip
 FIELDS = tuple(dict.fromkeys(_FIELD_NAMES.values()))
 """Fields that terms can name, for completion."""
 
+_NUMBER_FIELDS = {
+    "after": ("completed_ms", False), "before": ("completed_ms", True),
+    "slower": ("duration_ms", False), "faster": ("duration_ms", True),
+}  # fmt: skip
+"""{field: (number it is about, whether it names the upper end)}."""
+_LEAST = {"completed_ms": 1, "duration_ms": 0}
+"""Where a range begins without an end of its own: what was never completed is before nothing."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -68,22 +78,16 @@ class TextMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """Completed after a moment."""
+class Between:
+    """A number of a job is at least `least` and less than `most`: when it was completed, or how long it took."""
 
-    time_ms: int
+    field: str
+    least: float
+    most: float
     is_negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
-    """Took longer than this."""
-
-    duration_ms: float
-    is_negated: bool
-
-
-Term = TextMatch | After | Slower
+Term = TextMatch | Between
 
 
 class Columns(Protocol):
@@ -119,10 +123,9 @@ class Filter:
         count = columns.row_count() if rows is None else len(rows)
         mask = np.ones(count, np.bool_)
         for term in sorted(self.terms, key=lambda term: isinstance(term, TextMatch) and term.field == "source"):
-            if isinstance(term, After):
-                found = _of(columns.number("completed_ms"), rows, count) >= term.time_ms
-            elif isinstance(term, Slower):
-                found = _of(columns.number("duration_ms"), rows, count) > term.duration_ms
+            if isinstance(term, Between):
+                values = _of(columns.number(term.field), rows, count)
+                found = (values >= term.least) & (values < term.most)
             elif term.field == "status":
                 found = _with_status(term, columns, rows, count)
             else:
@@ -228,11 +231,26 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
         name = _field(text, field, found.start("field") + 1)
     if not value:
         raise FilterError(f"nothing stands behind '{found[0]}'" if found[0] else "the term is empty", column)
-    if name == "after":
-        return After(_moment(value, now_ms, column), is_negated)
-    if name == "slower":
-        return Slower(_duration_ms(value, "s", column), is_negated)
+    if name in _NUMBER_FIELDS:
+        return _between(name, value, now_ms, column, is_negated=is_negated)
     return TextMatch(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
+
+
+def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: bool) -> Between:
+    """Return the range that a term names; with one end alone, the field says which it is."""
+
+    def number(text: str, at: int) -> float:
+        return _moment(text, now_ms, at) if field == "completed_ms" else _duration_ms(text, "s", at)
+
+    field, is_upper = _NUMBER_FIELDS[name]
+    first, dots, last = value.partition("..")
+    if dots:
+        least = number(first, column) if first else _LEAST[field]
+        return Between(field, least, number(last, column + len(first) + 2) if last else math.inf, is_negated)
+    end = number(value, column)
+    if not is_upper:
+        return Between(field, end + (field == "duration_ms"), math.inf, is_negated)
+    return Between(field, _LEAST[field], end, is_negated)
 
 
 def _field(text: str, field: str, column: int) -> str:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from aptui.core.notices import JobChanged
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
+from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
@@ -28,10 +29,11 @@ _JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "com
 _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
     "builder": np.uint16, "rest": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32, "completed_ms": np.int64,
-    "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "run_key": np.int64, "alive": np.bool_,
+    "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
+    "run_key": np.int64, "alive": np.bool_,
 }  # fmt: skip
 _POOLS = ("folder", "platform", "key", "builder")
-_TEXTS = ("source", "reason", "error", "cause")
+_TEXTS = ("source", "reason", "error", "cause", "group")
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
 _STATE = " ".join(f"WHEN '{state}' THEN {STATUS_CODES[shown]}" for state, shown in SHOWN.items())
 _JOBS = Packed(
@@ -112,8 +114,8 @@ class JobTable:
         self._pools = {name: TextPool() for name in _POOLS}
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._late: dict[int, int] = {}
-        self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}}
-        for name in ("reason", "error", "cause"):
+        self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
+        for name in ("reason", "error", "cause", "group"):
             self._texts[name].append("")  # code 0
 
     # ----------------------------------------------------------------------------------------------------------- looking
@@ -127,7 +129,8 @@ class JobTable:
         return self._columns[field][: self._count]
 
     def text(self, field: str) -> tuple[Rows, Texts]:
-        """Return a column of texts: a code for each row, and what the codes name."""
+        """Return a column of texts: a code for each row, and what the codes name. A failure's "cause" is what it is grouped by."""
+        field = "group" if field == "cause" else field
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
     def value(self, field: str, row: int) -> int:
@@ -173,20 +176,34 @@ class JobTable:
     def order(self, field: str, *, is_descending: bool) -> Codes:
         """Return all rows in the order of a column; equal ones stay in the order in which they were read.
 
-        What runs is the newest of all: it completes next.
+        What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
+        first, by their errors.
         """
         count = self._count
         if field == "completed_ms":
             keys = self._columns[field][:count].astype(np.int64)
+            keys[self.number("status") == PENDING] = 0
             keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
-        elif field in ("duration_ms", "id", "warnings", "errors"):
+        elif field == "duration_ms":
+            keys = self._columns[field][:count].astype(np.int64)
+            keys[np.isin(self.number("status"), (PENDING, CANCELLED))] = 0
+            keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+        elif field in ("id", "warnings", "errors"):
             keys = self._columns[field][:count].astype(np.int64)
         elif field == "status":
             keys = self._urgency()
+        elif field == "reason":
+            keys = self._ranks("reason")
+            is_failed = (self.number("status") == FAILED) & (self.number("error") > 0)
+            keys[is_failed] = self._ranks("error")[is_failed] - len(self._texts["error"])
         else:
-            codes, texts = self.text(field)
-            keys = texts.ranks(len(texts))[codes].astype(np.int64)
+            keys = self._ranks(field)
         return argsort(-keys if is_descending else keys)
+
+    def _ranks(self, field: str) -> npt.NDArray[np.int64]:
+        codes, texts = self.text(field)
+        ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
+        return ranks
 
     def _urgency(self) -> npt.NDArray[np.int64]:
         """Return where a row stands by its status: what went wrong first."""
@@ -214,7 +231,7 @@ class JobTable:
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
         part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
-        part["error"][:] = part["cause"][:] = 0
+        part["error"][:] = part["cause"][:] = part["group"][:] = 0
         platforms, keys, builders, reasons = texts
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
@@ -231,6 +248,8 @@ class JobTable:
             _ids, errors, causes = zip(*rows, strict=True)
             self._columns["error"][places] = self._texts["error"].extend_distinct(errors)
             self._columns["cause"][places] = self._texts["cause"].extend_distinct(causes)
+            groups = [cause or cause_of(error) for error, cause in zip(errors, causes, strict=True)]
+            self._columns["group"][places] = self._texts["group"].extend_distinct(groups)
 
     def builder_name(self, uuid: bytes) -> str:
         """Return what a builder is called."""
@@ -271,6 +290,10 @@ class JobTable:
         columns["rest"][rows] = columns["status"][rows] = statuses
         has_no_cause = np.array(statuses) != FAILED
         columns["cause"][rows[has_no_cause]] = 0
+        columns["group"][rows] = [
+            self._recent_code("group", self.words("cause", int(row)) or cause_of(item.error)) if status == FAILED else 0
+            for row, item, status in zip(rows, items, statuses, strict=True)
+        ]
 
     def _recent_code(self, name: str, text: str) -> int:
         """Return the code of a text that news brought; the last ones are known, so that what is often said is held once."""
@@ -416,13 +439,12 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     """Return why jobs failed: (cause, whether it is a dependency, rows), the most frequent first.
 
-    A cause is the dependency that failed or the first line of the error.
+    A cause is the dependency that failed, or the error without what is each job's own (`cause_of`).
     """
     groups: dict[tuple[str, bool], list[int]] = {}
     for row in np.flatnonzero(failed_mask(table)).tolist():
         cause = table.words("cause", row)
-        line = cause or table.words("error", row).strip().partition("\n")[0]
-        groups.setdefault((line, bool(cause)), []).append(row)
+        groups.setdefault((table.words("group", row), bool(cause)), []).append(row)
     return sorted(
         ((text, is_source, rows) for (text, is_source), rows in groups.items()), key=lambda group: (-len(group[2]), group[0])
     )

@@ -1,8 +1,9 @@
 """What the Jobs screen shows: all jobs, filtered and sorted, kept up to date by news; how it is drawn is the widgets' business.
 
-Nothing jumps. A row that changes stays where it is. A new one that passes the filter comes last until people sort again (`resort`)
-or change filter or sort. One that does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that
-turns green under the cursor stays to be seen. A table that was read anew takes over together with its view; rows keep their keys.
+Nothing jumps while people are at it. A row that changes stays where it is. A new one that passes the filter comes last. One that
+does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that turns green under the cursor stays to
+be seen. All that is so for a moment alone: `is_out_of_order` says that the rows are not what filter and order say, and `resort`, or
+another filter or order, makes them so. A table that was read anew takes over together with its view; rows keep their keys.
 
 Everything is called by the UI's thread; reading happens in the feed's, filtering and sorting in the view worker's.
 """
@@ -37,9 +38,11 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
 COLUMNS = {
-    "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform", "key": "key",
+    "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform",
+    "key": "key",
     "duration": "duration_ms",
-    "reason": "reason", "builder": "builder", "folder": "folder", "warnings": "warnings", "errors": "errors", "number": "id",
+    "reason": "reason", "builder": "builder", "folder": "folder", "warnings": "warnings", "errors": "errors",
+    "number": "id",
 }  # fmt: skip
 """{column id: field that it is sorted by}."""
 _WORDS = tuple(STATUS_CODES)
@@ -77,7 +80,7 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class CauseGroup:
-    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or the first line of the error."""
+    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or what their errors have in common."""
 
     cause: str
     is_source: bool
@@ -104,7 +107,7 @@ class JobsStore:
         self._field, self._is_descending = "completed_ms", True
         self._view: Codes = np.empty(0, np.int32)
         self._shown: Mask = np.zeros(0, np.bool_)
-        self._number, self._done, self._changes = 0, 0, 0
+        self._number, self._done, self._changes, self._sorted_changes = 0, 0, 0, 0
         self._is_complete = True
         self._touched: set[int] = set()
         self._running: dict[int, int] = {}
@@ -154,6 +157,8 @@ class JobsStore:
             return Cell(moment_text(table.value("completed_ms", row), self._clock_ms()) if has_ended else glyph("none"))
         if column_id == "duration":
             return Cell(self._duration(row))
+        if column_id == "reason" and table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
+            return Cell(error.partition("\n")[0], "error")
         if column_id in _TEXT_COLUMNS:
             return Cell(table.words(column_id, row))
         value = table.value(COLUMNS[column_id], row)
@@ -175,6 +180,11 @@ class JobsStore:
     def is_busy(self) -> bool:
         """Whether a view is being computed."""
         return self._done != self._number
+
+    @property
+    def is_out_of_order(self) -> bool:
+        """Whether rows changed since they were filtered and sorted: `resort` puts them right."""
+        return self._changes != self._sorted_changes or bool(self._lingering)
 
     @property
     def hit_count(self) -> int:
@@ -341,7 +351,7 @@ class JobsStore:
         self._shown = np.zeros(self._table.row_count() + 1024, np.bool_)
         self._shown[self._view] = True
         if view.is_complete:
-            self._done = view.request.number
+            self._done, self._sorted_changes = view.request.number, view.request.changes
             self.late_count = 0
             touched, self._touched = self._touched, set()
             self._reconsider(touched)

@@ -1,4 +1,4 @@
-"""The `:` line with completion, and questions that are answered with one letter; both take the place of the hints.
+"""The `:` line with completion, in the place of the hints; what commands and answers are made of.
 
 What they do is the app's.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -21,9 +21,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, strip_of
-
-if TYPE_CHECKING:
-    from textual import events
 
 _MOST_CANDIDATES = 8
 
@@ -207,48 +204,3 @@ class Choice:
     letter: str
     text: str
     run: Callable[[], None] = lambda: None
-
-
-class Question(Line, can_focus=True):
-    """A question; a letter answers it, `Esc` gives the last answer, which changes nothing."""
-
-    DEFAULT_CSS = "Question { display: none; }"
-
-    class Answered(Message):
-        """The question is done with."""
-
-        def __init__(self, choice: Choice) -> None:
-            super().__init__()
-            self.choice = choice
-
-    def __init__(self) -> None:
-        super().__init__(id="question")
-        self._text = ""
-        self._choices: Sequence[Choice] = ()
-
-    def start(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask."""
-        self._text, self._choices = text, choices
-        self.display = True
-        self.refresh()
-        self.focus()
-
-    def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
-        """Return question and answers."""
-        parts = [Part(f" {self._text}   ", "warning")]
-        for choice in self._choices:
-            action = f"app.press('{choice.letter}')"
-            parts += [Part(choice.letter, "key", action), Part(f" {choice.text}   ", "muted", action)]
-        return tuple(parts)
-
-    def on_key(self, event: events.Key) -> None:
-        """Take the answer; every other key means nothing here."""
-        if event.key == "ctrl+c":
-            return
-        event.stop()
-        event.prevent_default()
-        chosen = next((each for each in self._choices if event.character == each.letter), None)
-        if event.key == "escape":
-            chosen = self._choices[-1]
-        if chosen is not None:
-            self.post_message(self.Answered(chosen))

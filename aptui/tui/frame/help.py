@@ -15,6 +15,7 @@ from textual import events
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.sheet import Lines, Sheet
 from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, shown_key
+from aptui.tui.terminal.safety import glyph
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding
@@ -42,7 +43,49 @@ def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Seque
     lines = [_heading(title)] + [_row(here[name], does[name], name) for name in here if name not in everywhere]
     lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name) for name in here if name in everywhere]
     lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "") for each in commands]
-    return lines
+    lines += [(), _heading("filter: what '/' takes, here and in 'aptui jobs --filter'")]
+    lines += [_row([text], does, "filter") for text, does in FILTER]
+    lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs") for names, does in SIGNS]
+    return [
+        (Part(" keys, then the filter, then signs: type 'filter' or 'signs' for those alone", "muted"),),
+        (),
+        *lines,
+    ]
+
+
+FILTER = (
+    ("rock", "paths that match this regular expression; without capitals, case does not matter"),
+    (r"\.png$", "the end of a path; '.' alone is any character"),
+    ('"my rock"', "quotes keep blanks, and make a status word a path"),
+    ("failed", "a status: failed warnings errors completed processing pending cancelled"),
+    ("status:failed,pending", "any of several"),
+    ("!rock", "not that"),
+    ("platform: key: builder:", "in a field; also folder: reason:"),
+    ("error:IDAT", "in the error of a failed job"),
+    ("cause:", "in what failures have in common, as 'f' groups them"),
+    ("after:9:30 before:2h", "completed since 9:30, and not within the last two hours; also dates: 2026-11-20T23:01"),
+    ("after:9:00..10:00", "both ends"),
+    ("slower:1.5s faster:2m", "how long it took; also slower:1s..5s"),
+    ("one two", "terms with a blank between hold together"),
+)
+"""(what is typed, what it means) of the filter language."""
+SIGNS = (
+    (("failed", "error"), "failed; a line that is an error"),
+    (("warning",), "completed with warnings; a line that is a warning; something to look at"),
+    (("completed",), "completed"),
+    (("processing",), "a worker is at it"),
+    (("pending",), "waits for its turn, or for what it depends on"),
+    (("cancelled",), "cancelled"),
+    (("mark",), "marked, or switched on in a menu"),
+    (("cursor",), "where the keys act"),
+    (("details",), "this line has details: Enter goes there"),
+    (("wrapped",), "the line above goes on"),
+)
+"""(names of signs, what they mean); the letters I W E D over a log are the levels that show."""
+
+
+def _signs(names: Sequence[str]) -> str:
+    return "  ".join(dict.fromkeys(glyph(name) for name in names))
 
 
 def _heading(text: str) -> Parts:

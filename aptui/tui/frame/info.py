@@ -15,14 +15,16 @@ from aptui.tui.frame.line import Part, Parts
 from aptui.tui.words import clock
 
 if TYPE_CHECKING:
+    from aptui.config.model import Config
     from aptui.shared.health import Health
     from aptui.tui.data.session import Session
 
 _WIDTH = 16
 
 
-def info_lines(session: Session, project_dir: str, more: list[tuple[str, str]]) -> list[Parts]:
+def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]]) -> list[Parts]:
     """Return the lines of the info sheet; `more` are rows of the pane and the app."""
+    project_dir = str(config.project_dir) if config else ""
     engine = session.engine
     rows = [
         ("Project", f"{session.project_name}   {project_dir}"),
@@ -31,12 +33,31 @@ def info_lines(session: Session, project_dir: str, more: list[tuple[str, str]]) 
         ("", session.trouble),
         ("", f"pid {engine.pid}   version {engine.version}   started {clock(engine.started_ms)}" if engine.pid else ""),
         ("Socket", engine.socket),
+        ("Gateway", f"{session.gateway.address}:{session.gateway.port}" if session.gateway is not None else ""),
+        *(_places(config) if config else ()),
         ("aptui", f"{__version__}   Python {platform.python_version()}   pid {os.getpid()}"),
         ("Terminal", f"{os.environ.get('TERM', '')}   {'tmux' if os.environ.get('TMUX') else ''}"),
         *more,
     ]
     lines = [_row(key, value) for key, value in rows if value.strip()]
     return [(), *lines, (), *_health_lines(session.latest_health)]
+
+
+def _places(config: Config) -> list[tuple[str, str]]:
+    """Return the scan folders in the order in which they override each other, and the types with `.meta` files."""
+    rows: list[tuple[str, str]] = []
+    folders = [folder for folder in config.project.scan_folders if not folder.is_intermediate]
+    for at, folder in enumerate(sorted(folders, key=lambda folder: folder.order)):
+        only = f"   {', '.join(folder.platforms)}" if folder.platforms else ""
+        flat = "" if folder.recursive else "   without its folders"
+        title = f"Scan folders ({len(folders):,})" if not at else ""
+        rows.append((title, f"{folder.order}  {folder.name}   {folder.path}{only}{flat}"))
+    if len(folders) > 1:
+        rows.append(("", "of two files with one path that of the earlier folder counts; 'aptui explain PATH' says which"))
+    if config.project.metadata_types:
+        wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
+        rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))
+    return rows
 
 
 def _row(key: str, value: str, role: str = "value") -> Parts:

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Input
 
-from aptui.tui.frame.line import Parts, strip_of
+from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.preferences.theming import roles
 
 if TYPE_CHECKING:
@@ -160,9 +160,8 @@ class Sheet(Vertical):
         event.stop()
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
-        self.query_one(Lines).show(
-            [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
-        )
+        found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
+        self.query_one(Lines).show(found or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
 
     def on_key(self, event: events.Key) -> None:
         """Let arrows and pages scroll while the filter has the focus."""

@@ -1,6 +1,6 @@
 """Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar.
 
-Tests: `tests/tui/test_foreign_database.py`.
+Tests: `tests/tui/test_frame.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 _LEAST_NAME, _ROOMY = 4, 100
+_SOON_MS, _TEN = 2000, 10
 
 
 class StatusLine(Line):
@@ -31,6 +32,8 @@ class StatusLine(Line):
         """Return as much as there is room for: the timers go first, then details of the counts, then the name is cut."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
+        if session.is_read_only and session.state is SessionState.ATTACHED:
+            activity = Part(f"{activity.text} · read only", activity.role)
         counts, timers = _counts(session.latest_progress), _timers(session.latest_progress)
         name = sanitize(session.project_name)
         # What is worth least is taken away first.
@@ -70,7 +73,10 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     if progress is None:
         return Part("· attached", "muted")
     if is_working(progress):
-        return Part("● scanning" if progress.is_scanning and not _left_to_do(progress) else "● working", "processing")
+        if progress.is_scanning and not _left_to_do(progress):
+            return Part("● scanning", "processing")
+        done, total = share_of(progress)
+        return Part(f"● building {100 * done // total} %" if total and done else "● building", "processing")
     return Part("✓ idle", "completed")
 
 
@@ -84,24 +90,46 @@ def is_working(progress: Progress | None) -> bool:
 
 
 def _counts(progress: Progress | None) -> tuple[Part, ...]:
-    """Return what is still to do, the most important first; at rest, what failed."""
+    """Return how far the work is, the most important first; at rest, what failed."""
     if progress is None:
         return ()
     parts = []
-    if progress.is_scanning:
-        parts.append(Part(f"{progress.files_scanned:,} files", "muted"))
-    if analyses := progress.analyses_waiting + progress.analyses_running:
-        parts.append(Part(f"analysing {analyses:,}"))
-    if jobs := progress.jobs_waiting + progress.jobs_running:
-        parts.append(Part(f"processing {jobs:,}"))
-    if progress.eta_ms >= 0 and is_working(progress):
-        parts.append(Part(f"ETA {brief(progress.eta_ms)}", "accent"))
-    if progress.jobs_running:
-        parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
+    done, total = share_of(progress)
+    if total:
+        parts.append(Part(f"{done:,} of {total:,} jobs"))
+    if progress.is_scanning and not total:
+        parts.append(Part(f"{progress.files_scanned:,} {'file' if progress.files_scanned == 1 else 'files'}", "muted"))
     failing = progress.jobs_failed if progress.failing_count < 0 else progress.failing_count
     if failing:
         parts.append(Part(f"{failing:,} failed", "failed"))
+    if progress.eta_ms > 0 and is_working(progress):
+        parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
+    if progress.jobs_running:
+        parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
+    if analyses := progress.analyses_waiting + progress.analyses_running:
+        parts.append(Part(f"{analyses:,} to analyse", "muted"))
+    rate = _rate(progress)
+    if rate and is_working(progress):
+        parts.append(Part(f"{rate} a second", "muted"))
     return tuple(parts)
+
+
+def share_of(progress: Progress) -> tuple[int, int]:
+    """Return (jobs that ended, all jobs) of the work that is under way; (0, 0) at rest or before any job is known."""
+    if not is_working(progress):
+        return 0, 0
+    done = progress.jobs_done + progress.jobs_failed
+    left = progress.jobs_waiting + progress.jobs_running
+    return (done, done + left) if done + left else (0, 0)
+
+
+def _rate(progress: Progress) -> str:
+    """Return how many jobs ended in a second so far, "" before that means anything."""
+    done = progress.jobs_done + progress.jobs_failed
+    if progress.processing_ms < _SOON_MS or not done:
+        return ""
+    rate = done * 1000 / progress.processing_ms
+    return f"{rate:,.0f}" if rate >= _TEN else f"{rate:.1f}"
 
 
 def _timers(progress: Progress | None) -> tuple[str, ...]:
@@ -121,14 +149,16 @@ class Rule(Line):
     def parts(self, width: int) -> Parts:
         """Return the rule."""
         room = max(0, width - 2)
-        done = round(room * _fraction(self._session.latest_progress)) if self._session is not None else 0
-        return Part(" "), Part("━" * done, "accent"), Part("─" * (room - done), "rule"), Part(" ")
+        done, failed, running = _cells(self._session.latest_progress, room) if self._session is not None else (0, 0, 0)
+        bar = Part("━" * done, "completed"), Part("━" * failed, "failed"), Part("━" * running, "processing")
+        return Part(" "), *bar, Part("─" * (room - done - failed - running), "rule"), Part(" ")
 
 
-def _fraction(progress: Progress | None) -> float:
-    """Return how much of the work of this round is done, 0 at rest."""
+def _cells(progress: Progress | None, room: int) -> tuple[int, int, int]:
+    """Return how many cells of the bar are done, failed and running; what there is of a kind has one at least. None at rest."""
     if progress is None or not is_working(progress):
-        return 0.0
-    settled = progress.jobs_done + progress.jobs_failed
-    total = settled + _left_to_do(progress)
-    return settled / total if total else 0.0
+        return 0, 0, 0
+    kinds = progress.jobs_done, progress.jobs_failed, progress.jobs_running
+    total = progress.jobs_done + progress.jobs_failed + _left_to_do(progress)
+    done, failed, running = (max(int(room * kind / total), min(kind, 1)) if total else 0 for kind in kinds)
+    return max(0, min(done, room - failed - running)), failed, running

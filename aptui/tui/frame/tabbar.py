@@ -2,7 +2,7 @@
 
 And the banner that says when the engine is gone.
 
-Tests: `tests/tui/test_foreign_database.py`.
+Tests: `tests/tui/test_frame.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from aptui.shared.health import Health, WatchMode
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import clock
 
 if TYPE_CHECKING:
@@ -66,11 +67,14 @@ class TabBar(Line):
 
     def _tabs(self, gap: int, *, is_short: bool) -> Parts:
         parts: list[Part] = [Part(" ")]
+        marks = attention(self._session)
         for spec in self._panes:
             title, is_here = (spec.short if is_short else spec.title), spec.id == self.current
             action = f"app.show('{spec.id}')"
             parts.append(Part(f"{spec.number}", "accent" if is_here else "muted", action))
             parts.append(Part(f" {title}", "title" if is_here else "muted", action))
+            if spec.id in marks:
+                parts.append(Part(glyph(marks[spec.id]), marks[spec.id], action))
             parts.append(Part(" " * gap))
         return tuple(parts[:-1])
 
@@ -87,6 +91,24 @@ class TabBar(Line):
             )
             parts.append(Part(" "))
         return tuple(parts)
+
+
+def attention(session: Session) -> dict[str, str]:
+    """Return {pane: role of its mark} of the tabs that somebody should look at: failures, rejected devices, trouble."""
+    marks = {}
+    progress, health, gateway = session.latest_progress, session.latest_health, session.gateway
+    if progress is not None and (progress.failing_count if progress.failing_count >= 0 else progress.jobs_failed):
+        marks["jobs"] = "failed"
+    if gateway is not None and gateway.turned_away:
+        marks["connections"] = "warning"
+    if health is not None:
+        if health.broken_builders:
+            marks["builders"] = "failed"
+        if health.disk or health.database:
+            marks["cache"] = "warning"
+        if health.configuration:
+            marks["tools"] = "warning"
+    return marks
 
 
 def _join(*parts: Part) -> Parts:

@@ -1,4 +1,4 @@
-"""Short messages in the lower right corner: the last few, gone after some seconds, kept for `:messages`. Never markup.
+"""Short messages at the lower right, on the rule above the hints: gone after some seconds, kept for `:messages`. Never markup.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -19,7 +19,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.words import clock, shorten
 
-_MOST, _KEPT = 5, 200
+_MOST, _KEPT = 3, 200
 _ROLES = {"information": "info", "warning": "warning", "error": "error"}
 _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
@@ -28,7 +28,7 @@ class Toasts(Widget):
     """The messages that are to be seen now; one timer while there are any, none else."""
 
     DEFAULT_CSS = """
-    Toasts { layer: overlay; dock: bottom; width: 1fr; height: 1; margin: 0 0 2 0; display: none; align-horizontal: right; }
+    Toasts { layer: overlay; dock: bottom; width: 1fr; height: 1; margin: 0 0 1 0; display: none; align-horizontal: right; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -42,6 +42,8 @@ class Toasts(Widget):
         """Show one message; line breaks make several lines."""
         now = time.monotonic()
         room = max(10, self.app.size.width - 6)
+        if severity == "information":  # one line, on the rule at the bottom; the newest replaces it
+            self._shown = [each for each in self._shown if each[2].partition(" ")[0] != "information"]
         for line in text.splitlines():
             safe = sanitize(line)
             self.kept.append((int(time.time() * 1000), safe, severity))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
-from aptui.tui.terminal.safety import prepare_terminal
+from aptui.tui.preferences.colours import fitted
+from aptui.tui.terminal.safety import facts, prepare_terminal
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -211,12 +212,13 @@ def theme_of(look: Look) -> Theme:
     """
     from textual.theme import Theme  # for start-up
 
-    colors = dict(look.colors)
-    variables = _stock_variables(look)
+    colors = {name: fitted(color, facts().colours) for name, color in look.colors.items()}
+    variables = {name: fitted(value, facts().colours) for name, value in _stock_variables(look).items()}
     for role, style in look.roles.items():
         words = style.split()
         before = words[: words.index("on")] if "on" in words else words
-        variables[f"role-{role}"] = next((word for word in before if word not in ATTRIBUTES), colors["foreground"])
+        first = next((word for word in before if word not in ATTRIBUTES), colors["foreground"])
+        variables[f"role-{role}"] = fitted(first, facts().colours)
         variables[f"role-{role}-style"] = style
     return Theme(name=look.name, dark=look.is_dark, ansi=look.is_ansi, variables=variables, **cast("dict[str, Any]", colors))
 
@@ -250,7 +252,7 @@ class Roles:
     """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` its text for `Content`."""
 
     def __init__(self, styles: Mapping[str, str]) -> None:
-        self._texts = {**ROLES, **styles}
+        self._texts = {role: fitted(text, facts().colours) for role, text in {**ROLES, **styles}.items()}
         self._styles = {role: rich_style(text) for role, text in self._texts.items()}
 
     def __getitem__(self, role: str) -> Style:

@@ -202,6 +202,8 @@ class Terminal(LinuxDriver):
 
 async def _take_in(app: App[Any], message: Message) -> None:
     """Post a key and wait until it, and what follows from it, has gone up from the focused widget to the app."""
+    if isinstance(message, (events.Key, events.Paste)) and not await _is_let_through(app, message):
+        return
     way: list[MessagePump] = [app, *(app.focused or app.screen).ancestors_with_self]
     await app._post_message(message)  # noqa: SLF001  # as the driver's own `send_message`
     try:
@@ -210,6 +212,12 @@ async def _take_in(app: App[Any], message: Message) -> None:
                 await _passed(pump)
     except TimeoutError:
         pass  # what takes longer, the next key does not wait for
+
+
+async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
+    """Wait until a key means what people see; an app without a gate takes all."""
+    gate = getattr(app, "gate", None)
+    return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 
 
 async def _passed(pump: MessagePump) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?1049l\x1b[?25h"
-_TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Build  6 Cache  7 Tools"
+_TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Builders  6 Cache  7 Tools"
 
 
 def show(project_name: str) -> bool:

@@ -14,8 +14,9 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
+from aptui.tui.preferences.colours import legible
 from aptui.tui.preferences.theming import Roles, roles
-from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.terminal.safety import facts, glyph, shown
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -165,10 +166,10 @@ class Painter:
         if is_cursor:
             bar = self._role("cursor")
             style = self.ground + own + bar
-            if bar.bgcolor and own.color and _contrast(own.color, bar.bgcolor) >= 3:  # WCAG 2.2, 1.4.11: what is not body text
-                style += Style(color=own.color)
-            if bar.reverse:  # a dim letter on a reversed bar cannot be read
-                style += Style(dim=False)
+            if bar.bgcolor and not bar.reverse:
+                style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
+            if bar.reverse:  # a dim letter on a reversed bar cannot be read, nor yellow paper with white letters
+                style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
         return style + self._role("match") if is_match else style
 
     def _role(self, role: str) -> Style:
@@ -198,6 +199,7 @@ class Painter:
 
 
 _PLAIN = Style()
+_DEFAULT = Color.default()
 
 
 def painter_of(widget: Widget, known: Painter | None) -> Painter:
@@ -213,21 +215,6 @@ def ground_of(widget: Widget) -> Style:
     """Return the widget's own colours, without attributes."""
     style = widget.visual_style.rich_style
     return Style(color=style.color, bgcolor=style.bgcolor)
-
-
-@lru_cache(maxsize=256)
-def _contrast(one: Color, other: Color) -> float:
-    """Return the contrast of two colours (WCAG 2.2), 1 where the terminal decides what they are."""
-    if one.is_system_defined or other.is_system_defined or one.is_default or other.is_default:
-        return 1.0
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(color: Color) -> float:
-    parts = [part / 255 for part in color.get_truecolor()]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def merge(segments: list[Segment]) -> list[Segment]:

@@ -29,6 +29,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
+from textual.widgets.input import Selection
 
 from aptui.tui.terminal.safety import shown
 
@@ -89,7 +90,8 @@ class FilterBox(Widget):
     FilterBox { height: auto; width: 1fr; }
     FilterBox > _FilterRow { layout: horizontal; height: 1; width: 1fr; }
     FilterBox .sign { width: 3; }
-    FilterBox Input, FilterBox Input:focus { width: 1fr; height: 1; background: $background; border: none; padding: 0; }
+    FilterBox Input, FilterBox Input:focus { width: 1fr; height: 1; background: $background; border: none; padding: 0;
+                                             scrollbar-size: 0 0; }
     FilterBox .count { width: auto; max-width: 50%; padding: 0 1; color: $secondary; }
     FilterBox .mistake { height: 1; width: 1fr; display: none; color: $error; }
     """
@@ -164,6 +166,10 @@ class FilterBox(Widget):
         """Let the keys go to the line."""
         self._line.focus(scroll_visible)
         return self
+
+    def select(self) -> None:
+        """Select the whole text: what is typed next takes its place."""
+        self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str) -> None:
         """Say at the right how many hits there are, and that nothing is wrong."""

@@ -126,10 +126,11 @@ class LogPane(Rows):
         return self._source.line(self._place(self.cursor)) if self._row_count else None
 
     def go_to_first_error(self) -> bool:
-        """Put the cursor on the first error, or on the last line where there is none; return whether there is one."""
-        place = 0 if self._row_count and self._source.line(0).level == "E" else self._source.next_of(0, "E", 1)
-        if place is not None and self.move_to_key(self._source.key(place)):
-            return True
+        """Put the cursor on the first error, else on the first warning, else on the last line; return whether there is an error."""
+        for level in "EW":
+            place = 0 if self._row_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
+            if place is not None and self.move_to_key(self._source.key(place)):
+                return level == "E"
         self.action_last()
         return False
 

@@ -18,7 +18,7 @@ Tests: `tests/tui/widgets/test_views.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -36,6 +36,8 @@ from aptui.tui.preferences.keymap import shown_key
 from aptui.tui.terminal.safety import glyph, shown, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
+_HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
+"""What keys do although a menu is open."""
 _KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}
 
 
@@ -106,7 +108,8 @@ class _PopUp(Widget):
         answer, self._answer = self._answer, None
         if answer is None:
             return
-        if self._focused_before is not None and self._focused_before.is_attached:
+        has_keys = self.has_focus or self.has_focus_within
+        if has_keys and self._focused_before is not None and self._focused_before.is_attached:
             self.screen.set_focus(self._focused_before)
         self.remove()
         answer(what)
@@ -207,6 +210,10 @@ class Menu(_PopUp, can_focus=True):
                 self._chosen = at
                 self.action_take()
                 return
+        active = self.screen.active_bindings.get(event.key)
+        if active is None or not (active.node is self or active.binding.id in _HOLD_EVERYWHERE):
+            event.stop()
+            event.prevent_default()  # nothing behind the menu takes keys
 
     def on_click(self, event: events.Click) -> None:
         """Take the item that was clicked."""
@@ -258,10 +265,76 @@ class Confirm(Menu):
         """Ask; the answer is True or False. A longer question takes a line for each of its lines."""
         first, *more = question.split("\n")
         said = [MenuItem("", line, is_enabled=False) for line in more]
-        box = cls(
-            [*said, MenuItem("no", no, "n"), MenuItem("yes", yes, "y", role="warning")], lambda what: answer(what == "yes"), first
-        )
+        items = [*said, MenuItem("yes", yes, "y", role="warning"), MenuItem("no", no, "n")]
+        box = cls(items, lambda what: answer(what == "yes"), first)
+        box._chosen = len(items) - 1
         cls._pop_up(app, box, None if place is None else Offset(*place))
+        return box
+
+
+class Checks(Menu):
+    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc go back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "check", "on or off", id="menu.toggle"),
+        Binding("enter", "leave", "done", id="menu.take"),
+    ]
+
+    def __init__(self, items: Sequence[MenuItem], on: set[str], changed: Callable[[set[str]], object], title: str) -> None:
+        super().__init__(items, lambda _what: None, title)
+        self._plain, self._on, self._changed = list(items), set(on), changed
+        self._check()
+
+    @classmethod
+    def offer(
+        cls, app: App[Any], items: Sequence[MenuItem], on: set[str], changed: Callable[[set[str]], object], *, title: str
+    ) -> Checks:
+        """Open it.
+
+        Args:
+            on: ids of what is on.
+            changed: called, with what is on now, after every toggle.
+        """
+        menu = cls(items, on, changed, title)
+        cls._pop_up(app, menu, None)
+        return menu
+
+    def _check(self) -> None:
+        self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
+
+    def action_take(self) -> None:
+        """Toggle what a letter or a click named."""
+        self.action_check()
+
+    def action_check(self) -> None:
+        """Turn the chosen one on or off."""
+        item = self._plain[self._chosen]
+        if item.is_enabled:
+            self._on ^= {item.id}
+            self._check()
+            self._changed(set(self._on))
+        self.refresh()
+
+
+class Question(Menu):
+    """A question with a letter for each answer; Esc and the last one, which is chosen first, change nothing."""
+
+    @classmethod
+    def put(cls, app: App[Any], question: str, choices: Sequence[tuple[str, str, Callable[[], object]]]) -> Question:
+        """Ask.
+
+        Args:
+            question: a longer one takes a line for each of its lines.
+            choices: (letter, what it says, what it does); the last one is the safe one.
+        """
+        first, *more = question.split("\n")
+        said = [MenuItem("", line, is_enabled=False) for line in more]
+        safe = choices[-1][0]
+        items = [MenuItem(letter, text, letter, role="" if letter == safe else "warning") for letter, text, _ in choices]
+        runs = {letter: run for letter, _, run in choices}
+        box = cls([*said, *items], lambda what: runs[what or safe](), first)
+        box._chosen = len(said) + len(items) - 1
+        cls._pop_up(app, box, None)
         return box
 
 

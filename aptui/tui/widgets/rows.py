@@ -105,6 +105,8 @@ class Rows(ScrollView, can_focus=True):
         self.cursor = 0
         """Index of the cursor's row in the view; 0 where there are none."""
         self.cursor_key: int | None = None
+        self.follows_top = False
+        """Whether a cursor on the first row stays on the first row, whichever that is, instead of on its key."""
         self.marks: set[int] = set()
         """Keys of the marked rows; rows that are filtered away stay marked."""
         self._empty_text = ""
@@ -168,7 +170,8 @@ class Rows(ScrollView, can_focus=True):
         """
         count = self.count_rows()
         before = self.cursor
-        index = self.index_of(self.cursor_key) if self.cursor_key is not None and count else None
+        is_followed = self.follows_top and not before and not self.top
+        index = self.index_of(self.cursor_key) if self.cursor_key is not None and count and not is_followed else None
         self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
         if count != self._row_count:
             self._row_count = count
@@ -216,6 +219,11 @@ class Rows(ScrollView, can_focus=True):
             return [] if self.cursor_key is None else [self.cursor_key]
         order = {key: self.index_of(key) for key in keys}
         return sorted(keys, key=lambda key: (order[key] is None, order[key] or 0, key))
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether a range of marks was begun and not ended."""
+        return self._range_key is not None
 
     def is_marked(self, index: int, key: int) -> bool:
         """Whether a row is marked, or will be when the range ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -20,16 +21,16 @@ from aptui.store.jobs.filter import (
     FIELDS,
     STATUS_CODES,
     STATUS_WORDS,
-    After,
+    Between,
     Filter,
     FilterError,
-    Slower,
     TextMatch,
     parse,
     with_statuses,
 )
 from aptui.store.jobs.texts import TextPool, Texts
 
+_NUMBERS = ("after", "before", "slower", "faster")
 NOW = datetime(2026, 11, 20, 12, 30)
 NOW_MS = int(NOW.timestamp() * 1000)
 
@@ -78,7 +79,7 @@ def test_terms_hold_together(text: str, expected: list[int]) -> None:
     assert hits(text) == expected
 
 
-@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "after", "slower", "source")])
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "source", *_NUMBERS)])
 def test_a_field_is_searched_alone(name: str) -> None:
     rows = Rows(["a", "b", "image"], {name: ["Image", "mesh", ""]})
 
@@ -125,7 +126,9 @@ def test_a_status_word_is_a_status_unless_quoted(text: str, expected: list[int])
     ],
 )  # fmt: skip
 def test_after_takes_times_days_and_how_long_ago(value: str, moment: datetime) -> None:
-    assert parse(f"after:{value}", NOW_MS).terms == (After(int(moment.timestamp() * 1000), is_negated=False),)
+    assert parse(f"after:{value}", NOW_MS).terms == (
+        Between("completed_ms", int(moment.timestamp() * 1000), math.inf, is_negated=False),
+    )
 
 
 def test_after_and_slower_compare() -> None:
@@ -135,13 +138,18 @@ def test_after_and_slower_compare() -> None:
     assert hits("!after:2h", rows) == [0, 2]
     assert hits("slower:1.5s", rows) == [2]
     assert hits("slower:1 !c", rows) == [1]
+    assert hits("before:2h", rows) == [2]
+    assert hits("faster:1.5s", rows) == [index for index, took in enumerate(rows.others["duration_ms"]) if took < 1500]
+    assert hits("slower:1s..2s", rows) == [index for index, took in enumerate(rows.others["duration_ms"]) if 1000 <= took < 2000]
+    assert hits("after:..2h", rows) == hits("before:2h", rows)
+    assert hits("after:3h..", rows) == hits("after:3h", rows)
 
 
 @pytest.mark.parametrize(
     ("value", "duration_ms"), [("200ms", 200), ("1.5s", 1500), ("3", 3000), ("2m", 120_000), ("1h", 3_600_000)]
 )
 def test_slower_takes_durations(value: str, duration_ms: float) -> None:
-    assert parse(f"slower:{value}").terms == (Slower(duration_ms, is_negated=False),)
+    assert parse(f"slower:{value}").terms == (Between("duration_ms", duration_ms + 1, math.inf, is_negated=False),)
 
 
 def test_terms_know_where_their_pattern_stands() -> None:

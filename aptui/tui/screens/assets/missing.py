@@ -148,9 +148,7 @@ class MissingTrees(AssetTrees):
 
     def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)
-        self.shell.tell(
-            f"what was missing of {count:,} product{'' if count == 1 else 's'} is forgotten" if isinstance(count, int) else ""
-        )
+        self.shell.tell(f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else "")
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
         """Whether anything is asked for: without patterns and ids the engine would take all there is."""

@@ -297,10 +297,20 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
         sources = assets.source_ids(reader, asset[0])
         return (Kind.PRODUCTS, products[0]) if products else _source(reader, sources)
     name = text.removeprefix(f"{places.cache_dir}/")
+    if intermediate := _intermediate(reader, name):
+        return Kind.INTERMEDIATES, intermediate
     row = reader.ask("SELECT ProductID FROM Products WHERE ProductName = ? ORDER BY ProductID", (name,)).fetchone()
     if row is not None and name != text:
         return Kind.PRODUCTS, int(row[0])
     return _source(reader, _source_ids(reader, text)) or ((Kind.PRODUCTS, int(row[0])) if row else None)
+
+
+def _intermediate(reader: Reader, name: str) -> int:
+    """Return the source that a product on `common` is, 0 = it is no intermediate."""
+    below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
+    sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
+    row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _source_ids(reader: Reader, text: str) -> list[int]:

@@ -47,6 +47,7 @@ READ_AGAIN_S = 2.0
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
 _SORT = ("total", True)
+_LARGEST_FIRST = {"count", "total", "average", "slowest"}
 
 
 class BuildersPane(Pane):
@@ -136,7 +137,7 @@ class BuildersPane(Pane):
         self.query_one("#builders-patterns", Table).set_model(self.patterns)
         self.spent.sort = ("total", True)
         self.spent.set_tree(self.metrics.tree)
-        self.spent.empty_text = "it did nothing yet"
+        self.spent.empty_text = "reading what it did"
         self._show_part()
 
     def on_resize(self) -> None:
@@ -161,6 +162,8 @@ class BuildersPane(Pane):
         """Note that jobs ended."""
         if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
             self._is_stale = True
+        if self._is_read:
+            self.spent.empty_text = "it did nothing yet"
         if batch.health is not None and self._is_read:
             self._put()
 
@@ -412,7 +415,7 @@ class BuildersPane(Pane):
     @on(Table.HeaderClicked, "#builders-metrics")
     def _tree_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, {"total"}))
+        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, _LARGEST_FIRST))
 
     def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
         self.table.sort = (column_id, is_descending)
@@ -428,14 +431,14 @@ class BuildersPane(Pane):
     def action_sort(self) -> None:
         """Choose by what to sort; the column that is chosen already turns round."""
         is_tree = self.spent.has_focus
-        columns = [column for column in METRICS if column.id in {"name", "total"}] if is_tree else list(known.BUILDERS)
+        columns = [column for column in METRICS if column.id != "bar" and column.title] if is_tree else list(known.BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
 
         def sort(column_id: str | None) -> None:
             if column_id is None:
                 return
             if is_tree:
-                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, {"total"}))
+                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, _LARGEST_FIRST))
             else:
                 self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
 

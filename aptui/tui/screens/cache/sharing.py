@@ -192,7 +192,7 @@ class SharedSettings:
         row = self.draft.patterns[at]
         other = "regex" if row.kind == "glob" else "glob"
         items = [
-            MenuItem("switch", "Rest it" if row.is_enabled else "Enable it", "e"),
+            MenuItem("switch", "Disable it" if row.is_enabled else "Enable it", "e"),
             MenuItem("name", f"Name   {row.name}", "n"),
             MenuItem("kind", f"Type   {_KINDS[row.kind]}; make it {_KINDS[other]}", "t"),
             MenuItem("text", f"Pattern   {row.text}", "p"),

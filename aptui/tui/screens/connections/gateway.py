@@ -38,8 +38,14 @@ if TYPE_CHECKING:
 _LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
 _OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
 _ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
-_NO_GATEWAY = (("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml has one started", "warning"),)
-_NO_GATEWAY_YET = "what is changed here holds when there is one"
+_NO_GATEWAY = (
+    (
+        "",
+        "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one; if that is set, Logs (3) says why it did not start",
+        "warning",
+    ),
+)
+_NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
 _FORM_FIELDS = ("id", "address", "port")
 
@@ -109,7 +115,7 @@ class GatewayPage(ConnectionTables):
         right = [Part(f"{count:,}", "muted")] if count else []
         if name == "allowed":
             is_on = self.orders.settings.has_allow_list
-            right = [Part("these alone", "completed") if is_on else Part("off: everybody", "warning")]
+            right = [Part("only these may connect", "completed") if is_on else Part("off: everybody may", "warning")]
         return (Part(title, "title"),), right
 
     def put(self) -> None:

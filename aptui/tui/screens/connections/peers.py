@@ -87,7 +87,7 @@ def peer_facts(each: Peer | None) -> list[Fact]:
         return [("", each.id, "title"), ("", trouble, "warning" if each.trouble else "muted")]
     return [
         ("", f"{each.id} at {each.address}", "title"),
-        ("hears of", ", ".join(each.platforms) or "all platforms", ""),
+        ("platforms", ", ".join(each.platforms) or "all platforms", ""),
         ("may", ", ".join(each.scopes), ""),
         ("token", "" if each.is_dialled else each.identity, ""),
         ("since", clock(each.since_ms) if each.since_ms else "", ""),

@@ -19,7 +19,7 @@ from aptui.tui.widgets.table import Column
 from aptui.tui.words import brief, clock, size_text
 
 CLIENTS = (
-    Column("number", "Nr", 4, align="right"),
+    Column("number", "#", 4, align="right"),
     Column("kind", "Kind", 8),
     Column("name", "Name", 0, 10),
     Column("pid", "Pid", 8, align="right", drop_rank=1),
@@ -28,10 +28,10 @@ CLIENTS = (
     Column("waiting", "Waiting", 9, align="right"),
 )
 WORKERS = (
-    Column("number", "Nr", 4, align="right"),
+    Column("number", "#", 4, align="right"),
     Column("state", "State", 12),
-    Column("job", "At", 0, 16),
-    Column("age", "For", 7, align="right"),
+    Column("job", "Working on", 0, 16),
+    Column("age", "Since", 7, align="right"),
     Column("memory", "Memory", 8, align="right"),
     Column("runs", "Runs", 8, align="right", drop_rank=2),
     Column("pid", "Pid", 8, align="right", drop_rank=1),
@@ -107,7 +107,7 @@ def _client(each: Connection) -> ListedRow:
         "name": Cell(name, "muted" if is_here else ""),
         "pid": Cell(f"{each.pid}" if each.pid else ""),
         "since": Cell(clock(each.since_ms) if each.since_ms else ""),
-        "subscribed": Cell("hears" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
+        "subscribed": Cell("yes" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
         "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes > _MUCH_BYTES else "muted"),
     }
     return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)

@@ -14,7 +14,7 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, USUAL, chosen, title_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Checks, Menu, MenuItem
 
 if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobsStore
@@ -29,6 +29,11 @@ _STATUSES = (
 )  # fmt: skip
 """(status word, what the menu says, its key)."""
 _GLYPH_OF = {"warnings": "warning", "errors": "error"}
+_ORDER_KEYS = {
+    "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
+    "builder": "b", "folder": "f", "warnings": "w", "errors": "o", "number": "n",
+}  # fmt: skip
+"""Which letter of the menu sorts by a column."""
 _VERBS = ("save", "delete")
 _MOST_VIEWS = 50
 
@@ -117,27 +122,26 @@ class Choices:
             hint = self._store.filter.hint
             box.show_count(f"{hint}   {count}" if hint else count)
 
-    def ask_statuses(self, at: int = 0) -> None:
-        """Choose which statuses show; the menu stays until Esc."""
-        counts, wanted = self._store.counts(), self._wanted_statuses()
+    def ask_statuses(self) -> None:
+        """Choose which statuses show: Space and letters toggle, Enter and Esc go back."""
+        counts, wanted = self._store.counts(), set(self._wanted_statuses())
         items = [
             MenuItem(
                 word,
-                f"{glyph('mark') if word in wanted else ' '} {glyph(_GLYPH_OF.get(word, word))} "
-                f"{label:<24}{counts.get(word, 0):>9,}",
+                f"{glyph(_GLYPH_OF.get(word, word))} {label:<24}{counts.get(word, 0):>9,}",
                 key,
                 role=_GLYPH_OF.get(word, word),
             )
             for word, label, key in _STATUSES
         ]  # fmt: skip
-
-        def toggle(word: str | None) -> None:
-            if word is not None:
-                words = [each for each, _, _ in _STATUSES if (each in wanted) != (each == word)]
-                self.filter_by(with_statuses(self._text, words))
-                self.ask_statuses(next(place for place, entry in enumerate(_STATUSES) if entry[0] == word))
-
-        _at(Menu.ask(self.shell.app, items, toggle, title="Status"), at)
+        words = [word for word, _, _ in _STATUSES]
+        Checks.offer(
+            self.shell.app,
+            items,
+            wanted,
+            lambda on: self.filter_by(with_statuses(self._text, [word for word in words if word in on])),
+            title="Status",
+        )
 
     def _wanted_statuses(self) -> tuple[str, ...]:
         from aptui.store.jobs.filter import parse  # for start-up
@@ -161,7 +165,10 @@ class Choices:
         """Choose the column to sort by."""
         current, is_descending = self._store.sort
         arrow = glyph("descending" if is_descending else "ascending")
-        items = [MenuItem(column.id, f"{arrow if column.id == current else ' '} {column.title}") for column in COLUMNS]
+        items = [
+            MenuItem(column.id, f"{arrow if column.id == current else ' '} {column.title}", _ORDER_KEYS[column.id])
+            for column in COLUMNS
+        ]
         menu = Menu.ask(self.shell.app, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
         _at(menu, next(place for place, column in enumerate(COLUMNS) if column.id == current))
 
@@ -170,22 +177,16 @@ class Choices:
         column_id, is_descending = self._store.sort
         return f"{title_of(column_id)} {glyph('descending' if is_descending else 'ascending')}"
 
-    def ask_columns(self, at: int = 0) -> None:
-        """Choose which columns show; the menu stays until Esc."""
-        shown = [column.id for column in self._jobs.table.columns]
-        items = [
-            MenuItem(column.id, f"{glyph('mark') if column.id in shown else ' '} {column.title}", is_enabled=column.id != "source")
-            for column in COLUMNS
-        ]
+    def ask_columns(self) -> None:
+        """Choose which columns show."""
+        remembered = set(self.memory.get("jobs.columns", list(USUAL))) | {"source"}
+        items = [MenuItem(column.id, column.title, is_enabled=column.id != "source") for column in COLUMNS]
 
-        def toggle(column_id: str | None) -> None:
-            if column_id is not None:
-                wanted = [column.id for column in COLUMNS if (column.id in shown) != (column.id == column_id)]
-                self._jobs.table.set_columns(chosen(wanted))
-                self.memory.put("jobs.columns", wanted)
-                self.ask_columns(next(place for place, column in enumerate(COLUMNS) if column.id == column_id))
+        def show(on: set[str]) -> None:
+            self.memory.put("jobs.columns", [column.id for column in COLUMNS if column.id in on])
+            self._jobs.table.set_columns(chosen(list(on)))
 
-        _at(Menu.ask(self.shell.app, items, toggle, title="Columns"), at)
+        Checks.offer(self.shell.app, items, remembered, show, title="Columns")
 
     # ------------------------------------------------------------------------------------------------------------ commands
 

@@ -21,14 +21,14 @@ COLUMNS = (
     Column("source", "Source", 0, 28, weight=3),
     Column("completed", "Completed", 12, drop_rank=1),
     Column("platform", "Platform", 8, drop_rank=2),
-    Column("key", "Job key", 17, drop_rank=3),
+    Column("key", "Job key", 17, drop_rank=5),
     Column("duration", "Duration", 8, align="right", drop_rank=4),
-    Column("reason", "Reason", 0, 16, drop_rank=5, weight=2, is_prose=True),
+    Column("reason", "Why it ran, or failed", 0, 18, drop_rank=3, weight=3, is_prose=True),
     Column("builder", "Builder", 12, drop_rank=7),
     Column("folder", "Scan folder", 12, drop_rank=8),
     Column("warnings", "Warnings", 10, align="right", drop_rank=9),
     Column("errors", "Errors", 8, align="right", drop_rank=9),
-    Column("number", "Number", 9, align="right", drop_rank=6),
+    Column("number", "Number", 9, align="right", drop_rank=7),
 )
 """All there are; on narrow screens they go from the right, the status and the source never."""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")

@@ -10,6 +10,7 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError, KnownError
+from aptui.shared.printing import count
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
@@ -30,6 +32,7 @@ QUIET_S = 0.06
 """So long nobody asks for another job before one is read, when they ask fast."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Rows may be written after their news; after so long each we look again."""
+_ENDING = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
 LARGEST_BYTES = 8 << 20
 """Of a larger log its end is shown; the pager has all of it."""
 
@@ -152,7 +155,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             stream.seek(left_out)
             data = stream.read(LARGEST_BYTES)
     except OSError as error:
-        raise HostError(f"the log '{path}' cannot be read: {(error.strerror or 'no reason given').lower()}") from error
+        raise HostError(f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')") from error
     now_ms = status.st_mtime_ns // 1_000_000
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
@@ -177,4 +180,15 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
 def _drawn(record: joblog.JobLogLine) -> LogLine:
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
-    return LogLine(time_of_day, level_letter(record.level), record.window, record.text, bool(record.context))
+    return LogLine(time_of_day, level_letter(record.level), record.window, _ENDING.sub(_tally, record.text), bool(record.context))
+
+
+def is_tally(record: joblog.JobLogLine) -> bool:
+    """Whether a line only says how many errors and warnings there were."""
+    return _ENDING.match(record.text) is not None
+
+
+def _tally(found: re.Match[str]) -> str:
+    """Return the last line of a log as people say it."""
+    errors, warnings = int(found[1]), int(found[2])
+    return f"{count(errors, 'error')}, {count(warnings, 'warning')}"

@@ -62,6 +62,9 @@ class EngineActions:
 
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
+        if infos and not keys and not any(info.status in ("pending", "processing") for info in infos):
+            self._view.shell.tell("nothing to hurry: what is not pending runs no earlier; 'r' runs it again", "warning")
+            return
         self._view.shell.ask(Escalate(job_ids=ids, keys=keys), then=partial(self._report, "escalated"))
 
     def show(self, infos: Sequence[JobInfo]) -> None:

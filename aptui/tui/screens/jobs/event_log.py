@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 from textual.message import Message
 
 from aptui.shared.errors import KnownError
@@ -23,20 +23,22 @@ from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.jobs import copying
 from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
+from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails, is_tally
 from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.logpane import LogPane
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Checks, MenuItem
 from aptui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _MOST_DETAILS, _LEAST_PATH = 10, 16
+_WIDE = 120
+"""From so many columns on log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
 
 
@@ -46,6 +48,11 @@ class EventLog(Vertical):
     DEFAULT_CSS = """
     EventLog { width: 1fr; height: auto; }
     EventLog #event-filter { display: none; }
+    EventLog #event-body { layout: vertical; width: 1fr; height: 1fr; }
+    EventLog #event-side { width: 1fr; height: auto; }
+    EventLog.-wide #event-body { layout: horizontal; }
+    EventLog.-wide #event-lines { width: 2fr; }
+    EventLog.-wide #event-side { width: 1fr; height: 1fr; border-left: solid $role-rule; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="event.search"),
@@ -76,21 +83,24 @@ class EventLog(Vertical):
         self._search: LineSearch | None = None
         self._search_text, self._search_number = "", 0
         self._shows_only_hits = False
-        self._only = ""
+        self._only, self._is_alone = "", False
         self._wants_error = False
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
         yield Bar(self._title, id="event-title", rules=True)
         yield FilterBox(id="event-filter", placeholder="search in this log")
-        yield LogPane(id="event-lines")
-        yield Bar(self._details_title, id="details-title", rules=True)
-        yield KeyValue(id="details")
+        with Container(id="event-body"):
+            yield LogPane(id="event-lines")
+            with Vertical(id="event-side"):
+                yield Bar(self._details_title, id="details-title", rules=True)
+                yield KeyValue(id="details")
 
     def on_mount(self) -> None:
         """Begin with nothing."""
         self.query_one("#event-filter").disabled = True
         self.log_pane.empty_text = "no job is selected"
+        self.details.empty_text = "this line has no details"
         self._show_details()
 
     @property
@@ -139,8 +149,9 @@ class EventLog(Vertical):
         self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
         if self._wants_error and job_details is not None:
             self._wants_error = False
-            self.log_pane.go_to_first_error()
+            self._go_to_what_matters()
         self.log_pane.refresh()
+        self._show_context(self.log_pane.cursor_key)
         self._show_details()
         self.post_message(self.Shown())
 
@@ -149,18 +160,30 @@ class EventLog(Vertical):
         self._columns = self._search = None
         pane.set_search(None)
         pane.set_source(EventLines(job_details.lines if job_details else ()))
+        self.details.show([])  # what stood there was of another log
         if pane.is_following:
             pane.action_last()
         else:
-            pane.go_to_first_error()
+            self._go_to_what_matters()
         if self._search_text:
             self._look(self._search_text)
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether another job's log is to be shown than the one that is."""
+        return self.info is not None and (self.job_details is None or self.job_details.info.key != self.info.key)
+
     def go_to_first_error(self) -> None:
         """Put the cursor there, now or when the log was read."""
-        self._wants_error = self.job_details is None or self.info is None or self.job_details.info.key != self.info.key
+        self._wants_error = self.info is None or self.is_reading
         if not self._wants_error:
-            self.log_pane.go_to_first_error()
+            self._go_to_what_matters()
+
+    def _go_to_what_matters(self) -> None:
+        """Put the cursor on the first error, else the first warning, else the last line that says more than how many there are."""
+        pane, records = self.log_pane, self.job_details.records if self.job_details else ()
+        if not pane.go_to_first_error() and pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1]):
+            pane.action_move(-1)
 
     def step_run(self, step: int) -> None:
         """Show the run after (1) or before (-1) the one that is shown."""
@@ -175,9 +198,9 @@ class EventLog(Vertical):
 
     # ---------------------------------------------------------------------------------------------------------- its places
 
-    def lay_out(self, only: str) -> None:
-        """Show both panes ("" ), or only "log" or "details"."""
-        self._only = only
+    def lay_out(self, only: str, *, is_alone: bool = False) -> None:
+        """Show both panes ("" ), or only "log" or "details"; side by side where there is room, unless one is to be alone."""
+        self._only, self._is_alone = only, is_alone
         self._show_details()
 
     @property
@@ -187,16 +210,20 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Give each part its room."""
-        shows_details = self.has_details and self._only != "log"
-        shows_log = not (self._only == "details" and shows_details)
+        is_wide = self.size.width >= _WIDE and not self._is_alone
+        self.set_class(is_wide, "-wide")
+        only = "" if is_wide else self._only
+        shows_details = (self.has_details or is_wide) and only != "log"
+        shows_log = not (only == "details" and shows_details)
         had_focus = self.screen.focused is self.details and not shows_details
         for part in ("#event-title", "#event-lines"):
             self.query_one(part).display = shows_log
-        for part in ("#details-title", "#details"):
+        for part in ("#event-side", "#details-title", "#details"):
             self.query_one(part).display = shows_details
+        self.query_one("#event-side").styles.height = "1fr" if is_wide or not shows_log else "auto"
         lines = sum(max(1, len(value.splitlines())) for _, value in self.details.pairs) + 1
         most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
-        self.details.styles.height = "1fr" if not shows_log else min(lines, _MOST_DETAILS, most)
+        self.details.styles.height = "1fr" if is_wide or not shows_log else min(lines, _MOST_DETAILS, most)
         if had_focus:
             self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
@@ -264,14 +291,20 @@ class EventLog(Vertical):
         event.stop()
         if event.rows is not self.log_pane:
             return
-        records = self.job_details.records if self.job_details else ()
-        context = list(records[event.key].context) if event.key < len(records) else []
-        if context != self.details.pairs:
-            had_details = self.has_details
-            self.details.show(context)
+        had_details = self.has_details
+        if self._show_context(event.key):
             self._show_details()
             if had_details != self.has_details:
                 self.post_message(self.Shown())
+
+    def _show_context(self, key: int | None) -> bool:
+        """Show what stands beside a line; return whether that is something else."""
+        records = self.job_details.records if self.job_details else ()
+        context = list(records[key].context) if key is not None and key < len(records) else []
+        is_other = context != self.details.pairs
+        if is_other:
+            self.details.show(context)
+        return is_other
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go from a line to its details."""
@@ -379,20 +412,16 @@ class EventLog(Vertical):
 
     # ------------------------------------------------------------------------------------------------------- levels, copying
 
-    def action_levels(self, at: int = 0) -> None:
-        """Choose which levels show; the menu stays until Esc."""
+    def action_levels(self) -> None:
+        """Choose which levels show: Space and letters toggle, Enter and Esc go back."""
         pane = self.log_pane
-        items = [
-            MenuItem(level, f"{glyph('mark') if level in pane.levels else ' '} {word}", level.lower()) for level, word in _LEVELS
-        ]
+        items = [MenuItem(level, word, level.lower()) for level, word in _LEVELS]
 
-        def take_choice(level: str | None) -> None:
-            if level is not None:
+        def show(on: set[str]) -> None:
+            for level in on ^ set(pane.levels):
                 pane.action_level(level)
-                self.action_levels(next(place for place, entry in enumerate(_LEVELS) if entry[0] == level))
 
-        menu = Menu.ask(self.app, items, take_choice, title="Levels")
-        menu._chosen = at  # noqa: SLF001  # the menu opens where people were
+        Checks.offer(self.app, items, set(pane.levels), show, title="Levels")
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
         """Ask what to copy: of the details, or of the log."""

@@ -72,7 +72,7 @@ class ThreePanes(Pane):
         share = self.shell.memory.get("jobs.split", _SPLIT)
         log.styles.height = "1fr" if is_alone else max(_LEAST_LOWER, height * share // 100)
         is_folded = is_alone or height < _FOLDED_BELOW
-        log.lay_out(("details" if self._part == "details" else "log") if is_folded else "")
+        log.lay_out(("details" if self._part == "details" else "log") if is_folded else "", is_alone=is_alone)
 
     def on_resize(self, event: events.Resize) -> None:
         """Arrange for another size."""

@@ -11,6 +11,8 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.logs import log_folder
@@ -25,13 +27,19 @@ from aptui.tui.screens.jobs.columns import Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
 from aptui.tui.screens.jobs.event_log import EventLog
 from aptui.tui.screens.jobs.layout import ThreePanes
+from aptui.tui.screens.jobs.resting import Resting
 from aptui.tui.screens.jobs.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 _TICK_S = 1.0
+_NO_MATCH = "no job matches: Esc takes the filter away, / changes it"
+_NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"
+_LOOK_S = 0.2
+"""So long after an open menu kept rows in their places it is looked for again."""
 FIRST = 0
 """The goal of the cursor where it is no certain job: the first row."""
 _SPLIT_STEP = 8
@@ -93,7 +101,8 @@ class JobsPane(ThreePanes):
         self._goal: int | None = None
         self._expects: tuple[str, int] | None = None
         self._is_stale = False
-        self._ticks = self._is_warm = False
+        self._ticks = self._is_warm = self._rests = self._is_unreadable = False
+        self.resting = Resting()
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -137,6 +146,16 @@ class JobsPane(ThreePanes):
         """Return what an action is about: the marked jobs, or the one under the cursor."""
         keys = self.table.selected_keys()
         return [info for key in keys if (info := self.store.info(key)) is not None]
+
+    def awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: the first rows, the rows of a filter, the log that is being read."""
+        if not self.store.is_loaded and not self._is_unreadable:
+            return "the first rows"
+        if isinstance(focused, Input):
+            return ""
+        if self.event_log in (focused.ancestors_with_self if focused else ()):
+            return "the log" if self.event_log.is_reading else ""
+        return "the filter" if self.store.is_busy else ""
 
     def activate(self) -> None:
         """Take the stage."""
@@ -201,6 +220,7 @@ class JobsPane(ThreePanes):
         table = self.table
         self.store.hold(table.top, table.top + table.page_rows)
         self.store.apply(batch)
+        self._is_unreadable = bool(batch.error) or (self._is_unreadable and batch.table is None)
         if batch.table is not None:
             self._is_stale = True
         for news in batch.jobs:
@@ -212,7 +232,12 @@ class JobsPane(ThreePanes):
     def on_frame(self) -> None:
         """Draw what changed."""
         if self.store.is_loaded:
-            self.table.empty_text = "no job matches" if self.store.total else "no jobs yet"
+            self.table.empty_text = (
+                "no job matches: Esc takes the filter away"
+                if self.store.total
+                else "no jobs yet: sources of the scan folders come here"
+            )
+        self.table.follows_top = not (self.table.marks or self.table.is_in_range) and self._part == "table"
         self.table.refresh_model()
         if self._goal is not None and self.store.is_loaded and not self.store.is_busy:
             self._reach_goal()
@@ -224,6 +249,7 @@ class JobsPane(ThreePanes):
         elif self._is_stale and self._selected is not None:
             self._read_again()
         self._say()
+        self._rest()
         if not self._ticks and self.store.tick():
             self._ticks = True
             self.set_timer(_TICK_S, self._tick)
@@ -231,6 +257,23 @@ class JobsPane(ThreePanes):
     def _tick(self) -> None:
         """Let durations count on, while somebody looks."""
         self._ticks = False
+        if self.shell.pane is self:
+            self.shell.wake()
+
+    def _rest(self) -> None:
+        """Put rows in order again, unless somebody is at it, or chooses what to do with them."""
+        if not self.store.is_loaded or not self.store.is_out_of_order or self.store.is_busy or self._rests:
+            return
+        wait_s = self.resting.due_in(self.shell.touched_s, self.store.total)
+        if wait_s > 0 or self.table.is_in_range or self.screen.query(Menu):
+            self._rests = True
+            self.set_timer(max(wait_s, _LOOK_S), self._look_again)
+            return
+        self.resting.note_sorted()
+        self.store.resort()
+
+    def _look_again(self) -> None:
+        self._rests = False
         if self.shell.pane is self:
             self.shell.wake()
 
@@ -282,7 +325,7 @@ class JobsPane(ThreePanes):
     # --------------------------------------------------------------------------------------------------------------- leaving
 
     def action_back(self) -> None:
-        """Leave causes or zoom, then clear marks."""
+        """Leave causes or zoom, then clear marks, then take the filter away."""
         if self.shows_causes:
             self._close_causes()
             self.table.focus()
@@ -290,6 +333,10 @@ class JobsPane(ThreePanes):
             self.action_zoom()
         elif self.table.marks:
             self.table.action_unmark()
+        elif self.choices.text:
+            text = self.choices.text
+            self.choices.filter_by("")
+            self.shell.tell(f"filter taken away: {text}", seconds=2)
 
     # ------------------------------------------------------------------------------------------------------------- the table
 
@@ -297,12 +344,18 @@ class JobsPane(ThreePanes):
         """Show the log of the job under the cursor."""
         event.stop()
         if event.rows is self.table:
-            self._select(event.key)
+            if event.key != self._selected:
+                self.resting.note_cursor(self.shell.touched_s)
+                self._select(event.key)
+        elif event.rows is self.causes and self.shows_causes and event.key < len(self._causes.groups):
+            self._select(self._causes.groups[event.key].keys[0])
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go into the log of a job, or to the jobs of a cause."""
         event.stop()
         if event.rows is self.table:
+            if event.key != self._selected:
+                self._select(event.key)
             self.go_to("log")
             self.event_log.go_to_first_error()
         elif event.rows is self.causes:
@@ -391,6 +444,7 @@ class JobsPane(ThreePanes):
         box.disabled, box.display = False, True
         box.text = self.choices.text
         box.focus()
+        box.select()
         self._say()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
@@ -427,6 +481,7 @@ class JobsPane(ThreePanes):
     def _close_causes(self) -> None:
         if self.shows_causes:
             self.shows_causes = False
+            self._select(self.table.cursor_key)
             self.arrange_parts()
             self._say()
 
@@ -438,6 +493,6 @@ class JobsPane(ThreePanes):
             self._reveal_job(group.keys[0])
             self.go_to("table")
             return
-        about = term("cause", group.cause, is_whole=True) if group.is_source else term("error", group.cause) if group.cause else ""
+        about = term("cause", group.cause, is_whole=True) if group.cause else ""
         self.choices.filter_by(f"status:failed {about}".strip())
         self.table.focus()

@@ -9,10 +9,16 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+from aptui.shared.sanitize import sanitize
+from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.details import native
+from aptui.tui.screens.jobs.texts import log_text
 from aptui.tui.screens.jobs.view import JobsView, path_of, query_in_background
 
 
@@ -33,7 +39,30 @@ class Programs:
         if not command:
             self._view.shell.tell("there is no pager: set $PAGER", "warning")
         else:
-            self._open(command, self.log_of(infos[0]), "no log")
+            self._read(command, self.log_of(infos[0]))
+
+    def _read(self, command: list[str], log: str) -> None:
+        """Show a log in the pager as people read it: time, level, origin, text, details."""
+        if not log or not os.path.exists(log):
+            self._view.shell.tell("no log", "warning")
+            return
+        try:
+            lines = joblog.parse_text(Path(log).read_bytes().decode("utf-8", "replace"), 0)
+        except OSError as error:
+            self._view.shell.tell(f"the log cannot be read: {(error.strerror or 'no reason given').lower()}", "error")
+            return
+        with NamedTemporaryFile("w", prefix="aptui-", suffix=".log", encoding="utf-8", errors="replace") as readable:
+            readable.write("\n".join(map(sanitize, log_text(lines, has_details=True).split("\n"))) + "\n")
+            readable.flush()
+            self.run_outside([*command, readable.name])
+
+    def log_folder(self, infos: Sequence[JobInfo]) -> None:
+        """Show the folder with the log of the run."""
+        log = self.log_of(infos[0])
+        if log:
+            self._show_folder(log)
+        else:
+            self._view.shell.tell("no log", "warning")
 
     def log_editor(self, infos: Sequence[JobInfo]) -> None:
         """Open the log in the editor."""
@@ -58,7 +87,7 @@ class Programs:
         elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
             subprocess.Popen([browser, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         else:
-            self.run_outside([os.environ.get("SHELL") or "/bin/sh"], folder)
+            self.run_outside([os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
 
     def _open(self, command: list[str], path: str, lacking: str) -> None:
         if not path or not os.path.exists(path):
@@ -66,14 +95,16 @@ class Programs:
         else:
             self.run_outside([*command, path])
 
-    def run_outside(self, command: list[str], folder: str | None = None) -> None:
-        """Lend the terminal to a program until it ends."""
+    def run_outside(self, command: list[str], folder: str | None = None, note: str = "") -> None:
+        """Lend the terminal to a program until it ends; `note` is written above what it writes."""
         driver = self._view.shell.app._driver  # noqa: SLF001  # there is no other way to ask
         if self._view.shell.app.is_headless or driver is None or not driver.can_suspend:
             self._view.shell.tell("this terminal cannot be lent to another program", "warning")
             return
         try:
             with self._view.shell.app.suspend():
+                if note and sys.__stdout__ is not None:
+                    print(sanitize(note), file=sys.__stdout__, flush=True)
                 subprocess.run(command, cwd=folder, check=False)
         except OSError as error:
             self._view.shell.tell(f"'{command[0]}' cannot be run: {(error.strerror or 'no reason given').lower()}", "error")

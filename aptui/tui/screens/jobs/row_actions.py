@@ -42,7 +42,8 @@ ROW_ACTIONS = (
     RowAction("pager", "Open log in $PAGER", 1),
     RowAction("log_editor", "Open log in $EDITOR", 1),
     RowAction("editor", "Open source in $EDITOR", 1),
-    RowAction("folder", "Show the folder", 1),
+    RowAction("folder", "Show the folder of the source", 1),
+    RowAction("log_folder", "Show the folder of the log", 1),
     RowAction("copy", "Copy…", 1),
     RowAction("reprocess", "Reprocess", 2, needs_engine=True),
     RowAction("cancel", "Cancel", 2, needs_engine=True),
@@ -67,6 +68,7 @@ class RowActions:
             "log_editor": self.programs.log_editor,
             "editor": self.programs.editor,
             "folder": self.programs.folder,
+            "log_folder": self.programs.log_folder,
             "copy": copying.copy,
             "reprocess": engine.reprocess,
             "cancel": engine.cancel,
@@ -97,20 +99,25 @@ class RowActions:
             key = keys.get(f"jobs.{action.id}")
             items.append(MenuItem(action.id, action.label, ",".join(key.keys) if key else "", self._is_possible(action.id, infos)))
         title = infos[0].source if len(infos) == 1 else f"{len(infos):,} jobs"
-        Menu.ask(self._view.shell.app, items, lambda what: self.do(what) if what else None, title=title, place=place)
+        Menu.ask(self._view.shell.app, items, lambda what: self._runs[what](infos) if what else None, title=title, place=place)
 
     def _is_possible(self, action_id: str, infos: Sequence[JobInfo]) -> bool:
         if action_id == "cancel":
             return any(info.status in ("pending", "processing") for info in infos)
-        if action_id in ("pager", "log_editor"):
+        if action_id in ("pager", "log_editor", "log_folder"):
             return bool(self.programs.log_of(infos[0]))
         return True
 
     def do(self, action_id: str) -> None:
         """Do something with what is selected."""
         infos = self._view.selected()
-        if infos and self.can(action_id):
-            self._runs[action_id](infos)
+        if not infos or not self.can(action_id):
+            return
+        changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
+        if changes_something and len(infos) == 1 and self._view.resting.has_just_flipped:
+            self._view.shell.tell(f"this row has just become another job: {infos[0].source}; again, if you mean it", "warning")
+            return
+        self._runs[action_id](infos)
 
     def _why(self, infos: Sequence[JobInfo]) -> None:
         call_in_background(self._view.shell, partial(why_lines, self._view.database, infos[0]), self._view.shell.show_sheet)

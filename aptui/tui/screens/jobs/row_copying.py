@@ -34,6 +34,7 @@ class RowCopying:
             MenuItem("path", f"Copy path{word}", "y"),
             MenuItem("relative", f"Copy path{word} in the scan folder", "r"),
             MenuItem("product", "Copy product paths", "p"),
+            MenuItem("log", "Copy path of the log", "l", bool(job_details and has_job_details and job_details.log)),
             MenuItem("uuid", f"Copy source UUID{word}", "u"),
             MenuItem("text", f"Copy row{word} as text", "t"),
             MenuItem("command", f"Copy command{word} that run{'' if word else 's'} this alone", "c", bool(commands)),
@@ -48,6 +49,8 @@ class RowCopying:
                     self._copy_paths([info.source for info in infos])
                 case "product":
                     query_in_background(self._view, partial(self._product_paths, infos), self._copy_paths)
+                case "log" if job_details is not None:
+                    self._copy_paths([job_details.log])
                 case "uuid":
                     query_in_background(
                         self._view, lambda reader: _uuids(reader, infos), lambda found: self._view.shell.copy_text("\n".join(found))

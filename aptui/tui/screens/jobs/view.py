@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.columns import JobsTable
     from aptui.tui.screens.jobs.event_log import EventLog
+    from aptui.tui.screens.jobs.resting import Resting
 
 T = TypeVar("T")
 
@@ -37,6 +38,10 @@ class JobsView(Protocol):
     @property
     def event_log(self) -> EventLog:
         """The lower panes."""
+
+    @property
+    def resting(self) -> Resting:
+        """When rows move by themselves."""
 
     @property
     def database(self) -> Path:

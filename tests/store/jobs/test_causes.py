@@ -1,0 +1,28 @@
+"""Failures of one kind have one cause, whatever file, line, number or name each is about; different kinds have different ones."""
+
+import pytest
+
+from aptui.store.jobs.causes import cause_of
+
+SAME = [
+    ("pack_00/a/item_00000.json:1:10: Expecting value", "b.json:77: Expecting value", "…: Expecting value"),
+    ("cannot read '/x/y z.png': no such file", "cannot read 'q.png': no such file", "cannot read '…': no such file"),
+    ('texture "rock" is missing', 'texture "sand" is missing', 'texture "…" is missing'),
+    ("exit code 3 after 1,204 ms", "exit code 4 after 17 ms", "exit code # after # ms"),
+    ("no asset {2336F175-E6FD-5A11-87B4-04B00088CADD}:1", "no asset {00112233-4455-6677-8899-aabbccddeeff}:2", "no asset #:#"),
+    ("at 0x7ffe12 in /usr/lib/libfoo.so.6", "at 0xdead in C:\\bin\\foo.dll", "at # in …"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "cause"), SAME)
+def test_what_is_each_jobs_own_is_masked(one: str, other: str, cause: str) -> None:
+    assert (cause_of(one), cause_of(other)) == (cause, cause)
+
+
+def test_different_errors_stay_different_and_only_the_first_line_counts() -> None:
+    assert len({cause_of(text) for text in ("broken pipe\nmore", "no such preset", "levels: fatal", "a.png: too large", "")}) == 5
+    assert cause_of("\n  broken pipe \nmore") == "broken pipe"
+
+
+def test_a_long_line_without_end_takes_no_time() -> None:
+    assert cause_of("a/" * 100_000 + "'" * 5000)

@@ -1,0 +1,133 @@
+"""Whatever news, filters and orders came: at rest the rows are those of a plain list, filtered and sorted by Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.jobs_store import JobsStore
+
+from .test_jobs_store import NOW_MS, notice
+
+NAMES = ("a/rock.png", "b/Rock_2.png", "c.lua", "d/sand.fbx")
+STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job as somebody without columns, views and threads would keep it."""
+
+    key: int
+    status: str
+    completed_ms: int
+    duration_ms: int
+    warnings: int
+
+    @property
+    def source(self) -> str:
+        return NAMES[self.key % len(NAMES)]
+
+    @property
+    def platform(self) -> str:
+        return "pc" if self.key % 3 else "linux"
+
+    @property
+    def ends(self) -> float:
+        return {"pending": 0.0, "processing": float("inf")}.get(self.status, self.completed_ms)
+
+    @property
+    def takes(self) -> float:
+        return {"pending": 0.0, "cancelled": 0.0, "processing": float("inf")}.get(self.status, self.duration_ms)
+
+    @property
+    def urgency(self) -> int:
+        if self.status == "completed":
+            return 2 if self.warnings else 6
+        return {"failed": 0, "processing": 3, "pending": 4, "cancelled": 5}[self.status]
+
+
+FILTERS: dict[str, Callable[[Row], object]] = {
+    "": lambda _row: True,
+    "failed": lambda row: row.status == "failed",
+    "rock": lambda row: re.search("rock", row.source, re.IGNORECASE),
+    "Rock": lambda row: "Rock" in row.source,
+    "!rock platform:pc": lambda row: "rock" not in row.source.lower() and row.platform == "pc",
+    "status:processing|pending": lambda row: row.status in ("processing", "pending"),
+    "warnings": lambda row: row.status == "completed" and row.warnings,
+}
+ORDERS: dict[str, Callable[[Row], float | str]] = {
+    "completed": lambda row: row.ends,
+    "duration": lambda row: row.takes,
+    "status": lambda row: row.urgency,
+    "platform": lambda row: row.platform,
+    "number": lambda row: row.key,
+}
+CHANGES = st.builds(
+    Row,
+    key=st.integers(1, 9),
+    status=st.sampled_from(STATUSES),
+    completed_ms=st.integers(1, 5).map(lambda count: NOW_MS - count * 1000),
+    duration_ms=st.integers(1, 4),
+    warnings=st.integers(0, 1),
+)
+STEPS = st.one_of(
+    st.lists(CHANGES, min_size=1, max_size=4),
+    st.integers(1, 9),  # this job is gone
+    st.sampled_from(tuple(FILTERS)),
+    st.tuples(st.sampled_from(tuple(ORDERS)), st.booleans()),
+    st.tuples(st.just("hold"), st.integers(0, 4)),
+)
+
+
+def told(row: Row) -> JobNews:
+    changes = {"platform": row.platform, "completed_ms": row.completed_ms, "duration_ms": row.duration_ms, "warnings": row.warnings}
+    return JobNews(notice(row.key, row.source, row.status, **changes), is_later=True, received_ms=NOW_MS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=14))
+def test_at_rest_the_rows_are_what_filter_and_order_say(steps: list[object]) -> None:
+    store = JobsStore(clock_ms=lambda: NOW_MS)
+    store.apply(Batch(table=JobTable({}, AnalysisKeys())))
+    store.settle()
+    rows: dict[int, Row] = {}
+    text, (order, is_descending) = "", store.sort
+    try:
+        for step in steps:
+            match step:
+                case list():
+                    store.apply(Batch(jobs=tuple(map(told, {row.key: row for row in step}.values()))))
+                    rows |= {row.key: row for row in step}
+                case int():
+                    store.apply(Batch(jobs=(JobNews(notice(step, status=""), is_later=True, received_ms=NOW_MS),)))
+                    rows.pop(step, None)
+                case "hold", int(count):
+                    store.hold(0, count)
+                case str():
+                    text = step
+                    store.set_filter(text)
+                case str(order), bool(is_descending):
+                    store.set_sort(order, is_descending=is_descending)
+        if store.is_out_of_order or store.is_busy:
+            store.resort()
+        store.settle()
+
+        shown = [store.key(index) for index in range(store.row_count())]
+        assert sorted(shown) == sorted(key for key, row in rows.items() if FILTERS[text](row))
+        assert [store.index_of(key) for key in shown] == list(range(len(shown)))
+        values = [ORDERS[order](rows[key]) for key in shown]
+        assert values == sorted(values, reverse=is_descending)
+        assert not store.is_out_of_order
+        assert (store.hit_count, store.total, store.late_count) == (len(shown), len(rows), 0)
+        for key in shown:
+            info = store.info(key)
+            assert info is not None
+            assert (info.source, info.status) == (rows[key].source, "warnings" if rows[key].urgency == 2 else rows[key].status)
+    finally:
+        store.close()

@@ -1,0 +1,75 @@
+"""Text on the row under the cursor can be read: in every theme, with 16, 256 and all colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from rich.color import Color
+from rich.style import Style
+
+from aptui.tui.preferences import theming
+from aptui.tui.preferences.colours import LEAST_CONTRAST, contrast, fitted, legible, seen
+from aptui.tui.terminal import safety
+from aptui.tui.widgets.cells import Painter
+
+LOOKS = theming.load_looks().by_name
+DEPTHS = (16, 256, safety.TRUECOLOUR)
+
+
+@pytest.fixture
+def _facts() -> Iterator[None]:
+    yield
+    safety.install(safety.TerminalFacts())
+
+
+def colours_of(style: Style, *, is_dark: bool, colours: int) -> float:
+    """Return the contrast of a style as a terminal shows it whose own colours are white on black, or black on white."""
+    own = (
+        (Color.from_rgb(229, 229, 229), Color.from_rgb(0, 0, 0))
+        if is_dark
+        else (Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255))
+    )
+    front, back = (
+        fallback if colour is None or colour.is_default else colour
+        for colour, fallback in zip((style.color, style.bgcolor), own, strict=True)
+    )
+    return contrast(seen(front, colours), seen(back, colours, is_foreground=False))
+
+
+@pytest.mark.usefixtures("_facts")
+@pytest.mark.parametrize("colours", DEPTHS)
+@pytest.mark.parametrize("name", LOOKS)
+def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> None:
+    safety.install(safety.TerminalFacts(colours=colours))
+    look = LOOKS[name]
+    styles = theming.Roles(look.roles)
+    ground = theming.rich_style(f"{styles.text('value') or 'ansi_default'} on {fitted(look.colors['background'], colours)}")
+    painter = Painter(styles, ground)
+
+    poor = {
+        (role, is_match): round(found, 1)
+        for role in (*theming.ROLES, "")
+        for is_match in (False, True)
+        if (found := colours_of(painter.style(role, is_cursor=True, is_match=is_match), is_dark=look.is_dark, colours=colours))
+        < LEAST_CONTRAST
+    }
+    assert poor == {}
+
+
+def test_a_colour_that_can_be_read_stays_and_another_moves_as_little_as_needed() -> None:
+    bar = Color.parse("#2b3647")
+    red = Color.parse("#ef6f6c")
+
+    assert legible(Color.parse("#ffffff"), bar, safety.TRUECOLOUR) == Color.parse("#ffffff")
+    moved = seen(legible(red, bar, safety.TRUECOLOUR), safety.TRUECOLOUR)
+    assert moved.red > moved.green
+    assert contrast(moved, seen(bar, safety.TRUECOLOUR)) >= LEAST_CONTRAST
+    black = Color.parse("#000000")
+    assert seen(legible(red, Color.parse("#b0b0b0"), safety.TRUECOLOUR), safety.TRUECOLOUR) != seen(black, safety.TRUECOLOUR)
+
+
+@pytest.mark.parametrize(("colour", "nearest"), [("#2b3647", "#3a3a3a"), ("#14171c", "#1c1c1c"), ("#ef6f6c", "#ff5f5f")])
+def test_with_256_colours_slate_is_grey_and_red_stays_red(colour: str, nearest: str) -> None:
+    assert fitted(f"bold {colour}", 256) == f"bold {nearest}"
+    assert fitted(colour, 16) == fitted(colour, safety.TRUECOLOUR) == colour

@@ -1,0 +1,145 @@
+"""Rows move only when nobody is at them; at rest what stands at the head holds below it. Keys act on what is shown."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.screens.jobs import resting
+from aptui.tui.screens.jobs.resting import Resting
+
+from ...jobs_room import NOW_MS, in_jobs, notice
+from ...shell_room import text, until
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_rows_rest_while_somebody_is_at_them_and_are_not_sorted_all_the_time() -> None:
+    clock = Clock()
+    rest = Resting(clock)
+
+    assert rest.due_in(touched_s=100.0, row_count=10) == pytest.approx(resting.HOLD_S)
+    assert rest.due_in(touched_s=90.0, row_count=10) <= 0
+    rest.note_sorted()
+    assert rest.due_in(touched_s=90.0, row_count=10) == pytest.approx(resting.AGAIN_S, abs=0.01)
+    assert rest.due_in(touched_s=90.0, row_count=1_000_000) > resting.AGAIN_S + 1
+    assert resting.HOLD_S + resting.AGAIN_S < 2
+
+
+def test_a_row_that_became_another_by_itself_is_not_acted_on_at_once() -> None:
+    clock = Clock()
+    rest = Resting(clock)
+
+    rest.note_cursor(touched_s=99.9)
+    assert not rest.has_just_flipped
+    rest.note_cursor(touched_s=90.0)
+    assert rest.has_just_flipped
+    clock.now_s += 1
+    assert not rest.has_just_flipped
+
+
+def news(job_id: int, status: str, **changes: object) -> Batch:
+    return Batch(jobs=(JobNews(notice(job_id, status, **changes), is_later=True, received_ms=NOW_MS),))
+
+
+def test_what_changed_is_in_its_place_after_a_moment_and_the_top_stays_the_top(tmp_path, monkeypatch):
+    monkeypatch.setattr(resting, "HOLD_S", 0.3)
+
+    async def change(app, pilot, pane):
+        before = pane.table.cursor_key
+        assert pane.table.cursor == 0
+        pane.store.apply(news(3, "completed", completed_ms=NOW_MS + 5000))
+        app.wake()
+        await until(pilot, lambda: pane.store.keys(0, 1) == [3])
+        await until(pilot, lambda: (pane.table.cursor, pane.table.cursor_key) == (0, 3))
+        await pilot.press("j")
+        assert pane.table.cursor_key == before
+        pane.store.apply(news(4, "completed", completed_ms=NOW_MS + 9000))
+        app.wake()
+        await until(pilot, lambda: pane.store.keys(0, 1) == [4])
+        await until(pilot, lambda: pane.table.cursor_key == before and pane.table.cursor == 2)
+        assert not pane.store.is_out_of_order
+
+    in_jobs(tmp_path, change)
+
+
+def test_the_details_are_those_of_the_job_that_is_selected(tmp_path):
+    async def look(app, pilot, pane):
+        await until(pilot, lambda: pane.event_log.has_details)
+        pane.table.move_to_key(5)  # its log is empty
+        await until(pilot, lambda: pane.event_log.job_details.info.key == 5 and not pane.event_log.is_reading)
+        await until(pilot, lambda: not pane.event_log.has_details and "IDAT" not in text(app).partition("Event log")[2])
+
+    in_jobs(tmp_path, look)
+
+
+def test_help_over_a_menu_is_closed_by_escape_and_nothing_behind_takes_keys(tmp_path):
+    async def press(app, pilot, pane):
+        await pilot.press("full_stop", "2", "z")
+        assert pane.table.display
+        await until(pilot, lambda: "Reprocess" in text(app))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "keys, then the filter, then signs" in text(app))
+        await pilot.press("r", "c")
+        await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.focused is pane.table)
+        assert app.session.asked == []
+
+    in_jobs(tmp_path, press)
+
+
+def test_keys_wait_for_rows_filter_and_log(tmp_path):
+    async def wait(app, pilot, pane):
+        assert pane.awaited(pane.table) == ""
+        pane.store._number += 1  # a view is being made
+        assert pane.awaited(pane.table) == "the filter"
+        assert pane.awaited(pane.box._line) == ""
+        pane.store._number -= 1
+        pane.event_log.info = pane.store.info(3)
+        assert pane.awaited(pane.event_log.log_pane) == "the log"
+        pane.store.is_loaded = False
+        assert pane.awaited(pane.table) == "the first rows"
+        assert app._awaited("ctrl+c") == ""
+        pane.store.is_loaded = True
+
+    in_jobs(tmp_path, wait)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_any_keys_and_news_the_screen_says_what_is_so(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(resting, "HOLD_S", 0.2)
+    chance = random.Random(seed)
+    keys = ("j", "k", "g", "G", "enter", "escape", "e", "tab", "f", "z", "space", "u", "slash", "question_mark", "S", "s", "R")
+
+    async def play(app, pilot, pane):
+        for _ in range(40):
+            await pilot.press(chance.choice(keys))
+            if chance.random() < 0.4:
+                status = chance.choice(("processing", "completed", "failed", "cancelled", "pending"))
+                pane.store.apply(news(chance.randint(1, 6), status, completed_ms=NOW_MS + chance.randint(1, 99) * 1000))
+                app.wake()
+        await pilot.press("escape", "escape", "escape", "escape", "1")
+        pane.choices.filter_by("!cancelled")
+        pane.store.set_sort("completed", is_descending=True)
+        pane.table.focus()
+        pane.table.action_unmark()
+        app.wake()
+        await until(pilot, lambda: pane.store.is_loaded and not pane.store.is_out_of_order and not pane.store.is_busy)
+
+        store = pane.store
+        infos = [store.info(key) for key in store.keys(0, store.row_count())]
+        assert all(info.status != "cancelled" for info in infos)
+        ends = [{"processing": 1 << 60, "pending": 0}.get(info.status, info.completed_ms) for info in infos]
+        assert ends == sorted(ends, reverse=True)
+        await until(pilot, lambda: pane.event_log.info is not None and pane.event_log.info.key == pane.table.cursor_key)
+        await until(pilot, lambda: not pane.event_log.is_reading)
+
+    in_jobs(tmp_path, play)

@@ -1,0 +1,74 @@
+"""What lines 1 to 3 say of the work: how far it is, what failed, which tabs want attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.core.notices import Progress
+from aptui.shared.health import Health
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
+from aptui.tui.frame.tabbar import attention
+
+from .fake_panes import FakeSession
+
+
+def progress(**changes: int) -> Progress:
+    values = {
+        "cause": 0, "files_scanned": 0, "analyses_waiting": 0, "analyses_running": 0, "jobs_waiting": 60, "jobs_running": 2,
+        "jobs_done": 35, "jobs_failed": 3, "is_scanning": False, "processing_ms": 10_000, "eta_ms": 9000,
+    }  # fmt: skip
+    return Progress(**(values | changes))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> FakeSession:
+    made = FakeSession(tmp_path)
+    made.latest_progress = progress()
+    return made
+
+
+def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSession) -> None:
+    said = "".join(part.text for part in StatusLine(session).parts(140))
+
+    assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0s left · 2 running · 3.8 a second" in said
+
+
+def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
+    idle = progress(jobs_waiting=0, jobs_running=0)
+
+    assert share_of(idle) == (0, 0)
+    assert activity_of(SessionState.ATTACHED, idle, None).text == "✓ idle"
+    assert activity_of(SessionState.ATTACHED, progress(jobs_done=0, jobs_failed=0), None).text == "● building"
+
+
+def test_the_bar_shows_done_failed_running_and_left(session: FakeSession) -> None:
+    parts = Rule(session, name="bar").parts(102)
+
+    assert [(part.role, len(part.text)) for part in parts[1:5]] == [
+        ("completed", 35),
+        ("failed", 3),
+        ("processing", 2),
+        ("rule", 60),
+    ]
+    session.latest_progress = progress(jobs_failed=1, jobs_done=9999, jobs_running=1, jobs_waiting=0)
+    lengths = [len(part.text) for part in Rule(session, name="bar").parts(102)[1:5]]
+    assert (lengths[1], lengths[2], sum(lengths)) == (1, 1, 100)
+
+
+def test_who_only_looks_is_told_so(session: FakeSession) -> None:
+    session.is_read_only = True
+
+    assert "· read only" in "".join(part.text for part in StatusLine(session).parts(140))
+
+
+def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> None:
+    assert attention(session) == {"jobs": "failed"}
+    session.latest_progress = progress(failing_count=0)
+    session.gateway = SimpleNamespace(turned_away=("203.0.113.7",))
+    session.latest_health = Health(disk="full", broken_builders=(("a", "b"),), configuration="line 3")
+
+    assert attention(session) == {"connections": "warning", "builders": "failed", "cache": "warning", "tools": "warning"}

@@ -1,0 +1,30 @@
+"""The info sheet names the folders in the order in which they override, the types with `.meta` files, and where things listen."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from aptui.core.model import ScanFolder
+from aptui.tui.frame.info import info_lines
+
+from .fake_panes import FakeSession
+
+
+def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Path) -> None:
+    folders = (
+        ScanFolder(2, "gems", "/g", order=5, platforms=("pc",)), ScanFolder(1, "game", "/p/assets", order=0, recursive=False),
+        ScanFolder(3, "Intermediates", "/c/i", order=9, is_intermediate=True),
+    )  # fmt: skip
+    project = SimpleNamespace(scan_folders=folders, metadata_types=(".png", ".fbx"))
+    config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=300)
+    session = FakeSession(tmp_path)
+    session.gateway = SimpleNamespace(address="127.0.0.1", port=45643)
+
+    said = ["".join(part.text for part in line) for line in info_lines(session, config, [])]
+
+    first, second = (next(at for at, line in enumerate(said) if name in line) for name in ("game   /p/assets", "gems   /g"))
+    assert first < second
+    assert "without its folders" in said[first]
+    assert said[second].endswith("pc")
+    assert not any("/c/i" in line for line in said)
+    assert any(".png, .fbx   a new source waits 300 ms" in line for line in said)
+    assert any("127.0.0.1:45643" in line for line in said)

@@ -1,0 +1,39 @@
+"""A key waits until it means what people see, and is dropped with a word when that takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aptui.tui import key_gate
+from aptui.tui.key_gate import KeyGate
+
+
+def test_a_key_waits_for_what_it_is_about_and_passes_in_order() -> None:
+    waits, passed = ["the filter"], []
+
+    async def press(gate: KeyGate, key: str) -> None:
+        if await gate.lets_through(key):
+            passed.append(key)
+
+    async def play() -> None:
+        gate = KeyGate(lambda key: "" if key == "q" else waits[0], lambda _text: None)
+        await press(gate, "q")
+        task = asyncio.ensure_future(press(gate, "y"))
+        await asyncio.sleep(0)
+        assert passed == ["q"]
+        waits[0] = ""
+        gate.look()
+        await task
+
+    asyncio.run(play())
+    assert passed == ["q", "y"]
+
+
+def test_what_never_comes_costs_the_key_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_gate, "_WITHIN_S", -1.0)
+    said: list[str] = []
+
+    assert not asyncio.run(KeyGate(lambda _key: "the log", said.append).lets_through("y"))
+    assert said == ["a key was dropped: the log took too long"]
