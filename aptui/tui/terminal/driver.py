@@ -159,7 +159,7 @@ class Terminal(LinuxDriver):
         if not isinstance(message, (events.Key, events.Paste)):
             super().send_message(message)
             return
-        taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, message), self._loop)
+        taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, as_meant(message)), self._loop)
         # Whoever ends the input waits for this thread, in the loop that this thread waits for.
         while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([taken_in], 0.05).done:
             pass
@@ -198,6 +198,12 @@ class Terminal(LinuxDriver):
             self._enable_mouse_support()
         else:
             self._disable_mouse_support()
+
+
+def as_meant(message: events.Key | events.Paste) -> events.Key | events.Paste:
+    """Return Enter for a line feed: until the screen has taken the terminal over, that makes one of what people type ahead."""
+    is_line_feed = isinstance(message, events.Key) and message.key == "ctrl+j"
+    return events.Key("enter", "\r") if is_line_feed else message
 
 
 async def _take_in(app: App[Any], message: Message) -> None:
