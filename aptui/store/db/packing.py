@@ -9,7 +9,7 @@ endian, so that a cache can be copied to any machine. Columns, because a hundred
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aptui.core.model import NO_DIGEST, Digest, FileFact, RelPath
 from aptui.shared.errors import InternalError
@@ -64,13 +64,21 @@ def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
         raise InternalError(f"a folder of the asset database has the unknown form {form}")
     at = _HEAD.size + text_size
     text = data[_HEAD.size : at].decode()
-    wanted = (key.rpartition("/")[2], f"/{key}")
-    places = [place for place, name in enumerate(text.lower().split("\0")[1:]) if name in wanted]
+    lower = f"{text.lower()}\0"
+    places = sorted(place for name in (key.rpartition("/")[2], f"/{key}") for place in _places(lower, f"\0{name}\0"))
     if not places:
         return []
     folder, *names = text.split("\0")
     prefix = f"{folder}/" if folder else ""
     return [_file_at(data, at, count, place, scan_folder_id, prefix, names[place]) for place in places]
+
+
+def _places(names: str, wanted: str) -> Iterator[int]:
+    """Yield which of the names between NULs is `wanted`, counted from that behind the first NUL; a loop over all takes longer."""
+    at = names.find(wanted)
+    while at >= 0:
+        yield names.count("\0", 0, at)
+        at = names.find(wanted, at + 1)
 
 
 def _file_at(data: bytes, at: int, count: int, place: int, scan_folder_id: int, prefix: str, name: str) -> FileFact:
