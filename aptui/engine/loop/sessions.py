@@ -26,8 +26,8 @@ _SHORT = 10
 class SessionArchive(Protocol):
     """What is asked of the database."""
 
-    def last_commit(self) -> str:
-        """Return what was checked out when the last session ended, "" when nobody knows."""
+    def last_end(self) -> tuple[str, int]:
+        """Return what was checked out when the last session ended ("" when nobody knows), and when that was (ms)."""
         ...
 
     def is_session_owed(self) -> bool:
@@ -97,7 +97,7 @@ class SessionRecorder:
         """Return the rows for what an engine did that was killed, {} when there is nothing."""
         if self._started_ms or not archive.is_session_owed():
             return {}
-        return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_commit(), SessionEnd.KILLED.value, 0, 0)]}
+        return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionArchive, account: Account | None, *, is_stopping: bool) -> Rows:
         """End the session; return its rows, and those that let an old one go."""
@@ -107,7 +107,7 @@ class SessionRecorder:
         now_ms = self._rested_ms or self._now_ms()
         rows: Rows = {}
         if started_ms or archive.is_session_owed():
-            kind, detail, commit = self._why(archive.last_commit())
+            kind, detail, commit = self._why(*archive.last_end())
             how = SessionEnd.STOPPED if is_stopping else SessionEnd.RESTED
             shared = self._shared(account)
             rows["put_session"] = [(started_ms or now_ms, now_ms, kind.value, detail, commit, how.value, *shared)]
@@ -115,10 +115,11 @@ class SessionRecorder:
             rows["prune_session"] = [(old,)]
         return rows
 
-    def _why(self, before: str) -> tuple[SessionKind, str, str]:
+    def _why(self, before: str, ended_ms: int) -> tuple[SessionKind, str, str]:
         head = self._head(self._folder)
-        if before and head.commit and head.commit != before and not head.is_made_here:
-            return SessionKind.CHECKOUT, f"{before[:_SHORT]} → {head.commit[:_SHORT]}", head.commit
+        was = before if head.commit != before else head.left if head.moved_ms > ended_ms else before
+        if before and head.commit and head.commit != was and not head.is_made_here:
+            return SessionKind.CHECKOUT, f"{was[:_SHORT]} → {head.commit[:_SHORT]}", head.commit
         return self._kind, "", head.commit or before
 
     def _shared(self, account: Account | None) -> tuple[int, int]:

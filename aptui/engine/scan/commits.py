@@ -11,16 +11,22 @@ from dataclasses import dataclass
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TAIL_BYTES = 4096
+_SECONDS_DIGITS = 12
 _TEXT_BYTES = 64 * 1024
 _PACKED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change."""
+    """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change.
+
+    `left` is the commit that was left for it at `moved_ms`, by the log of HEAD, which knows the second.
+    """
 
     commit: str = ""
     is_made_here: bool = False
+    left: str = ""
+    moved_ms: int = 0
 
 
 def head(folder: str) -> Head:
@@ -33,7 +39,10 @@ def head(folder: str) -> Head:
         text = _resolved(control, text.removeprefix("ref: "))
     if not _COMMIT.match(text):
         return Head()
-    return Head(text, _last_move(control).startswith("commit"))
+    move, _tab, said = _last_move(control).partition("\t")
+    left, moved_s = move.partition(" ")[0], move.rpartition(">")[2].split()
+    is_known = bool(_COMMIT.match(left)) and bool(moved_s) and moved_s[0].isdigit() and len(moved_s[0]) < _SECONDS_DIGITS
+    return Head(text, said.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
 
 
 def _control_folder(folder: str) -> str:
@@ -67,14 +76,14 @@ def _resolved(control: str, name: str) -> str:
 
 
 def _last_move(control: str) -> str:
-    """Return what the last line of the log of HEAD says: `commit: …`, `checkout: moving from …`, `pull: …`."""
+    """Return the last line of the log of HEAD: `<from> <to> <who> <seconds> <zone>`, a tab, `checkout: moving from …`."""
     try:
         with open(os.path.join(control, "logs", "HEAD"), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    return lines[-1].partition("\t")[2] if lines else ""
+    return lines[-1] if lines else ""
 
 
 def _read(path: str, most_bytes: int) -> str:

@@ -14,10 +14,11 @@ class SessionArchive:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
 
-    def last_commit(self) -> str:
-        """Return what was checked out when the last session ended, "" when nobody knows."""
-        row = self._database.execute("SELECT commit_id FROM aptui_sessions ORDER BY session_id DESC LIMIT 1").fetchone()
-        return str(row[0]) if row else ""
+    def last_end(self) -> tuple[str, int]:
+        """Return what was checked out when the last session ended ("" when nobody knows), and when that was (ms)."""
+        sql = "SELECT commit_id, ended_ms FROM aptui_sessions ORDER BY session_id DESC LIMIT 1"
+        row = self._database.execute(sql).fetchone()
+        return (str(row[0]), int(row[1])) if row else ("", 0)
 
     def is_session_owed(self) -> bool:
         """Return whether jobs ran after the last session that was recorded."""

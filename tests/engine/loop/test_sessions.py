@@ -17,8 +17,8 @@ class Archive:
         self.asked_before_ms = 0
         self.outdated = 0
 
-    def last_commit(self) -> str:
-        return self.commit
+    def last_end(self) -> tuple[str, int]:
+        return self.commit, 5000
 
     def is_session_owed(self) -> bool:
         return self.is_owed
@@ -92,6 +92,15 @@ def test_another_commit_is_a_checkout_unless_it_was_made_here() -> None:
     world.head = Head()
     world.recorder.begin(SessionKind.EDIT)
     assert world.end()[0][2:5] == ("edit", "", "a" * 40)
+
+
+def test_a_commit_that_was_left_and_taken_again_since_is_a_checkout() -> None:
+    world = World()
+    world.archive.commit = "a" * 40
+    for moved_ms, left, kind in ((6000, "b" * 40, "checkout"), (4000, "b" * 40, "edit"), (6000, "a" * 40, "edit")):
+        world.head = Head("a" * 40, left=left, moved_ms=moved_ms)
+        world.recorder.begin(SessionKind.EDIT)
+        assert world.end()[0][2:4] == (kind, "bbbbbbbbbb → aaaaaaaaaa" if kind == "checkout" else "")
 
 
 def test_a_stopped_engine_says_so() -> None:
