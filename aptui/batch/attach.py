@@ -10,8 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 from aptui.batch.summary import Summary, collect
+from aptui.config.variables import differing
 from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine
+from aptui.shared import printing
 from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
     summary.is_interrupted = answer is None
     if answer and isinstance(unknown := answer.get("unknown"), list):
         summary.unknown = tuple(map(str, unknown))
+    if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
+        names = ", ".join(f"'{name}'" for name in others)
+        printing.complain(f"the engine that runs was started with other values of {names}, and those count: 'aptui stop' ends it")
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.sharing.account import sum_of
 

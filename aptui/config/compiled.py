@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 from aptui.config.dirs import xdg
 from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.tools import refresh_tools
+from aptui.config.variables import refresh_variables
 
 
 def kept_file(*asked: object) -> str:
@@ -103,7 +104,7 @@ def recall(file: str, key: str) -> Config | None:
     config = kept(file, key)
     if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
-    return refresh_tools(config)
+    return refresh_tools(refresh_variables(config))
 
 
 def kept(file: str, key: str | None = None) -> Config | None:

@@ -21,6 +21,7 @@ from aptui.config.schema import Node
 from aptui.config.sharing import UNSEALED, is_own
 from aptui.config.signature import signed
 from aptui.config.tools import identify, tools_digest
+from aptui.config.variables import digests_of
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -137,6 +138,7 @@ class Compiler:
             disabled_platforms=self._disabled,
             declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
             declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
+            variables=self._variables(),
         )
 
     # results besides the cache
@@ -366,8 +368,14 @@ class Compiler:
             references=tuple(self._references(node)),
             trusted_params=self._trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._plain("lfs_pointers", "fail") == "copy",
+            variables=() if kind is BuilderKind.COPY else self._variables(node),
         )
         return builder if platforms else None
+
+    def _variables(self, builder: Node | None = None) -> tuple[tuple[str, str], ...]:
+        """Return the environment variables that all builders get, and this one besides, with their digests."""
+        listed = builder.get("environment") if builder else None
+        return digests_of(item.value for item in (*self._items("environment"), *(listed.value if listed else ())))
 
     def _form(self, node: Node, name: str) -> str:
         forms = [form for form in _FORMS if form in node.value]
@@ -379,7 +387,11 @@ class Compiler:
         if len(forms) > 1:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
-        foreign = [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads")] if forms[0] == "copy" else []
+        foreign = (
+            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment")]
+            if forms[0] == "copy"
+            else []
+        )
         foreign += [(key, "'command:'") for key in _COMMAND_KEYS] if forms[0] != "command" else []
         for key, owner in foreign:
             if key in node.value:

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-FORM = 7
+FORM = 8
 """Rises when the compiled form changes."""
 
 

@@ -276,6 +276,12 @@ _UNDECLARED: _Schema = {
     "description": "Sources that a job reads and its builder did not declare: nothing, a warning in its log, or a dependency.",
 }
 
+_VARIABLES = _list(
+    _text("the name of an environment variable, not TMPDIR, not APTUI_…", pattern=r"^(?!APTUI_|TMPDIR$)[A-Za-z_]\w*(?!\n)$"),
+    "a list of names",
+    "Environment variables that builders get besides the few they always have; their values decide about products.",
+)
+
 _REFERENCE = _record(
     "a regular expression, or a mapping like {regex: …, path: …}",
     ("regex",),
@@ -349,6 +355,7 @@ _BUILDER = _record(
         "How the text of its products names other assets, which these need at run time: product dependencies.",
     ),
     tools=_list(_text("a program", pattern=_NAME), "a list of programs", "Command: programs whose upgrade re-runs its jobs."),
+    environment=_VARIABLES,
     undeclared_reads=_UNDECLARED,
     intermediate=_flag("Command: what it makes are sources of other builders, the same for all platforms."),
     trace_reads=_flag("Command: run it under strace, to learn which sources it reads; costs time."),
@@ -473,6 +480,7 @@ _TOP = _record(
         memory=_size("Of a worker; auto is three quarters of the machine's for Python builders.", may_be_auto=True),
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
+    environment=_VARIABLES,
     undeclared_reads=_UNDECLARED,
     products=_record(
         "a mapping about products",

@@ -50,7 +50,9 @@ def signed(project: Project, project_dir: Path | None = None) -> Project:
     companions = [(rule.source.text, rule.suffix, rule.replaces, rule.file) for rule in project.companions]
     is_bound = any(pattern.is_absolute for rule in project.builders for pattern in rule.patterns)
     roots = [folder.path for folder in project.scan_folders] if is_bound else []
-    signature = digest_of([pack(project.platforms), folders, builders, companions, roots, project.metadata_types])
+    signature = digest_of(
+        [pack(project.platforms), folders, builders, companions, roots, project.metadata_types, project.variables]
+    )
     if project_dir is None:
         return replace(project, signature=signature)
     paths = [os.path.relpath(folder.path, project_dir) for folder in project.scan_folders]

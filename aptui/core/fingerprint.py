@@ -56,6 +56,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         entries.append(("references", "", short(rules.encode())))
     if builder.takes_pointers:
         entries.append(("pointers", "copy", short(b"copy")))
+    entries += [("environment", name, digest or MISSING) for name, digest in builder.variables]
     if debug_output and builder.reads_debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
@@ -118,6 +119,7 @@ _PHRASES = {
     "asset type": "the asset type",
     "command": "the command line",
     "references": "the builder's references",
+    "environment": "the environment variable '{name}'",
     "debug output": "debug output",
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",

@@ -140,7 +140,8 @@ class Builder:
     `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of them it
     really had (`core.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
     decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
-    folder's `.aptui.yaml` may set them.
+    folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
+    the value, "" = not set): its runs get them, and they decide about products.
     """
 
     uuid: bytes
@@ -173,6 +174,7 @@ class Builder:
     trusted_params: tuple[str, ...] = ()
     reads_debug_output: bool = False
     takes_pointers: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def needs_analysis(self) -> bool:
@@ -211,6 +213,7 @@ class Project:
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
+    `variables` are those of every builder that has code (`Builder.variables`).
     """
 
     platforms: tuple[Platform, ...]
@@ -231,6 +234,7 @@ class Project:
     metadata_types: tuple[str, ...] = ()
     touches_unchanged: bool = False
     linked_folders: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

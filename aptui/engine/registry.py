@@ -54,6 +54,7 @@ def complete(
     platforms: tuple[str, ...] = (),
     tell: Callable[[str], None] = lambda _sentence: None,
     places: Mapping[str, str] = MappingProxyType({}),
+    variables: tuple[tuple[str, str], ...] = (),
 ) -> tuple[Builder, ...]:
     """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
 
@@ -67,6 +68,7 @@ def complete(
         platforms: enabled platforms, for builders that the configuration does not mention.
         tell: called with what went wrong in scripts that adapters run; other builders go on working.
         places: {name of a builder in the configuration: where its `uses:` stands}, for errors.
+        variables: of the environment, for builders that the configuration does not mention.
 
     Raises:
         UserError: no such builder, a file that cannot be imported, two builders of one name.
@@ -86,7 +88,11 @@ def complete(
     _check_entries(builders, own, entries, places)
     completed = [_completed(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
-    added = [_added(found, files[path], platforms) for found, path in own.values() if found.origin not in used]
+    added = [
+        replace(_added(found, files[path], platforms), variables=variables)
+        for found, path in own.values()
+        if found.origin not in used
+    ]
     _check_names([*completed, *added])
     _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted), memory)
     return (*completed, *added)
@@ -117,7 +123,7 @@ def _adapted(
                 tell(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
             else:
                 taken.add(found.name)
-                completed.append(replace(found, platforms=builder.platforms))
+                completed.append(replace(found, platforms=builder.platforms, variables=builder.variables))
     return tuple(completed), answers
 
 

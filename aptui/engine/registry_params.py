@@ -28,7 +28,9 @@ def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda 
         UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.
     """
     platforms = tuple(platform.id for platform in config.project.platforms)
-    builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, tell, config.places)
+    builders = registry.complete(
+        config.project.builders, config.project_dir, memory, platforms, tell, config.places, config.project.variables
+    )
     check(builders, config.places)
     return builders
 

@@ -123,10 +123,11 @@ class Status:
 class Settle:
     """Answer when everything that was changed before this request is processed.
 
-    The answer is {epoch, seq, run, failed, seconds, shared, unknown}.
+    The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
     `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for;
-    `unknown` are sentences about folders of sources that cannot be read: what is known of them stayed as it was.
+    `unknown` are sentences about folders of sources that cannot be read: what is known of them stayed as it was;
+    `variables` is {name: digest of the value, "" = not set} of the environment variables that the configuration names.
 
     The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
     """

@@ -86,6 +86,11 @@ def _told_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     yield f"{head}  {_from(builder, shown)}".rstrip(), "bold"
     for platform in builder["platforms"]:
         yield from _told_platform(platform, shown)
+    word = "environment"
+    for variable in builder["environment"]:
+        state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs goes by where it was started"
+        yield f"    {word:{_WIDTH}} {printing.line(variable['name'])}, {state}  {_from(variable, shown)}".rstrip(), ""
+        word = ""
     for name, limit in builder["limits"].items():
         word = {"time_s": "time limit", "memory_bytes": "memory limit", "analysis_s": "analysis"}[name]
         if name == "memory_bytes":

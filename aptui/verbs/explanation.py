@@ -170,6 +170,7 @@ def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[d
                 "pattern": pattern.text,
                 "from": _pattern_place(pattern, builder, node),
                 "limits": _limits(builder, node, given),
+                "environment": list(_environment(builder, node, given)),
                 "platforms": [
                     _platform(builder, node, item.id, key_of(rel), folder, given) for item in given.config.project.platforms
                 ],
@@ -206,6 +207,7 @@ def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterat
                     "pattern": pattern.text,
                     "from": item.where,
                     "limits": {},
+                    "environment": [],
                     "platforms": platforms,
                 }
                 break
@@ -215,6 +217,14 @@ def _switched(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
     rules = _rules(node)
     place = next((rules[name].where for name in chosen(rules, platform, tags)), node.where)
     return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
+
+
+def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield the environment variables that a builder gets because the configuration names them."""
+    own = _items(node, "environment") if node else []
+    places = {item.value: item.where for item in (*_items(given.root, "environment"), *own)}
+    for name, digest in builder.variables:
+        yield {"name": name, "is_set": bool(digest), "from": places.get(name, "")}
 
 
 def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[str, Any]:
@@ -315,6 +325,7 @@ def _adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterat
                 "pattern": "",
                 "from": "",
                 "limits": {},
+                "environment": [],
                 "platforms": platforms,
             }
 

@@ -92,7 +92,8 @@ def _completed(config: Config, folder: Path) -> tuple[Builder, ...]:
     from aptui.engine import registry
 
     platforms = tuple(platform.id for platform in config.project.platforms)
-    return registry.complete(config.project.builders, config.project_dir, folder / "builders.json", platforms)
+    memory = folder / "builders.json"
+    return registry.complete(config.project.builders, config.project_dir, memory, platforms, variables=config.project.variables)
 
 
 def log_file(row: JobRow, config: Config) -> Path:

@@ -28,6 +28,7 @@ from aptui.worker import processes, reads, wire
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.outbox import Outbox
 from aptui.worker.output import marker
+from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
     from aptui.worker.run import BatchSharing
@@ -52,7 +53,9 @@ class Worker:
         self._platforms: dict[str, Any] = {}
         self._runs = 0
         self._outbox = Outbox(lambda results: self._answer(wire.FrameKind.RAN, results))
-        self._sharing: BatchSharing | None = None
+        self._sharing: dict[str, BatchSharing] = {}
+        """{builder: what its commands share}; the folders are everybody's."""
+        self._variables = BuilderVariables((), ())
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def serve(self) -> None:
@@ -86,6 +89,7 @@ class Worker:
         self._setup = setup
         self._builders = {builder.name: builder for builder in setup.builders}
         self._platforms = {platform.id: platform for platform in setup.platforms}
+        self._variables = BuilderVariables(setup.builders, setup.variables)
         reads.watch(setup.scan_folders)
         if setup.nice:
             os.nice(setup.nice)
@@ -103,6 +107,7 @@ class Worker:
             result = AnalyseResult(order.run_key, Outcome.FAILED, _unknown(order.builder))
         else:
             self._runs += 1
+            self._variables.apply(builder.name)
             with _make_safe(memory_limit_of(builder, builder.memory_limit_bytes)):
                 result = run.analyse(order, builder, self._platforms, self._load)
         self._answer(wire.FrameKind.ANALYSED, [result])
@@ -116,7 +121,8 @@ class Worker:
             self._answer(wire.FrameKind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
             return
         is_command = builder.kind is BuilderKind.COMMAND
-        sharing = self._shared() if is_command else None
+        self._variables.apply(builder.name)
+        sharing = self._shared(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes:
             self._outbox.flush()  # it may take memory that there is none of soon
@@ -130,13 +136,17 @@ class Worker:
             self._answer(wire.FrameKind.RAN, [result])
             self._retire_if_due()
 
-    def _shared(self) -> BatchSharing:
-        if self._sharing is None:
+    def _shared(self, builder: str) -> BatchSharing:
+        """Return what the commands of a builder share."""
+        found = self._sharing.get(builder)
+        if found is None:
             from aptui.worker.run import BatchSharing
             from aptui.worker.workspace import ReusableWorkspace
 
-            self._sharing = BatchSharing(ReusableWorkspace(), self._outbox.meanwhile, dict(os.environ))
-        return self._sharing
+            folders = next((each.folders for each in self._sharing.values()), None) or ReusableWorkspace()
+            environment = self._variables.environment(builder)
+            found = self._sharing[builder] = BatchSharing(folders, self._outbox.meanwhile, environment)
+        return found
 
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
@@ -159,8 +169,8 @@ class Worker:
             _leave(0)
 
     def _end(self) -> None:
-        if self._sharing is not None:
-            self._sharing.folders.remove()
+        for sharing in list(self._sharing.values())[:1]:
+            sharing.folders.remove()
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):

@@ -43,7 +43,8 @@ class WorkerSetup:
     """The first message to a worker. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
     After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced.
-    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports.
+    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports. `variables` are
+    the values of those that builders name (`Builder.variables`) and that are set.
     """
 
     builders: tuple[Builder, ...]
@@ -53,6 +54,7 @@ class WorkerSetup:
     recycle_rss_bytes: int = 1 << 30
     nice: int = 0
     scan_folders: tuple[str, ...] = ()
+    variables: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import aptui
 from aptui.config import tools as config_tools
+from aptui.config.variables import digests_of
 from aptui.core.model import Builder, BuilderKind
 from aptui.engine.registry import described
 from aptui.shared.errors import UserError
@@ -70,7 +71,14 @@ def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) 
     for builder in builders:
         if builder.kind is BuilderKind.COMMAND:
             kits[builder.name] = tuple(sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name))
+        if builder.name in kits:
+            kits[builder.name] += tuple((f"variable {name}", digest) for name, digest in _variables(builder))
     return kits
+
+
+def _variables(builder: Builder) -> Kit:
+    """Return the environment variables that a builder names and that are set here, with the digests of their values."""
+    return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
 
 
 def difference(ours: Kit, theirs: Kit) -> str:

@@ -47,6 +47,7 @@ from aptui.engine.pool.slots import Slot, WaitingOrders
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.processes import KILLED
+from aptui.worker.variables import values_of
 
 _LEAST_HELD = 8
 """So many jobs may wait here for memory before no more messages are asked for, so that others behind them get a chance to fit."""
@@ -93,8 +94,9 @@ class Pool:
     def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
         chosen = self._settings
         setup = wire.WorkerSetup(
-            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders
-        )
+            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders,
+            values_of(builders),
+        )  # fmt: skip
         return WorkerStart(setup, chosen.environment, chosen.sandbox)
 
     # -------------------------------------------------------------------------------------------------------------- orders

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from aptui import __version__
+from aptui.config.variables import variables_of
 from aptui.core.messages import ConnectionsChanged
 from aptui.core.model import PathKey
 from aptui.engine.requests.gateway import GatewayRequests
@@ -384,6 +385,7 @@ class RequestHandler:
             shared=asdict(shared) if shared != SharingSum() else {},
             unknown=list(engine.scans.unknown.values()),
             configuration=self._live.configuration_error,
+            variables=variables_of(self._live.config),
         )
 
 

@@ -1,0 +1,49 @@
+"""Environment variables of builders: each call sees those that the configuration names for its builder, and no other's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from aptui.core.model import Builder
+
+
+def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:
+    """Return (name, value) of all variables that these builders name, as this process has them; those that are not set left out."""
+    names = sorted({name for builder in builders for name, _digest in builder.variables})
+    return tuple((name, os.environb[name.encode()]) for name in names if name.encode() in os.environb)
+
+
+class BuilderVariables:
+    """The variables that builders of one worker name.
+
+    Args:
+        builders: of this worker.
+        values: of those variables that are set where the engine was started.
+    """
+
+    def __init__(self, builders: Sequence[Builder], values: Sequence[tuple[str, bytes]]) -> None:
+        own = {builder.name: {name for name, _digest in builder.variables} for builder in builders}
+        everybodys = {name: os.environb.get(name.encode()) for names in own.values() for name in names}
+        known = dict(values)
+        self._of = {
+            builder: {name: known.get(name) if name in names else value for name, value in everybodys.items()}
+            for builder, names in own.items()
+        }
+        self._environments: dict[str, Mapping[str, str]] = {}
+
+    def apply(self, builder: str) -> None:
+        """Let this process have what `builder` names, and nothing that others name alone."""
+        for name, value in self._of.get(builder, {}).items():
+            if value is None:
+                os.environb.pop(name.encode(), None)
+            else:
+                os.environb[name.encode()] = value
+
+    def environment(self, builder: str) -> Mapping[str, str]:
+        """Return all variables of a command: `os.environ` is slow to be asked for each."""
+        found = self._environments.get(builder)
+        if found is None:
+            self.apply(builder)
+            found = self._environments[builder] = dict(os.environ)
+        return found

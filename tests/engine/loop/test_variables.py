@@ -1,0 +1,63 @@
+"""Environment variables that the configuration names reach builders and commands, and another value runs their jobs again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+environment: [LEVEL]
+builders:
+  - {name: data, copy: ["*.raw"]}
+  - {name: own, patterns: ["*.txt"], environment: [OWN], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.own"}
+  - {name: other, patterns: ["*.txt"], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.other"}
+"""
+BUILDER = """
+import os
+
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Telling:
+    name = "telling"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("tell", platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        with open(request.product_path(request.stem + ".told"), "w") as file:
+            file.write(f"{os.environ.get('LEVEL', 'none')} {os.environ.get('OWN', 'none')}\\n")
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".told")])
+"""
+
+
+def test_named_variables_reach_their_builders_and_decide_about_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN", "o")
+    monkeypatch.delenv("LEVEL", raising=False)
+    project = Project(tmp_path, CONFIG)
+    project.write("builders/telling.py", BUILDER)
+    project.write("assets/a.txt", "a")
+    project.write("assets/b.raw", "b")
+
+    project.engine_run()
+    assert project.texts() == {"a.own": "none o\n", "a.other": "none none\n", "a.told": "none none\n", "b.raw": "b"}
+    assert not project.engine_run().runs
+
+    monkeypatch.setenv("LEVEL", "1")
+    assert sorted(project.engine_run().runs) == ["a.txt:other", "a.txt:own", "a.txt:tell"], "a copy has no code that could ask"
+    assert project.texts() == {"a.own": "1 o\n", "a.other": "1 none\n", "a.told": "1 none\n", "b.raw": "b"}
+    assert project.reasons()["a.txt:tell"] == "the environment variable 'LEVEL' is new"
+
+    monkeypatch.setenv("OWN", "p")
+    assert sorted(project.engine_run().runs) == ["a.txt:own"]
+    assert project.texts()["a.own"] == "1 p\n"
+    assert project.reasons()["a.txt:own"].startswith("the environment variable 'OWN' changed")
+    assert not project.engine_run().runs

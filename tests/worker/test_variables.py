@@ -1,0 +1,59 @@
+"""Each call sees the variables that the configuration names for its builder, and no other's."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from fakes import scripter
+
+from aptui.worker.variables import BuilderVariables, values_of
+
+ONE, TWO = scripter("one", variables=(("ONES", "x"), ("BOTH", "x"))), scripter("two", variables=(("BOTH", "x"), ("LANG", "x")))
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[str, bytes], ...]:
+    for name, value in {"ONES": "1", "BOTH": "b", "LANG": "de"}.items():
+        monkeypatch.setenv(name, value)
+    values = values_of([ONE, TWO])
+    for name in ("ONES", "BOTH"):
+        monkeypatch.delenv(name)
+    return values
+
+
+def seen() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("ONES", "BOTH", "LANG") if name in os.environ}
+
+
+def test_a_builder_sees_its_own_and_what_everybody_sees(engine: tuple[tuple[str, bytes], ...]) -> None:
+    variables = BuilderVariables([ONE, TWO, scripter("three")], engine)
+
+    found = {}
+    for name in ("one", "two", "three", "one"):
+        variables.apply(name)
+        found[name] = seen()
+
+    assert found == {"one": {"ONES": "1", "BOTH": "b", "LANG": "de"}, "two": {"BOTH": "b", "LANG": "de"}, "three": {"LANG": "de"}}
+
+
+def test_a_command_gets_the_same(engine: tuple[tuple[str, bytes], ...]) -> None:
+    variables = BuilderVariables([ONE, TWO], engine)
+
+    names = {"ONES", "BOTH"}
+
+    assert variables.environment("one").keys() & names == names
+    assert variables.environment("two").keys() & names == {"BOTH"}
+
+
+def test_what_is_not_set_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LANG")
+
+    assert values_of([TWO]) == ()
+
+
+def test_bytes_that_are_no_text_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONES", os.fsdecode(b"\xff"))
+    variables = BuilderVariables([ONE], values_of([ONE]))
+
+    assert variables.environment("one")["ONES"] == os.fsdecode(b"\xff")
