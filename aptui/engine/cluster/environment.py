@@ -27,8 +27,11 @@ from aptui.worker.questions import ClassAnswer, ClassQuestion, code_digest
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
-_DECISIVE_BEGINNINGS = ("runner_", "worker", "wire", "cluster_task", "cluster_bench", "cluster_messages")
 _DECISIVE = (
+    "worker/*.py",
+    "engine/cluster/bench.py",
+    "engine/cluster/messages.py",
+    "engine/cluster/task.py",
     "core/messages.py",
     "core/notices.py",
     "core/model.py",
@@ -45,14 +48,16 @@ def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+def decisive_files(package: Path) -> list[Path]:
+    """Return the files of aptui's code that have a part in every job."""
+    return sorted(path for pattern in _DECISIVE for path in package.glob(pattern))
+
+
 @cache
 def program_version() -> str:
     """Return aptui's version and a digest of its code that has a part in every job: checkouts of one version may differ."""
-    package = Path(aptui.__file__).parent
-    files = [package / name for name in _DECISIVE]
-    files += sorted(path for path in (package / "engine").glob("*.py") if path.name.startswith(_DECISIVE_BEGINNINGS))
     digest = hashlib.sha256()
-    for path in files:
+    for path in decisive_files(Path(aptui.__file__).parent):
         digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return f"{aptui.__version__} ({digest.hexdigest()[:12]})"
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+import aptui
 from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
@@ -431,3 +432,27 @@ def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, py
 
     assert list(found._fit(messages.WorkerReport(version, python, "host", 7, kits))) == []
     assert len(said) == 1
+
+
+def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
+    files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
+
+    assert {
+        "worker/run.py",
+        "worker/command_job.py",
+        "worker/main.py",
+        "engine/cluster/task.py",
+        "core/run_report.py",
+        "sdk.py",
+    } <= files
+
+
+def test_a_variable_that_has_another_value_there_is_a_difference(monkeypatch):
+    builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
+    monkeypatch.setenv("LEVEL", "1")
+    ours = environment.kits_of([builder])["b"]
+    monkeypatch.setenv("LEVEL", "2")
+    theirs = environment.kits_of([builder])["b"]
+
+    assert environment.difference(ours, theirs).startswith("variable LEVEL is ")
+    assert not environment.difference(ours, ours)
