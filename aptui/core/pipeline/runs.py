@@ -175,6 +175,8 @@ class Runs:
         for commit in prepared.commits:
             if commit.result.reprocess:
                 commit.wishes = tuple(job for job in self._wished(commit) if self._plans.can_force(job))
+        for job, result in prepared.ended:
+            self._run_came_back(job, result, Outcome.STALE, now_ms)
         order, again = self._commits.begin(prepared)
         for job, result, text in prepared.lost:
             self._failed(job, result, text, now_ms, keeps_claims=True)

@@ -7,7 +7,7 @@ chain, fails.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from aptui.core.messages import LookAgain
 from aptui.core.model import (
@@ -120,13 +120,21 @@ class Chains:
                 return f"its intermediate '{key}' has the path of a source that is there already: '{fact.rel}'{top}"
         return ""
 
-    def is_ended(self, other: Job, job: Job, names: Collection[str]) -> bool:
-        """Whether `other` works in a chain that goes through `job`, and is there no more when `job` makes these products alone."""
-        above = self._stages_above(other) if job.platform == COMMON_PLATFORM else ()
-        if job.source.key not in above[1:]:
-            return False
-        stage = _PREFIX + above[above.index(job.source.key) - 1]
-        return stage not in names and any(product.name == stage for product in job.products)
+    def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
+        """Whether `job` works on an intermediate that nobody makes any more, or on what is made of one.
+
+        It goes as soon as that is seen. `making`: the products of jobs whose runs ended just now.
+        """
+        source, seen = job.source, {""}
+        while source.scan_folder == self._folder and source.key not in seen:
+            seen.add(source.key)
+            name = _PREFIX + source.key
+            makers = [*making, *(maker for maker in self.producers((source.key,)) if maker not in making)]
+            maker = next((each for each in makers if name in (making[each] if each in making else _names_of(each))), None)
+            if maker is None:
+                return True
+            source = maker.source
+        return False
 
     def _stages_above(self, job: Job) -> list[PathKey]:
         """Return the keys of the job's source, of the source that made it, and so on up."""
@@ -171,3 +179,7 @@ def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
     """Return the keys of the intermediates that these jobs made."""
     made = (product.name for job in jobs for product in job.products if product.flags & ProductFlag.INTERMEDIATE)
     return [PathKey(name[len(_PREFIX) :]) for name in made]
+
+
+def _names_of(job: Job) -> set[str]:
+    return {product.name for product in job.products}

@@ -76,11 +76,12 @@ class Commit:
 
 @dataclass(slots=True)
 class Prepared:
-    """What one batch of results leads to: commits, losers with their reason, and names to delete first."""
+    """What one batch of results leads to: commits, losers with their reason, who is about to go, and names to delete first."""
 
     verdict: Verdict
     commits: list[Commit] = field(default_factory=list)
     lost: list[tuple[Job, RunResult, str]] = field(default_factory=list)
+    ended: list[Finished] = field(default_factory=list)
     deletes: tuple[str, ...] = ()
 
 
@@ -103,10 +104,13 @@ class Commits:
         """Sort results into commits and losers."""
         made = {job: self._products(job, result) for job, result in finished}
         verdict = self._conflicts.resolve(made)
-        placed = {product.name for job, products in made.items() if job not in verdict.lost for product in products}
+        placing = [products for job, products in made.items() if job not in verdict.lost and job not in verdict.ended]
+        placed = {product.name for products in placing for product in products}
         prepared = Prepared(verdict, deletes=tuple(name for name in verdict.taken if name not in placed))
         for job, result in finished:
-            if job in verdict.lost:
+            if job in verdict.ended:
+                prepared.ended.append((job, result))
+            elif job in verdict.lost:
                 prepared.lost.append((job, result, verdict.lost[job]))
             else:
                 prepared.commits.append(self._commit_of(job, result, made[job], verdict, placed, now_ms))

@@ -15,6 +15,7 @@ Tests: `tests/core/state/test_commits.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -37,7 +38,8 @@ class Verdict:
     `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who
     may not, and why.
     `left`: who has something taken away, and the products that stay with it; `taken`: their names. `again`: who rested with
-    a product that it lost, and has to run again to fail. `claims`: those that are laid anew.
+    a product that it lost, and has to run again to fail. `claims`: those that are laid anew. `ended`: who makes a product of
+    others too, and is about to go.
     """
 
     making: Mapping[Job, set[str]]
@@ -47,6 +49,7 @@ class Verdict:
     taken: dict[str, None] = field(default_factory=dict)
     again: dict[Job, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=dict)
+    ended: dict[Job, None] = field(default_factory=dict)
 
     def products_of(self, job: Job) -> tuple[Product, ...]:
         """Return what `job` has, apart from what is taken away from it."""
@@ -85,7 +88,12 @@ class Conflicts:
         names = {product.name for products in batch.values() for product in products}
         owners = self._owners(names)
         nested = Nesting({*names, *owners})
+        counts = Counter(product.name for products in batch.values() for product in products)
         for job, products in batch.items():
+            contested = any(self._is_contested(job, product.name, owners) or counts[product.name] > 1 for product in products)
+            if contested and self._chains.is_ended(job, verdict.making):
+                verdict.ended[job] = None
+                continue
             for product in products:
                 around = {*nested.around(product.name), *self._nested_claims.around(product.name)}
                 for rival in (product.name, *sorted(around)):
@@ -93,6 +101,9 @@ class Conflicts:
                         self._judge((job, product.name), (other, rival), verdict)
                 verdict.makers.setdefault(product.name, []).append(job)
         return verdict
+
+    def _is_contested(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]]) -> bool:
+        return name in self._claims or (name in owners and owners[name][0] != job.id)
 
     def _owners(self, names: set[str]) -> dict[str, tuple[int, PathKey]]:
         """Return who owns `names`, and names that cannot lie in one cache with these."""
@@ -104,9 +115,8 @@ class Conflicts:
         """Return the other jobs that make `name`: those of this batch, whoever owns it, and whoever lays claim to it.
 
         A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does
-        not is known when its new result is in the same batch without the name, or when it works on a stage that vanishes
-        with this very
-        commit: it would go a moment later, and must not make the one fail that has just taken its place.
+        not is known when its new result is in the same batch without the name, or when it works on a stage that nobody makes any
+        more: it goes a moment later, and must not make the one fail that has just taken its place.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -118,7 +128,7 @@ class Conflicts:
             verdict.take_away(name, job)
         for other in self._jobs_of(candidates):
             makes_it = name in verdict.making.get(other, (name,))
-            if not makes_it or self._chains.is_ended(other, job, verdict.making[job]):
+            if not makes_it or self._chains.is_ended(other, verdict.making):
                 verdict.take_away(name, other)
             elif any(item.name == name for item in verdict.products_of(other)) or (
                 other.id in claims and not self._chains.problem(other, (name,))

@@ -313,10 +313,10 @@ class EngineSupervisor:
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
             engine.sessions.rested()
-            if engine.pipeline.stuck():
-                engine.news.say_once("jobs wait for something that never comes; please report this")
             self._watch_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
+            if self.watching.is_quiet and engine.pipeline.stuck():  # else a file is left to the watcher, and jobs wait for it
+                engine.news.say_once("jobs wait for something that never comes; please report this")
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
         if self.stops_when_idle and self.watching.is_quiet:

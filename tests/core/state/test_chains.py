@@ -373,3 +373,31 @@ def test_an_analysis_that_read_an_intermediate_before_it_came_is_done_again(text
 
     assert "b.s@linux:from-info" in world.live_jobs()
     assert world.live_jobs().keys() == world.clean().live_jobs().keys()
+
+
+# --------------------------------------------------------------------------------------------------------- shorter, and in between
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("stage m.s=make same.bin", "make same.bin"),
+        ("stage m.s=stage sub/n.s=make same.bin", "make same.bin"),
+        ("stage m.s=stage sub/n.s=make same.bin", "stage m.s=make same.bin"),
+        ("stage m.s=stage sub/n.s=make same.bin", "stage sub/n.s=make same.bin"),
+        ("stage m.s=stage+ sub/n.s=make same.bin", "stage+ sub/n.s=make same.bin"),
+    ],
+)
+def test_nothing_fails_on_the_way_when_a_chain_gets_shorter(before: str, after: str, seed: int | None) -> None:
+    world = World(Setup(builders=(copier(), scripter())))
+    world.write("a.s", before)
+    world.settle()
+    world.forget_runs()
+    world.rng = None if seed is None else random.Random(seed)
+    world.write("a.s", after)
+
+    world.settle()
+
+    assert "linux/same.bin" in world.cache
+    assert [notice for notice in world.notices if getattr(notice, "status", "") == "failed"] == []

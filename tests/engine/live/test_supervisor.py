@@ -8,6 +8,8 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from live_project import LiveProject, Ticker
@@ -635,3 +637,16 @@ def test_a_job_that_writes_its_own_source_ends_and_is_tried_again_by_a_persons_e
         project.until_idle()
 
     assert project.path("assets/a.w").read_text().count("x") <= 12
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_jobs_that_wait_for_a_file_that_is_left_to_the_watcher_do_not_wait_in_vain(is_quiet: bool) -> None:
+    state = {"_is_first_scan": False, "_idle_since": None, "_is_settled": False, "stops_when_idle": False}
+    supervisor = SimpleNamespace(**state, watching=SimpleNamespace(is_quiet=is_quiet), _watch_intermediates=lambda: None)
+    engine = mock.Mock()
+    engine.pipeline.stuck.return_value = ["a job"]
+
+    EngineSupervisor._rest(supervisor, engine, 0.0)
+    EngineSupervisor._rest(supervisor, engine, 10.0)
+
+    assert engine.news.say_once.called == is_quiet
