@@ -31,6 +31,9 @@ from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared import lfs
 
+_LOADED_TOGETHER = 500
+"""Sources that go are loaded with one question for so many."""
+
 
 class Files:
     """Takes what was seen and read of files."""
@@ -105,7 +108,9 @@ class Files:
         self._drop_file_rows(event, gone)
         # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder,
         # has its UUID and the names of its products free by then.
-        for key in sorted(gone):
+        for number, key in enumerate(leaving := sorted(gone)):
+            if not number % _LOADED_TOGETHER:
+                self._memory.load(leaving[number : number + _LOADED_TOGETHER])
             self._plans.gone(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
         for job in self._chains.producers(fact.key for fact in facts if not self._chains.is_intermediate(fact)):

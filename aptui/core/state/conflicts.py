@@ -75,6 +75,8 @@ class Conflicts:
         self._planner = planner
         self._chains = chains
         self._claims: Claims = {}
+        self._claimed: dict[int, dict[str, None]] = {}
+        """{job id: the names that it lays claim to}."""
         self._nested_claims = Nesting()
         for name, claimants in memory.archive.conflicts(()).items():
             for job_id, key in claimants:
@@ -211,6 +213,7 @@ class Conflicts:
         if name not in self._claims:
             self._nested_claims.add(name)
         self._claims.setdefault(name, {})[job_id] = key
+        self._claimed.setdefault(job_id, {})[name] = None
 
     def claimants(self, name: str) -> list[Job]:
         """Return the jobs that lay claim to a name."""
@@ -236,7 +239,7 @@ class Conflicts:
         return self._let_go(job, [*self._claims_of(job), *gone]) if self._claims else []
 
     def _claims_of(self, job: Job) -> list[str]:
-        return [name for name, claimants in self._claims.items() if job.id in claimants]
+        return list(self._claimed.get(job.id, ()))
 
     def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:
         freed: dict[Job, None] = {}
@@ -247,11 +250,15 @@ class Conflicts:
             claimants = self._claims.get(name)
             if claimants is None:
                 continue
-            had_claim = claimants.pop(job.id, None) is not None or had_claim
+            if claimants.pop(job.id, None) is not None:
+                had_claim = True
+                del self._claimed[job.id][name]
             freed.update(dict.fromkeys(self._jobs_of(claimants)))
             if not claimants:
                 del self._claims[name]
                 self._nested_claims.discard(name)
+        if not self._claimed.get(job.id, True):
+            del self._claimed[job.id]
         if had_claim:
             self._ledger.drop("drop_conflict", (job.id,))
         return [other for other in freed if other is not job]

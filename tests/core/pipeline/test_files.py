@@ -875,3 +875,20 @@ def test_a_file_that_is_saved_twice_counts_as_it_was_until_it_is_whole(world: Wo
     assert world.cache == {**before, "linux/e.txt": sha("one and two")}
     assert not [notice for notice in world.notices if isinstance(notice, SourcesChanged) and ("e.txt", False) in notice.sources]
     assert world.runs["e.txt@linux:data"] == 1
+
+
+def test_sources_that_go_together_are_loaded_with_one_question(world: World) -> None:
+    for number in range(40):
+        world.write(f"sub/{number}.txt", "x")
+    world.settle()
+    world.restart()
+    for number in range(40):
+        world.delete(f"sub/{number}.txt")
+    asked = []
+    sources = world.archive.sources
+    world.archive.sources = lambda keys: (asked.append(len(keys)), sources(keys))[1]  # type: ignore[method-assign]
+
+    world.settle()
+
+    assert not [name for name in world.live_jobs() if name.startswith("sub/")]
+    assert sum(count > 0 for count in asked) < 10, asked
