@@ -379,8 +379,17 @@ class Cache:
         """Take note that something that is no product was written into these folders by us."""
         self._dirty.update(folders)
 
-    def folder_rows(self) -> Rows:
-        """Return rows that record the present mtime of every folder touched since the last call."""
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether there are folders that the next start looks into because their present mtimes are not recorded."""
+        return bool(self._dirty)
+
+    def folder_rows(self, index: ProductIndex) -> Rows:
+        """Return rows that record the present mtime of every folder touched since the last call.
+
+        Others may have touched it as well, which that mtime would hide: a folder in which anything is missing, or too much, is
+        looked into at the next start.
+        """
         rows: Rows = {}
         for folder in self._suspect:
             rows.setdefault("put_cache_folder", []).append((folder, 0))
@@ -390,10 +399,20 @@ class Cache:
             except FileNotFoundError:
                 rows.setdefault("drop_cache_folder", []).append((folder,))
             else:
-                rows.setdefault("put_cache_folder", []).append((folder, mtime_ns))
+                rows.setdefault("put_cache_folder", []).append((folder, mtime_ns if self._is_whole(folder, index) else 0))
         self._dirty.clear()
         self._doubted.clear()
         return rows
+
+    def _is_whole(self, folder: str, index: ProductIndex) -> bool:
+        """Whether the files in a folder are the products that are recorded there."""
+        expected = index.products_in(folder)
+        try:
+            with os.scandir(self._path(folder)) as found:
+                names = {f"{folder}/{to_text(os.fsencode(entry.name))}" for entry in found if entry.is_file(follow_symlinks=False)}
+        except OSError:
+            return False
+        return expected.keys() == {name for name in names if name in expected or not _is_catalog(name)}
 
     def recover(self, writer: Writer, index: ProductIndex) -> None:
         """Settle the commits that a dead engine left half done.

@@ -458,12 +458,13 @@ class Engine:
             self.deeds.handle(Asked(self.inbox.next_seq(), "stop"))
         else:
             self._publish(waits=checkpoints)
-        if not (self.scans.is_dirty or self.deeds.is_dirty):
+        records_folders = self.live is None or self.is_stopping  # else who deletes a product there is heard
+        if not (self.scans.is_dirty or self.deeds.is_dirty or (records_folders and self.cache.is_unrecorded)):
             self.sessions.forget()
             return
         if self.live is not None:
             self.runs.note_shared()
-        rows = self.cache.folder_rows()
+        rows = self.cache.folder_rows(self.archive) if records_folders else {}
         state = self.runs.learned_state()
         if not self.is_stopping:
             state += [*self.scans.settled_state(), ("host", os.uname().nodename)]

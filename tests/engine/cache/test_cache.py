@@ -268,12 +268,25 @@ def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache:
     diary.finish = lambda rows, _keys: written.append(rows)  # type: ignore[method-assign]
     for run_key in (1, 2):
         cache.commit(CommitProducts(1, (stage(cache, run_key, (f"linux/f/{run_key}.txt", b"a")),)), diary)
+    diary.digests = {"linux/f/1.txt": b"", "linux/f/2.txt": b""}
 
-    rows = cache.folder_rows()
+    rows = cache.folder_rows(diary)
 
     assert written[0]["put_cache_folder"].count(("linux/f", 0)) == 1
     assert ("linux/f", 0) not in written[1].get("put_cache_folder", [])
     assert ("linux/f", (cache.root / "linux/f").stat().st_mtime_ns) in rows["put_cache_folder"]
+
+
+@pytest.mark.parametrize("known", [("1.txt", "2.txt", "deleted by others.txt"), ("1.txt",)])
+def test_a_folder_that_others_changed_as_well_is_looked_into_at_the_next_start(
+    cache: Cache, diary: Diary, known: tuple[str, ...]
+) -> None:
+    for name in ("1.txt", "2.txt"):
+        cache.commit(CommitProducts(1, (stage(cache, int(name[0]), (f"linux/f/{name}", b"a")),)), diary)
+    diary.digests = {f"linux/f/{name}": b"" for name in known}
+
+    assert ("linux/f", 0) in cache.folder_rows(diary)["put_cache_folder"]
+    assert not cache.is_unrecorded
 
 
 # ------------------------------------------------------------------------------------------------------------------- recover
@@ -361,7 +374,7 @@ def test_a_folder_that_is_gone_loses_all_its_products(cache: Cache, diary: Diary
     assert sorted(cache.lost(diary, print)) == ["linux/f/a.txt", "linux/f/b.txt"]
 
 
-def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cache) -> None:
+def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/g/a.txt", b"a")
     put(cache, "linux/f/b.txt", b"b")
 
@@ -369,10 +382,12 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 
     assert problems == []
     assert sorted(path.name for path in (cache.root / "linux/f").iterdir()) == ["b.txt"]
-    assert cache.folder_rows()["drop_cache_folder"] == [("linux/f/g",)]
+    assert cache.folder_rows(diary)["drop_cache_folder"] == [("linux/f/g",)]
 
 
-def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(cache, "linux/f/a.txt", b"a")
 
     def refuse(_path: object, **_how: object) -> None:
@@ -383,7 +398,7 @@ def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(cache:
         problems = cache.delete(["linux/f/a.txt"])
 
     assert len(problems) == 1
-    assert cache.folder_rows() == {"put_cache_folder": [("linux/f", 0)]}
+    assert cache.folder_rows(diary) == {"put_cache_folder": [("linux/f", 0)]}
 
 
 def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cache: Cache, diary: Diary) -> None:

@@ -650,3 +650,19 @@ def test_jobs_that_wait_for_a_file_that_is_left_to_the_watcher_do_not_wait_in_va
     EngineSupervisor._rest(supervisor, engine, 10.0)
 
     assert engine.news.say_once.called == is_quiet
+
+
+def test_a_product_deleted_by_hand_just_before_the_engine_stops_comes_back(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)  # it comes too late to be heard
+    with project.running():
+        project.until_product("linux/a.txt", "a")
+        project.write("assets/b.txt", "b")
+        project.until_product("linux/b.txt", "b")
+        project.until_idle()
+        project.delete("Cache/linux/a.txt")
+
+    project.engine_run()
+
+    assert project.texts() == {"a.txt": "a", "b.txt": "b"}
