@@ -109,7 +109,8 @@ class Truth:
             case "product":
                 products = sorted(project.path(f"Cache/{HOST}").rglob("*.txt"))
                 if products:
-                    draw.choice(products).unlink(missing_ok=True)
+                    name = str((product := draw.choice(products)).relative_to(project.root))
+                    product.unlink(missing_ok=True)
             case _:
                 self.checkout(1 - self._branch)
         return f"{kind} {name}"
@@ -199,7 +200,10 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("", "worker"):
                 time.sleep(1.5)  # at rest without being asked: what was not heard is not made up for
                 truth.aptui("status")
-                report.violations += [f"round {report.runs}, at rest: {text}" for text in _unrested(truth)]
+                unrested = _unrested(truth)
+                if unrested:
+                    unrested.append(truth.aptui("status").stdout)
+                report.violations += [f"round {report.runs}, at rest: {text}" for text in unrested]
         if victim == "batch":
             truth.edit()
             truth.aptui("batch", kill_after_s=truth.random.uniform(0.3, 4.0))
