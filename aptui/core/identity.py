@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from functools import lru_cache
 from uuid import UUID
 
@@ -12,6 +14,8 @@ from aptui.core.paths import from_text, name_uuid, path_uuid
 META_SUFFIX = ".meta"
 """What the name of an identity file has after that of its source."""
 
+
+_NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 
 DEPARTED_STATE = "departed:"
 """Keys in `aptui_state` of sources that went without their identity file.
@@ -62,6 +66,13 @@ def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> Source
 def shadow_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
     """Return the UUID of a duplicate path without an identity file: its path alone is that of another source too."""
     return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
+
+
+def shadow_prefix(scan_folder: str) -> str:
+    """Return what stands before the names of a shadow's products: the same in every cache, whatever number the folder has there."""
+    plain = _NOT_IN_PREFIXES.sub("_", scan_folder.lower())
+    changed = f"-{hashlib.sha256(scan_folder.lower().encode()).hexdigest()[:6]}" if plain != scan_folder.lower() else ""
+    return f"({plain}{changed})"
 
 
 def contested_uuid(key: PathKey) -> SourceUuid:

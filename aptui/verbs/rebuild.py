@@ -61,6 +61,7 @@ class _Task:
     job: Job
     root: str
     builder: Builder
+    scan_folder: str
 
 
 # ------------------------------------------------------------------------------------------------------------------ sample
@@ -117,6 +118,7 @@ def _tasks(
     from aptui.store.db.archive import DatabaseArchive
 
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})
+    names = {folder.path: folder.name for folder in config.project.scan_folders}
     tasks: list[_Task] = []
     try:
         sources = archive.sources(list(dict.fromkeys(key_of(row.source) for row in rows)))
@@ -129,7 +131,7 @@ def _tasks(
         if job is None or stored is None or not _is_unchanged(job, stored.root):
             left_out.append(row.source)
         else:
-            tasks.append(_Task(len(tasks) + 1, job, stored.root, builders[row.builder]))
+            tasks.append(_Task(len(tasks) + 1, job, stored.root, builders[row.builder], names.get(stored.root, "")))
     return tasks, texts
 
 
@@ -189,8 +191,8 @@ def _compared(config: Config, task: _Task, first: RunResult, second: RunResult) 
             yield _difference(task, "", "recorded", "failed", -1, said)
     if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
         return
-    ones = {name_of(task.job, product): product for product in first.products}
-    others = {name_of(task.job, product): product for product in second.products}
+    ones = {name_of(task.job, product, task.scan_folder): product for product in first.products}
+    others = {name_of(task.job, product, task.scan_folder): product for product in second.products}
     recorded = {product.name: product for product in task.job.products}
     if ones.keys() != others.keys():
         yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))

@@ -15,6 +15,7 @@ from aptui.core.identity import (
     owner_of,
     pack,
     path_uuids,
+    shadow_prefix,
     shadow_uuid,
     unpack,
 )
@@ -109,3 +110,12 @@ def test_what_is_packed_unpacks(
 def test_no_identity_is_no_text(text: str) -> None:
     assert text == ""
     assert unpack(text) is None
+
+
+def test_prefixes_of_shadows_are_made_of_names_alone() -> None:
+    found = [shadow_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
+
+    assert found[0] == found[1] == "(low)"
+    assert found[3] == "(gem_assets)"
+    assert len(set(found)) == 4
+    assert all(set(prefix[1:-1]) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for prefix in found)

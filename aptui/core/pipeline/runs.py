@@ -38,7 +38,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.run_report import is_of_other_code
-from aptui.core.state.commits import Commit, name_of
+from aptui.core.state.commits import Commit
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
@@ -142,7 +142,7 @@ class Runs:
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
         """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""
-        names = [name_of(job, product) for product in result.products]
+        names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
             self._todo.extend((other, True) for other in self._jobs.conflicts.claim_all(job, names))

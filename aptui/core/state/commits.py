@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from aptui.core import history, rows
 from aptui.core.fingerprint import Manifest
+from aptui.core.identity import shadow_prefix
 from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product, Project
 from aptui.core.state.conflicts import Conflicts, Verdict
@@ -134,11 +135,15 @@ class Commits:
         moved = {product.name for _staged, product in commit.moves}
         return tuple(product.name for product in commit.products if product.name not in moved)
 
+    def name_of(self, job: Job, staged: StagedProduct) -> str:
+        """Return the name of a product of this project."""
+        return name_of(job, staged, self._folder_names.get(job.source.scan_folder, ""))
+
     def _products(self, job: Job, result: RunResult) -> tuple[Product, ...]:
         asset_type = self._builders[job.builder].asset_type or bytes(16)
         return tuple(
             Product(
-                name_of(job, staged),
+                self.name_of(job, staged),
                 staged.sub_id,
                 staged.asset_type or asset_type,
                 staged.flags,
@@ -257,10 +262,10 @@ def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
     return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
 
 
-def name_of(job: Job, staged: StagedProduct) -> str:
-    """Return the name of a product; that of a duplicate path (`FileFact.is_shadow`) has its scan folder before the file name."""
+def name_of(job: Job, staged: StagedProduct, scan_folder: str) -> str:
+    """Return the name of a product; that of a duplicate path (`FileFact.is_shadow`) has the name of its scan folder before it."""
     path = staged.name or job.source.rel.lower()
     if job.source.is_shadow:
         folder, slash, name = path.rpartition("/")
-        path = f"{folder}{slash}({job.source.scan_folder}){name}"
+        path = f"{folder}{slash}{shadow_prefix(scan_folder)}{name}"
     return f"{job.platform}/{path}"

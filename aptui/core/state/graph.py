@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Entry, Manifest
+from aptui.core.identity import shadow_prefix
 from aptui.core.model import (
     SETTLED,
     Builder,
@@ -65,6 +66,7 @@ class Graph:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]
+        self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._rings: dict[Identity, Ring] = {}
         self._has_loose_ends = False
@@ -162,6 +164,7 @@ class Graph:
         is_intermediate = source.scan_folder == self._intermediates
         if source.identity is not None or source.is_shadow or (is_intermediate and source.uuid != path_uuid(source.rel)):
             meta = source.identity.digest if source.identity else b""
+            meta += shadow_prefix(self._folder_names[source.scan_folder]).encode() if source.is_shadow else b""
             entries.append(("identity", str(source.rel), fingerprint.short(source.uuid + meta)))
         return entries
 

@@ -236,12 +236,29 @@ def test_files_that_are_told_apart_are_both_processed_in_any_order(names: tuple[
         world.write("sub/a.txt", folder, folder)
         world.settle()
 
-    assert set(world.cache) == {"linux/sub/a.txt", "linux/sub/(2)a.txt"}
+    assert set(world.cache) == {"linux/sub/a.txt", "linux/sub/(shared)a.txt"}
     assert world.cache == world.clean().cache
     world.delete("sub/a.txt", "game")
     world.settle()
     assert set(world.cache) == {"linux/sub/a.txt"}
     assert world.cache == world.clean().cache
+
+
+def test_a_shadow_has_the_names_of_a_clean_build_also_when_a_scan_folder_was_added_in_front() -> None:
+    world = World(TOLD_APART)
+    for folder in ("game", "shared", "front"):
+        world.write("a.txt", folder, folder)
+    world.settle()
+    world.configure(folders=("front", "game", "shared"))
+
+    world.settle(restart=True)
+
+    clean = World(world.setup)  # whose folders have other numbers
+    clean.disk = world.disk.copy()
+    clean.boot()
+    clean.settle()
+    assert world.cache == clean.cache
+    assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
 def test_the_chain_of_a_shadow_has_its_scan_folder_in_its_names_too() -> None:
@@ -252,18 +269,18 @@ def test_the_chain_of_a_shadow_has_its_scan_folder_in_its_names_too() -> None:
     world.settle()
 
     assert errors(world) == {}
-    assert {"common/m.txt", "linux/m.txt", "common/(2)m.txt", "linux/(2)m.txt"} <= set(world.cache)
+    assert {"common/m.txt", "linux/m.txt", "common/(shared)m.txt", "linux/(shared)m.txt"} <= set(world.cache)
 
 
-def test_a_name_with_a_number_in_brackets_is_a_name_like_any_other() -> None:
+def test_a_name_with_a_word_in_brackets_is_a_name_like_any_other() -> None:
     world = World(TOLD_APART)
-    world.write("(2)b.txt", "x", "game")
+    world.write("(shared)b.txt", "x", "game")
     world.write("a.txt", "game", "game")
     world.write("a.txt", "shared", "shared")
 
     world.settle()
 
-    assert set(world.cache) == {"linux/(2)b.txt", "linux/a.txt", "linux/(2)a.txt"}
+    assert set(world.cache) == {"linux/(shared)b.txt", "linux/a.txt", "linux/(shared)a.txt"}
 
 
 def test_a_shadow_has_the_identity_that_lies_beside_it() -> None:
@@ -290,7 +307,7 @@ def test_telling_apart_begins_and_ends_with_the_configuration() -> None:
     for types in ((), (".txt",), ()):
         world.configure(metadata_types=types)
         world.settle(restart=True)
-        assert set(world.cache) == {"linux/a.txt"} | ({"linux/(2)a.txt"} if types else set())
+        assert set(world.cache) == {"linux/a.txt"} | ({"linux/(shared)a.txt"} if types else set())
         assert world.cache == world.clean().cache
 
 

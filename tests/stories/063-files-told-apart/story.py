@@ -46,7 +46,7 @@ def play(story):
     story.write("high/d/a.dat", "high")
     ran = story.engine_run()
     assert set(ran.runs) == {"d/a.top:copies", "d/a.dat:copies"}
-    assert story.texts() == {"d/a.top": "high", "d/(2)a.top": "low", "d/a.dat": "high"}
+    assert story.texts() == {"d/a.top": "high", "d/(low)a.top": "low", "d/a.dat": "high"}
     assert len(set(uuids(story).values())) == 3
     story.run()
 
@@ -58,7 +58,7 @@ def play(story):
     assert uuids(story)[1, "d/a.top"].startswith("cccccccc")
     story.write("low/d/a.top", "low again")
     story.run("d/a.top:copies")
-    assert story.texts()["d/(2)a.top"] == "low again"
+    assert story.texts()["d/(low)a.top"] == "low again"
     story.run()
 
     story.delete("high/d/a.top")
