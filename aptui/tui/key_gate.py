@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 WITHIN_S = {"the first rows": 30.0}
 """So long keys wait for something; for all else `_WITHIN_S`."""
-_WITHIN_S = 5.0
+_WITHIN_S = 20.0
 _LOOK_S = 0.05
 
 
