@@ -75,7 +75,7 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
     """The first is typed before the screen has shown a row, the others with pauses between; all copy the same."""
     chance = random.Random(7)
     with Tmux(old_home) as tmux:
-        for pause_s in (0.0, 0.02, 0.15, 0.3):
+        for pause_s in (0.0, 0.02, 0.3):
             old_home.forget()
             before = len(copied_texts(tmux.outer.seen))
             pane = tmux.open()
@@ -85,7 +85,10 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
                 else:
                     pane.type(key)
                 time.sleep(chance.uniform(0, pause_s))
-            tmux.outer.wait(lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s")
+            # Patient: the first filter of a process imports its search, which takes seconds where the machine is busy.
+            tmux.outer.wait(
+                lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s", timeout_s=80
+            )
             assert copied_texts(tmux.outer.seen)[-1].endswith(f"| ERROR | origin: tables | {ERROR}")
             pane.keys("Escape")
             pane.kill(signal.SIGHUP)
