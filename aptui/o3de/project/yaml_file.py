@@ -71,6 +71,7 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
             yield f"{key}: {_flow(data[key])}"
     yield from _mapping("platforms", data["platforms"])
     yield from _list("scan_folders", [{**folder, "path": _path(folder["path"], project)} for folder in data["scan_folders"]])
+    yield "linked_folders: [/]"
     yield "shipped_ignore: false"
     yield from _list("ignore", data["ignore"])
     yield from _mapping("companions", {**{glob: [] for glob in _shipped_companions()}, **data["companions"]})
