@@ -1,9 +1,10 @@
 """python -m tests.bench.tui [ROW …] [--jobs N …] [--dir DIR] [--project P].
 
-The app's own figures through a pseudo-terminal, 160×45. Rows: start, attach, keys, filter, sort, storm, rest, log. Databases are
-made once in DIR by `generate`; `attach` needs a real engine over a real project, P, or one with 10,000 sources that is made in DIR.
-Times are milliseconds from a key, or the start of the process, to the bytes that make it visible; the screen is put together from
-these bytes afterwards.
+The app's own figures through a pseudo-terminal, 160×45. Rows: start, attach, keys, filter, sort, storm, line, rest, log.
+
+Databases are made once in DIR by `generate`; `attach` needs a real engine over a real project, P, or one with 10,000 sources that
+is made in DIR. Times are milliseconds from a key, or the start of the process, to the bytes that make it visible; the screen is put
+together from these bytes afterwards.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from tests.bench import generate, tui_widgets
 from tests.bench.__main__ import Bench
 from tests.bench.live import Engine
 from tests.bench.measure import aptui, run
+from tests.bench.tui_link import FarTerminal
 from tests.bench.tui_room import LINES, EngineOfNews, Replay, TimedTerminal
 
 ROWS: dict[str, Callable[[Room], None]] = {}
 _JOB = re.compile(r"^.(?:\S (?:completed|failed|pending|cancelled)|! \d+ warnings?|\S \d+ errors?) ")
-_LATER = "later: the output layer"
 _FIRST_ROW, _FILTER_LINE = 5, 3
 _STARTS, _PRESSES, _STORM_S, _REST_S = 9, 60, 6.0, 5.0
+_ECHOES, _ECHO_PATIENCE_S = 12, 5.0
 _FILTERS = ("rock", "wolf status:failed", r"\.png", "Forest/.*_00", "zzz no hit", "Crate platform:linux")
 _WARM_S = 2.0
 """So long after the filter line was opened the search is loaded; people need as long to think what to type."""
@@ -126,7 +128,7 @@ def start(room: Room) -> None:
             say("start: the same / import", _ratios(others, imports), "≤ 0.2", "×")
             say("start: something on screen, 'aptui open'", skeletons, "16")
             say("start: the same / import", _ratios(skeletons, imports), "≤ 0.2", "×")
-            say("start: bytes until rows", sizes, f"≤ 7 ({_LATER})", "kB")
+            say("start: bytes until rows", sizes, "≤ 7", "kB")
         say(f"start: rows painted, {name}", rows, "129" if jobs == 1_000 else "")
         say(f"start: rows painted / import, {name}", _ratios(rows, imports), "≤ 1.6" if jobs == 1_000 else "", "×")
 
@@ -174,7 +176,7 @@ def keys(room: Room) -> None:
             height = sum(bool(_JOB.match(line)) for line in replay.last())
             for name, data, presses, target, prelude in (
                 ("j", "j", height - 2, "5", "g"),
-                ("j, scrolls a line", "j", _PRESSES, f"5; ≤ 500 B ({_LATER})", ""),
+                ("j, scrolls a line", "j", _PRESSES, "5; ≤ 500 B", ""),
                 ("page down", "\x1b[6~", _PRESSES, "10", "g"),
                 ("G", "G", 15, "10", "g!"),
             ):
@@ -266,7 +268,7 @@ def storm(room: Room) -> None:
         for rate, wire, processor in ((1_000, 6, 8), (10_000, 12, 10)):
             cpu, sent = _storm(room, jobs, rate)
             say(f"storm {rate:,}/s: processor, {jobs:,} jobs", [cpu], f"≤ {processor}", "%")
-            say(f"storm {rate:,}/s: bytes, {jobs:,} jobs", [sent], f"≤ {wire} ({_LATER})", "KiB/s")
+            say(f"storm {rate:,}/s: bytes, {jobs:,} jobs", [sent], f"≤ {wire}", "KiB/s")
 
 
 def _storm(room: Room, jobs: int, rate: int) -> tuple[float, float]:
@@ -288,6 +290,47 @@ def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
     time.sleep(seconds)
     passed = time.perf_counter() - began
     return (terminal.processor_s() - cpu_s) / passed * 100, (len(terminal.seen) - size) / passed / 1024
+
+
+@row
+def line(room: Room) -> None:
+    """A line of 16 KB/s and 150 ms while an engine tells news ten thousand times a second: a key to its echo on the far screen."""
+    jobs = room.jobs[0]
+    folder = room.folder(jobs)
+    command = [*_APTUI, "--project", str(folder), "--read-only"]
+    with EngineOfNews(folder / "Cache", 10_000) as engine, FarTerminal(command, room.environ, 16_000, 0.15) as terminal:
+        replay = Replay(terminal)
+        replay.first(lambda lines: has_rows(lines) and "attached" in lines[0], 60)
+        terminal.settle(0.6)
+        engine.begin()
+        time.sleep(1)
+        terminal.most_under_way = 0
+        times = [_echo(terminal, replay) for _ in range(_ECHOES)]
+        engine.end()
+    say(
+        f"16 KB/s, 150 ms, 10,000/s: key to screen, {jobs:,} jobs",
+        times,
+        "≤ 350",
+        more=f"{terminal.most_under_way:,} B on the line",
+    )
+
+
+def _echo(terminal: FarTerminal, replay: Replay) -> float:
+    """Press `j` and return after how many milliseconds the cursor has moved."""
+    before, sent_s = _cursor_line(replay.last()), time.perf_counter()
+    terminal.send("j")
+    while time.perf_counter() - sent_s < _ECHO_PATIENCE_S:
+        for at_s, lines in replay.steps():
+            if _cursor_line(lines) != before:
+                time.sleep(0.3)
+                return (at_s - sent_s) * 1000
+        time.sleep(0.005)
+    return _ECHO_PATIENCE_S * 1000
+
+
+def _cursor_line(lines: list[str]) -> int:
+    """Return which line of the table the cursor is on."""
+    return next((number for number, line in enumerate(lines[_FIRST_ROW : LINES // 2]) if line.startswith("▌")), -1)
 
 
 @row

@@ -80,7 +80,7 @@ class Terminal:
         """Answer what was asked since the last time."""
         while (at := self.seen.find(_QUESTION, self._asked)) >= 0:
             self._asked = at + len(_QUESTION)
-            os.write(self._fd, _ANSWER)
+            self.send(_ANSWER)
         self._asked = max(self._asked, len(self.seen) - len(_QUESTION) + 1)
 
     def send(self, data: bytes | str) -> None:
