@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -17,14 +17,9 @@ from aptui.shared import printing
 from aptui.shared.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
-_EXIT_CODES = """\
-  0  all is current         3    your mistake: configuration, arguments
-  1  some job failed        4    another engine holds the cache
-  2  the machine, or a bug  5    stopped after so many failures
-                            130  interrupted"""
 VERBS = {
     "open": ("aptui.verbs.screen", "show a cache on the screen, without an engine"),
-    "batch": ("aptui.batch.run", "process everything that is owed, then exit"),
+    "batch": ("aptui.batch.run", "process everything that is new, changed or failed, then exit"),
     "serve": ("aptui.verbs.engine", "run the engine in the foreground and keep everything current"),
     "start": ("aptui.verbs.engine", "start the engine in the background"),
     "stop": ("aptui.verbs.engine", "stop the engine"),
@@ -32,7 +27,7 @@ VERBS = {
     "pause": ("aptui.verbs.engine", "start no more jobs"),
     "run-next": ("aptui.verbs.engine", "while paused: start one job"),
     "resume": ("aptui.verbs.engine", "go on after pause or drain"),
-    "drain": ("aptui.verbs.engine", "finish what is owed and look at nothing new"),
+    "drain": ("aptui.verbs.engine", "finish the work that waits, and take no new changes"),
     "hold": ("aptui.verbs.engine", "run a command; what it changes is one batch"),
     "rescan": ("aptui.verbs.engine", "look at everything again"),
     "reload": ("aptui.verbs.engine", "read the configuration again"),
@@ -72,17 +67,36 @@ VERBS = {
     "config": ("aptui.verbs.project", "show what the configuration comes to"),
     "worker": ("aptui.verbs.worker", "work for a Dask cluster"),
     "schema": ("aptui.verbs.project", "print the JSON Schema of aptui.yaml, for editors"),
+    "help": ("aptui.cli.manual", "show the help of a verb"),
+    "completion": ("aptui.cli.completion", "print what makes bash, zsh or fish complete verbs, options and names"),
+    "docs": ("aptui.cli.manual", "show the reference: every verb and option"),
 }
 """{verb: (module that has `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
 
 
 _O3DE = ("project.json", "aptui.o3de.project.project_format")
-_WITH_VALUE = frozenset({"--project", "--engine-path", "--theme"})
+_WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options before a verb, or without one, whose value is the next word."""
 
 
 class Parser(ArgumentParser):
-    """A parser whose mistakes are ours: one line, exit code 3."""
+    """A parser whose mistakes are ours: one line, exit code 3; its help ends with the examples of its verb."""
+
+    verb = ""
+
+    def declared(self) -> list[Action]:
+        """Return the options and arguments that people may know of."""
+        return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
+
+    def format_help(self) -> str:
+        """Return the help; what ends it is read only now."""
+        from aptui.cli import guide
+
+        if self.verb:
+            self.epilog = "\n\n".join(filter(None, [self.epilog, guide.ending(self.verb)]))
+        else:
+            self.epilog = guide.overview(VERBS)
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise the mistake as a `UserError`."""
@@ -128,16 +142,37 @@ def _dispatch(words: list[str]) -> int:
     if verb != "open":
         register_dialects()
     module = import_module(VERBS[verb][0])
-    parser = Parser(
-        prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    add_project(parser)
-    name = verb.replace("-", "_")
+    parser = parser_of(verb, words)
     if verb == "open":
-        module.open_arguments(parser)
         return _screen(VERBS[verb][0], verb, parser, words)
-    getattr(module, f"{name}_arguments")(parser)
-    return int(getattr(module, name)(parser.parse_args(words)))
+    arguments = _with_color(parser.parse_args(words))
+    return int(getattr(module, verb.replace("-", "_"))(arguments))
+
+
+def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
+    """Return the parser of a verb; where `words` ask for help about one of its actions, that of the action alone."""
+    module = import_module(VERBS[verb][0])
+    name = verb.replace("-", "_")
+    actions: dict[str, str] = getattr(module, f"{name.upper()}_ACTIONS", {})
+    action = next((word for word in words if word in actions), "") if {"-h", "--help"}.intersection(words) else ""
+    parser = Parser(
+        prog=f"aptui {verb} {action}".rstrip(),
+        description=actions.get(action, VERBS[verb][1]),
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.verb = f"{verb} {action}".rstrip()
+    add_project(parser)
+    getattr(module, f"{name}_arguments")(parser, *([action] if action else []))
+    return parser
+
+
+def _with_color(arguments: Namespace) -> Namespace:
+    """Have the wish for colours be known to everything that prints, and to what is started from here."""
+    if arguments.color == "never":
+        os.environ["NO_COLOR"] = "1"
+    printing.is_always_coloured = arguments.color == "always"
+    return arguments
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
@@ -152,7 +187,7 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 
 def add_project(parser: ArgumentParser) -> None:
     """Add what every verb takes."""
-    parser.add_argument("--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
+    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
     parser.add_argument(
         "--engine-path",
         dest="set",
@@ -161,6 +196,13 @@ def add_project(parser: ArgumentParser) -> None:
         type=_engine_setting,
         metavar="DIR",
         help="engine of an O3DE project",
+    )
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        metavar="WHEN",
+        help="colours: auto (on a terminal), always, never",
     )
     parser.add_argument("--debug", action="store_true", help=SUPPRESS)
 
@@ -172,28 +214,27 @@ def _engine_setting(folder: str) -> str:
 
 def _alone(words: list[str]) -> int:
     """No verb: the screen on a terminal, else what verbs there are."""
-    parser = _screen_parser()
+    parser = screen_parser()
     is_screen = os.isatty(1) or os.isatty(2) or "--plain" in words
-    if not is_screen or {"-h", "--help", "--version"}.intersection(words):
+    if not is_screen or {"-h", "--help", "-V", "--version"}.intersection(words):
         parser.parse_args(words)
         parser.print_help()
         return 0
     return _screen("aptui.verbs.screen", "tui", parser, words)
 
 
-def _screen_parser() -> ArgumentParser:
-    listed = "\n".join(f"  {verb:<11}{line}" for verb, (_module, line) in VERBS.items())
+def screen_parser() -> Parser:
+    """Return the parser of `aptui` without a verb."""
     parser = Parser(
         prog="aptui",
         usage="aptui [options] | aptui VERB [options]",
         description="The asset processor for the terminal: sources in, products and an asset database out.\n"
         "Without a verb it opens its screen, and starts the project's engine if none runs.",
-        epilog=f"verbs:\n{listed}\n\nexit codes:\n{_EXIT_CODES}\n\n'aptui VERB --help' says more.",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_project(parser)
-    parser.add_argument("--version", action="version", version=f"aptui {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
     parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
     parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
     parser.add_argument("--plain", action="store_true", help="ask and be answered in lines; so do TERM=dumb and ACCESSIBLE=1")
@@ -206,7 +247,7 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     """Open a screen; its frame is there before anything heavy is imported."""
     from aptui.tui.terminal import skeleton
 
-    arguments = parser.parse_args(words)
+    arguments = _with_color(parser.parse_args(words))
     name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
     is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
     if verb != "open":

@@ -1,12 +1,10 @@
-"""What is done once: a tree of settings that changed becomes a `Config`, and a folder without one gets its first `aptui.yaml`."""
+"""What is done once: a tree of settings that changed becomes a `Config`."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,7 +12,7 @@ from uuid import UUID
 from aptui.config import cluster as config_cluster
 from aptui.config import schema as yaml
 from aptui.config import serve
-from aptui.config.dirs import FILE_NAME, host_platform, store_dir
+from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
 from aptui.config.schema import Node
@@ -36,10 +34,10 @@ from aptui.core.model import (
     UndeclaredReads,
 )
 from aptui.core.paths import name_uuid
-from aptui.core.settings import is_settings, place_key
+from aptui.core.settings import place_key
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import looked_at
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 
 T = TypeVar("T")
 _FORMS = ("copy", "uses", "command")
@@ -563,110 +561,3 @@ def _json(node: Node | None) -> str:
 
 def _contains(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-# ── the first aptui.yaml ──────────────────────────────────────────────────────────────────────────────────────────────
-
-_SHIPPED_BUILDERS = {
-    "textures": ("image", ("png", "jpg", "jpeg", "tga", "bmp", "webp")),
-    "sounds": ("audio", ("wav", "ogg", "flac")),
-    "data": ("json", ("json",)),
-}
-_LOOK_AT_MOST = 20_000
-
-_TEXT = """\
-# What aptui makes of this folder. 'aptui batch' makes the products, below the cache folder.
-# Every key is described in {config}/defaults.yaml and builders.yaml.
-# For completion in an editor, put the path that 'aptui schema' prints in place of FILE and take one # away:
-# # yaml-language-server: $schema=FILE
-
-# The host's platform is always on. Others get products of their own:
-# platforms:
-#   server: {{tags: [server]}}
-
-# Where sources are; of two files with the same path, the one in the folder with the lower order wins.
-scan_folders:
-  - {{name: {name}, path: {path}, order: 0}}
-
-# Never looked at, as in .gitignore.
-ignore: ["*.tmp"]
-
-builders:
-{builders}
-cache: Cache
-"""
-
-
-def write_project(folder: Path, copy_patterns: tuple[str, ...] = ()) -> Path:
-    """Write a commented `aptui.yaml` into `folder`, fitting what is there; one that exists stays.
-
-    Args:
-        copy_patterns: instead of looking, write exactly one copy rule with these patterns.
-    """
-    folder = Path(os.path.abspath(folder))
-    if not folder.is_dir():
-        raise UserError(f"'{folder}' is not a folder")
-    root = folder / "assets" if (folder / "assets").is_dir() else folder
-    if copy_patterns:
-        for pattern in copy_patterns:
-            yaml.pattern_of(Node(pattern, "--copy"))
-        rules = [_rule("files", f"copy: {_list_patterns(copy_patterns)}")]
-    else:
-        rules = _suggest_folders(root)
-    text = _TEXT.format(
-        config="aptui's config folder",
-        name="assets" if root != folder else "project",
-        path="assets" if root != folder else ".",
-        builders="".join(f"{rule}\n" for rule in rules),
-    )
-    return _write_new(folder / FILE_NAME, text)
-
-
-def _write_new(file: Path, text: str) -> Path:
-    try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise UserError(f"'{file}' exists already", hint="edit it, or remove it first") from None
-    except OSError as error:
-        raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}") from None
-    return file
-
-
-def _suggest_folders(root: Path) -> list[str]:
-    """Return a rule for each shipped builder that has work below `root`, and one that copies the rest."""
-    counts = _extensions(root)
-    rules = []
-    for name, (builder, extensions) in _SHIPPED_BUILDERS.items():
-        here = [extension for extension in extensions if counts.pop(extension, 0)]
-        if here:
-            rules.append(_rule(name, f"uses: {builder}, patterns: {_list_patterns([f'*.{extension}' for extension in here])}"))
-    rest = sorted(counts) or ([] if rules else ["txt"])
-    if rest:
-        rules.append(_rule("files", f"copy: {_list_patterns([f'*.{extension}' for extension in rest])}"))
-    return rules
-
-
-def _extensions(root: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    looked_at = 0
-    for folder, below, names in os.walk(root):
-        below[:] = [name for name in below if not name.startswith(".") and name not in ("Cache", "__pycache__", "node_modules")]
-        for name in names:
-            stem, _, extension = name.lower().rpartition(".")
-            if is_settings(name) or (folder, name) == (str(root), FILE_NAME):
-                continue
-            if stem and re.fullmatch(r"[a-z0-9_+-]{1,16}", extension):
-                counts[extension] += 1
-        looked_at += len(names)
-        if looked_at > _LOOK_AT_MOST:
-            break
-    return counts
-
-
-def _rule(name: str, rest: str) -> str:
-    return f"  - {{name: {name}, {rest}}}"
-
-
-def _list_patterns(patterns: Sequence[str]) -> str:
-    return f"[{', '.join(json.dumps(pattern, ensure_ascii=False) for pattern in patterns)}]"

@@ -25,10 +25,10 @@ from aptui.config.signature import environment
 
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
-    """Write a commented `aptui.yaml` into `folder`; see `config.compiler`."""
-    from aptui.config.compiler import write_project  # only one verb needs it
+    """Write a commented `aptui.yaml` into `folder`, fitting what is there; see `config.proposal`."""
+    from aptui.config import proposal  # only one verb needs it
 
-    return write_project(folder, tuple(copy_patterns))
+    return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
 
 
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,6 +29,10 @@ def prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
+is_always_coloured = False
+"""`--color always`: also into pipes and files."""
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Whether people look at `stream` right now."""
     try:
@@ -49,7 +53,7 @@ def width(stream: TextIO) -> int | None:
 
 def has_colour(stream: TextIO) -> bool:
     """Whether `stream` takes colour: a terminal that is not dumb, and nobody said NO_COLOR (no-color.org)."""
-    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_always_coloured or (is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
 def coloured(text: str, colour: str, stream: TextIO) -> str:

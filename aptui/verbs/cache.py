@@ -24,28 +24,40 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 1
 _PORT = 8089
-_DEEDS = {
+CACHE_ACTIONS = {
     "init": "make the team's key for the shared cache, and say what teammates need",
-    "stats": "what is kept, and what it saved, for each builder",
+    "stats": "show what is kept, and what it saved, for each builder",
     "gc": "remove what was used longest ago, down to the size limit",
     "verify": "read everything that this machine keeps; remove what is damaged",
     "test": "reach the shared cache, read from it, and as a server write to it",
     "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
-    "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders (see --trust-code)",
+    "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders",
     "serve": "offer this machine's results to others over HTTP",
 }
 
 
-def cache_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `cache`."""
-    parser.add_argument(
-        "deed", choices=list(_DEEDS), metavar="DEED", help="; ".join(f"{name}: {text}" for name, text in _DEEDS.items())
-    )
-    parser.add_argument("commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository")
-    parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
-    parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
-    gc_arguments(parser)
-    _serve_arguments(parser.add_argument_group("serve"))
+def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
+    """Declare the options of `cache`, or of one of its actions alone."""
+    actions = "; ".join(f"{name}: {text}" for name, text in CACHE_ACTIONS.items())
+    if not action:
+        parser.add_argument("action", choices=list(CACHE_ACTIONS), metavar="ACTION", help=actions)
+    if action in ("", "ready"):
+        parser.add_argument(
+            "commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository"
+        )
+        parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
+    if action in ("", "ready", "prefetch"):
+        parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+    if action in ("", "gc"):
+        gc_arguments(parser)
+    elif action != "serve":
+        _json_argument(parser)
+    if action in ("", "serve"):
+        _serve_arguments(parser.add_argument_group("serve"))
+
+
+def _json_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
@@ -66,12 +78,12 @@ def _serve_arguments(parser: _ArgumentGroup) -> None:
 def gc_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `gc`."""
     parser.add_argument("--limit", metavar="SIZE", help="gc: instead of the configured size limit, for example 5GiB")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _json_argument(parser)
 
 
 def cache(arguments: Namespace) -> int:
     """Do what is asked; return the exit code."""
-    deeds: dict[str, Callable[[Namespace], int]] = {
+    actions: dict[str, Callable[[Namespace], int]] = {
         "init": _init,
         "stats": _stats,
         "gc": gc,
@@ -81,9 +93,9 @@ def cache(arguments: Namespace) -> int:
         "ready": _ready,
         "serve": _serve,
     }
-    if bool(arguments.commit) != (arguments.deed == "ready"):
+    if bool(arguments.commit) != (arguments.action == "ready"):
         raise UserError("'ready' is asked of a commit, and nothing else is", hint="for example 'aptui cache ready main'")
-    return deeds[arguments.deed](arguments)
+    return actions[arguments.action](arguments)
 
 
 # --------------------------------------------------------------------------------------------------- this machine's store

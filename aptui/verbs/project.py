@@ -13,9 +13,10 @@ from pathlib import Path
 from aptui.batch.options import RunOptions, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
-from aptui.config import dirs, explain, load, packing
+from aptui.config import dirs, explain, load, packing, proposal
 from aptui.config import model as configuration
 from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
 from aptui.store.queries.reader import open_reader
 from aptui.verbs.opening import DATABASE
 
@@ -30,6 +31,7 @@ def init_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
     )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
     parser.add_argument("--from-o3de", action="store_true", help="say what the settings of the O3DE project there say")
 
 
@@ -43,9 +45,48 @@ def init(arguments: Namespace) -> int:
             printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
         printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
         return 0
-    file = load.init(Path(arguments.folder or arguments.project or "."), copy_patterns=arguments.copy)
-    printing.say(f"wrote {printing.line(str(file))}; look it over, then: aptui batch --project {printing.line(str(file.parent))}")
+    folder = Path(arguments.folder or arguments.project or ".").absolute()
+    above = _project_above(folder)
+    found = proposal.propose(folder, tuple(arguments.copy))
+    _show_proposal(found)
+    if above:
+        printing.complain(f"aptui: '{above}' is a project already; this one would be inside of it", "yellow")
+    if arguments.dry_run:
+        printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
+        return 0
+    file, ignored = proposal.write(found)
+    also = f", and the cache's line into {printing.line(str(ignored))}" if ignored else ""
+    printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch -C {printing.line(str(folder))}")
     return 0
+
+
+def _project_above(folder: Path) -> Path | None:
+    """Return the project that a folder lies in.
+
+    Raises:
+        UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
+    """
+    try:
+        found = dirs.find_project(folder)
+    except KnownError:
+        return None
+    if found == folder and not (folder / dirs.FILE_NAME).exists():
+        hint = "'aptui batch' processes it; 'aptui init --from-o3de' converts it"
+        raise UserError(f"'{folder}' is an O3DE project, which opens as it is", hint=hint)
+    return found if found != folder else None
+
+
+def _show_proposal(found: proposal.Proposal) -> None:
+    kind = "" if found.engine is proposal.PLAIN else f", a {found.engine.name} project"
+    printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
+    for rule in found.rules:
+        patterns = printing.line(" ".join(rule.patterns))
+        note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
+        printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
+    if found.left:
+        names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
+        printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")
+    printing.say(f"  {'not looked at':<31} {printing.line(' '.join(found.ignore))}")
 
 
 # -------------------------------------------------------------------------------------------------------------------- demo

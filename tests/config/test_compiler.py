@@ -45,14 +45,14 @@ def test_init_finds_builders_for_what_is_there(folder: Path) -> None:
     assert [(rule.name, rule.origin) for rule in loaded.project.builders] == [
         ("textures", "entry:image"),
         ("sounds", "entry:audio"),
+        ("scripts", "entry:lua"),
         ("data", "entry:json"),
-        ("files", ""),
     ]
     assert [[pattern.text for pattern in rule.patterns] for rule in loaded.project.builders] == [
         ["*.png", "*.jpg"],
         ["*.wav"],
-        ["*.json"],
         ["*.lua"],
+        ["*.json"],
     ]
     assert [scan.path for scan in loaded.project.scan_folders] == [str(folder / "assets")]
 

@@ -1,0 +1,126 @@
+"""`completion`: shell code that completes verbs, options and names of sources and jobs.
+
+The shells ask `aptui completion words …` each time, so that they never know less than the program.
+
+Tests: `tests/cli/test_completion.py`.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from aptui.cli import main
+from aptui.cli.manual import actions_of
+from aptui.shared import printing
+from aptui.shared.errors import KnownError
+
+SHELLS = {
+    "bash": """\
+_aptui() {
+  local IFS=$'\\n' line="${COMP_WORDS[COMP_CWORD]}"
+  COMPREPLY=($(aptui completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  [[ ${#COMPREPLY[@]} -eq 0 ]] && COMPREPLY=($(compgen -f -- "$line"))
+  [[ ${COMPREPLY[0]} == */ ]] && compopt -o nospace
+}
+complete -o filenames -F _aptui aptui""",
+    "zsh": """\
+#compdef aptui
+_aptui() {
+  local -a found
+  found=("${(@f)$(aptui completion words -- "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)}")
+  if [[ -n "${found[1]}" ]]; then compadd -Q -- "${found[@]}"; else _files; fi
+}
+compdef _aptui aptui""",
+    "fish": """\
+function __aptui_words
+  set -l words (commandline -opc) (commandline -ct)
+  aptui completion words -- $words[2..-1] 2>/dev/null
+end
+complete -c aptui -f -a '(__aptui_words)'
+complete -c aptui -n 'test -z "$(__aptui_words)"' -F""",
+}
+_TAKES_SOURCES = frozenset(
+    {"why", "log", "explain", "deps", "reprocess", "rerun", "move", "delete", "assetlist", "bundle", "scan-missing", "lint"}
+)
+_MOST = 200
+"""Names that are offered."""
+
+
+def completion_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `completion`."""
+    parser.add_argument("shell", choices=[*SHELLS, "words"], metavar="SHELL", help=f"{', '.join(SHELLS)}")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="words: what stands on the line so far; shells ask this")
+
+
+def completion(arguments: Namespace) -> int:
+    """Print the code of a shell, or what can stand for the last word."""
+    if arguments.shell != "words":
+        printing.say(SHELLS[arguments.shell])
+        return 0
+    try:
+        offered = found(arguments.words or [""])
+    except KnownError:  # no project here, nothing processed: there are no names to offer
+        return 0
+    for word in offered:
+        printing.say(word)
+    return 0
+
+
+def found(words: Sequence[str]) -> list[str]:
+    """Return what the last of these words may become."""
+    *before, begun = words
+    verb = next((word for word in before if word in main.VERBS), "")
+    if not verb or verb == "help":
+        names = [*main.VERBS] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
+    elif begun.startswith("-"):
+        names = list(_options(main.parser_of(verb)))
+    else:
+        names = [*_choices(verb, before), *(_sources(before, begun) if verb in _TAKES_SOURCES else ())]
+    return [printing.line(name) for name in islice((name for name in names if name.startswith(begun)), _MOST)]
+
+
+def _options(parser: main.Parser) -> Iterator[str]:
+    yield from ("-h", "--help")
+    for action in parser.declared():
+        yield from action.option_strings
+
+
+def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
+    """Yield the actions of a verb, or what the option that stands last takes."""
+    if actions_of(verb) and not set(actions_of(verb)).intersection(before):
+        yield from actions_of(verb)
+        return
+    for action in main.parser_of(verb).declared():
+        is_meant = before[-1] in action.option_strings if action.option_strings else before[-1] == verb
+        if is_meant and action.choices:
+            yield from map(str, action.choices)
+
+
+def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
+    """Yield sources that begin so, and `#` numbers of jobs, as the database has them."""
+    from aptui.batch.options import load_last_config, project_dir
+    from aptui.store.queries.reader import open_reader
+
+    words = list(before)
+    at = next((index for index, word in enumerate(words[:-1]) if word in ("-C", "--project")), -1)
+    project = project_dir(Namespace(project=words[at + 1] if at >= 0 else None))
+    config = load_last_config(Namespace(project=str(project)))
+    database = open_reader(Path(config.cache_dir) / "assetdb.sqlite")
+    try:
+        if begun.startswith("#"):
+            yield from (f"#{row.job_id}" for row in database.jobs())
+        else:
+            yield from dict.fromkeys(_step(row.source, begun) for row in database.sources())
+    finally:
+        database.close()
+
+
+def _step(source: str, begun: str) -> str:
+    """Return the source, or where it lies deeper than what is begun the next folder on the way to it."""
+    if not source.startswith(begun):
+        return source
+    head, found_slash, _rest = source[len(begun) :].partition("/")
+    return f"{begun}{head}/" if found_slash else source

@@ -1,0 +1,366 @@
+"""The first `aptui.yaml` of a folder: what is there is looked at, and a project is proposed that fits it and its engine.
+
+Every shipped builder that has work is used; one that lacks a package or a program is written as a comment with the reason. What
+belongs to the game engine alone (its project files, its imports, its code) is neither copied nor looked at.
+
+Tests: `tests/config/test_proposal.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+from pathlib import Path
+
+from aptui.config import schema as yaml
+from aptui.config.dirs import FILE_NAME
+from aptui.config.schema import Node
+from aptui.core.settings import is_settings
+from aptui.shared.errors import HostError, UserError
+
+_LOOK_AT_MOST = 100_000
+"""Files; a rule for what comes later is easily written by hand."""
+_EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
+_NEVER_COPIED = frozenset({
+    "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
+    "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini",
+})  # fmt: skip
+"""Extensions of documents, of other programs' work files, of code and its settings."""
+_GLSLANG = ("glslangValidator", "glslang", "glslc")
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedBuilder:
+    """A shipped builder as it is proposed.
+
+    Args:
+        extensions: of its sources; `companions` are those of files that they name, which nobody has to copy.
+        module: that it needs, or `programs`, of which one is enough; "" and () = nothing.
+    """
+
+    name: str
+    uses: str
+    extensions: tuple[str, ...]
+    companions: tuple[str, ...] = ()
+    module: str = ""
+    programs: tuple[str, ...] = ()
+
+    def lacks(self) -> str:
+        """Return what is missing on this machine, "" = nothing."""
+        if self.module and find_spec(self.module) is None:
+            return "needs pip install 'aptui[builders]'"
+        if self.programs and not any(shutil.which(name) for name in self.programs):
+            return f"needs {self.programs[0]}, such as that of the package glslang-tools"
+        return ""
+
+
+BUILDERS = (
+    ShippedBuilder("textures", "image", ("png", "jpg", "jpeg", "tga", "bmp", "gif", "tif", "tiff", "webp")),
+    ShippedBuilder("sounds", "audio", ("wav", "flac", "ogg", "mp3", "aif", "aiff")),
+    ShippedBuilder("models", "gltf", ("gltf", "glb"), ("bin",)),
+    ShippedBuilder("meshes", "mesh", ("obj", "stl", "ply", "off"), ("mtl",), module="trimesh"),
+    ShippedBuilder("shaders", "shader", ("vert", "frag", "comp", "geom", "tesc", "tese"), ("glsl", "inc"), programs=_GLSLANG),
+    ShippedBuilder("scripts", "lua", ("lua",), module="lupa"),
+    ShippedBuilder("fonts", "font", ("ttf", "otf", "woff", "woff2"), module="fontTools"),
+    ShippedBuilder("data", "json", ("json",)),
+    ShippedBuilder("documents", "xml", ("xml",)),
+    ShippedBuilder("settings", "yaml", ("yaml", "yml")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GameEngine:
+    """What is known about projects of a game engine.
+
+    Args:
+        marks: globs of files in the project's folder, of which one says that it is such a project.
+        roots: folders where its sources are, the first that is there counts.
+        ignore: what is its own, as `ignore` has it.
+        own: extensions of files that are its own business.
+        says: what one of the marks must contain.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    roots: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    says: str = ""
+
+
+ENGINES = (
+    GameEngine(
+        "Godot",
+        ("project.godot",),
+        (),
+        (".godot/", ".import/", "*.import", "*.uid", "/android/", "/export_presets.cfg", "/project.godot"),
+        ("gd", "gdshader", "gdshaderinc", "tscn", "scn", "tres", "res", "godot", "gdextension", "pck", "translation"),
+    ),
+    GameEngine(
+        "Unity",
+        ("ProjectSettings/ProjectVersion.txt",),
+        ("Assets",),
+        ("*.meta",),
+        ("unity", "prefab", "asset", "mat", "controller", "anim", "asmdef", "asmref", "shader", "cginc", "hlsl", "dll", "meta"),
+    ),
+    GameEngine(
+        "Unreal",
+        ("*.uproject",),
+        ("SourceArt", "RawContent"),
+        (
+            "/Binaries/", "/DerivedDataCache/", "/Intermediate/", "/Saved/", "/Config/", "/Source/",
+            "*.uasset", "*.umap", "*.uproject",
+        ),
+        ("uasset", "umap", "uproject", "uplugin", "usf", "ush"),
+    ),
+    GameEngine(
+        "Defold",
+        ("game.project",),
+        (),
+        ("/build/", "/bundle/", ".internal/", "/game.project"),
+        (
+            "project", "collection", "go", "script", "gui_script", "render_script", "gui", "atlas", "sprite", "material", "fp",
+            "vp", "tilemap", "tilesource", "input_binding", "font", "collectionproxy", "factory", "appmanifest", "render",
+            "editor_script",
+        ),
+    ),
+    GameEngine("Bevy", ("Cargo.toml",), ("assets",), ("/target/",), ("wgsl", "ron", "rs"), says="bevy"),
+    GameEngine(
+        "web",
+        ("package.json", "index.html"),
+        ("public", "static", "assets", "src/assets"),
+        ("node_modules/", "/dist/", "/build/", "/out/", ".next/", ".svelte-kit/", "/package*.json", "/tsconfig*.json"),
+        ("ts", "tsx", "jsx", "vue", "svelte", "map"),
+    ),
+)  # fmt: skip
+PLAIN = GameEngine("files", ())
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRule:
+    """A builder of the proposal: `count` files match; `lacks` is why it is a comment, "" = it is none."""
+
+    name: str
+    does: str
+    patterns: tuple[str, ...]
+    count: int
+    lacks: str = ""
+
+    def line(self) -> str:
+        """Return it as a line of YAML."""
+        form = f"copy: {_list(self.patterns)}" if self.does == "copy" else f"uses: {self.does}, patterns: {_list(self.patterns)}"
+        rule = f"- {{name: {self.name}, {form}}}"
+        return f"  # {rule}  # {self.lacks}" if self.lacks else f"  {rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A project that fits a folder: `root` is the scan folder relative to it."""
+
+    folder: Path
+    engine: GameEngine
+    root: str
+    rules: tuple[ProposedRule, ...]
+    ignore: tuple[str, ...]
+    left: Counter[str] = field(default_factory=Counter)
+    """{extension: files} that no rule takes."""
+
+    def text(self) -> str:
+        """Return the `aptui.yaml`."""
+        root = f'"{self.root}"' if self.root.startswith("-") else self.root
+        name = "project" if self.root == "." else self.root.rpartition("/")[2].lower()
+        rules = "".join(f"{rule.line()}\n" for rule in self.rules)
+        is_empty = all(rule.lacks for rule in self.rules)
+        builders = f"builders:{' []' if is_empty else ''}\n{rules}"
+        return _TEXT.format(name=name, root=root, ignore=_ignore_lines(self.ignore), builders=builders)
+
+
+_TEXT = """\
+# What aptui makes of this folder. 'aptui batch' makes the products, below the cache folder.
+# Every key is described in aptui's config folder, in defaults.yaml and builders.yaml; 'aptui docs' describes the verbs.
+# For completion in an editor, put the path that 'aptui schema --path' prints in place of FILE and take one # away:
+# # yaml-language-server: $schema=FILE
+
+# The host's platform is always on. Others get products of their own:
+# platforms:
+#   server: {{tags: [server]}}
+
+# Where sources are; of two files with the same path, the one in the folder with the lower order wins.
+scan_folders:
+  - {{name: {name}, path: {root}, order: 0}}
+
+# Never looked at, as in .gitignore.
+{ignore}
+{builders}
+cache: Cache
+"""
+
+
+def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
+    """Return a project that fits a folder.
+
+    Args:
+        copy_patterns: instead of looking, one rule that copies what matches these patterns.
+
+    Raises:
+        UserError: the folder is none, is a project already, or a pattern is none.
+    """
+    folder = Path(os.path.abspath(folder))
+    if not folder.is_dir():
+        raise UserError(f"'{folder}' is not a folder", hint="make it, or name the folder in which the assets are")
+    engine = engine_of(folder)
+    root = next((name for name in (*engine.roots, "assets") if (folder / name).is_dir()), ".")
+    if root == "assets" and engine.name in ("Godot", "Defold"):
+        root = "."
+    ignore = ("*.tmp", *engine.ignore, *(_root_documents(folder) if root == "." else ()))
+    if copy_patterns:
+        for pattern in copy_patterns:
+            yaml.pattern_of(Node(pattern, "--copy"))
+        rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
+        return Proposal(folder, engine, root, (rule,), ignore)
+    counts = _extensions(folder / root, ignore)
+    rules, left = _rules(counts, engine)
+    return Proposal(folder, engine, root, rules, ignore, left)
+
+
+def engine_of(folder: Path) -> GameEngine:
+    """Return the game engine whose project a folder is, `PLAIN` = none that is known."""
+    for engine in ENGINES:
+        for mark in engine.marks:
+            files = list(folder.glob(mark))
+            if any(not engine.says or engine.says in _text(file) for file in files):
+                return engine
+    return PLAIN
+
+
+def write(proposal: Proposal) -> tuple[Path, Path | None]:
+    """Write the `aptui.yaml` and have Git ignore the cache; return both files, None for what needed no change.
+
+    Raises:
+        UserError: there is an `aptui.yaml`. HostError: a file cannot be written.
+    """
+    file = proposal.folder / FILE_NAME
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(proposal.text())
+    except FileExistsError:
+        raise UserError(f"'{file}' exists already", hint="edit it, or remove it first; 'aptui init --dry-run' only shows") from None
+    except OSError as error:
+        raise HostError(
+            f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="look at its permissions"
+        ) from None
+    return file, _have_git_ignore(proposal.folder)
+
+
+def _have_git_ignore(folder: Path) -> Path | None:
+    """Add the cache to `.gitignore`, where the folder is below Git and nothing there names it."""
+    file = folder / ".gitignore"
+    if not file.is_file() and not any((each / ".git").exists() for each in (folder, *folder.parents)):
+        return None
+    before = _text(file)
+    if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
+        return None
+    gap = "" if not before or before.endswith("\n") else "\n"
+    try:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(f"{gap}/Cache/\n")
+    except OSError as error:
+        what = f"cannot write '{file}': {(error.strerror or str(error)).lower()}"
+        raise HostError(what, hint="add the line '/Cache/' to it: products need not be under version control") from None
+    return file
+
+
+def _rules(counts: Counter[str], engine: GameEngine) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
+    """Return a rule for each shipped builder that has work, and one that copies the rest; and what nobody takes."""
+    rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
+    left = counts - rest
+    rules = []
+    for builder in BUILDERS:
+        here = [name for name in builder.extensions if rest[name]]
+        if here:
+            count = sum(rest.pop(name) for name in here)
+            for name in builder.companions:
+                left[name] += rest.pop(name, 0)
+            rules.append(ProposedRule(builder.name, builder.uses, tuple(f"*.{name}" for name in here), count, builder.lacks()))
+    for name in _NEVER_COPIED & rest.keys():
+        left[name] += rest.pop(name)
+    copied = sorted(name for name in rest if rest[name])
+    if copied or not rules:
+        patterns = tuple(f"*.{name}" for name in copied or ["txt"])
+        rules.append(ProposedRule("files", "copy", patterns, sum(rest.values())))
+    return tuple(rules), +left
+
+
+def _extensions(root: Path, ignore: Sequence[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for name in _files(root, ignore):
+        stem, _, extension = name.rpartition("/")[2].lower().rpartition(".")
+        if stem and _EXTENSION.fullmatch(extension):
+            counts[extension] += 1
+    return counts
+
+
+def _count_matches(root: Path, ignore: Sequence[str], patterns: Sequence[str]) -> int:
+    wanted = [pattern.lower() for pattern in patterns]
+    return sum(any(fnmatchcase(name.lower(), pattern) for pattern in wanted) for name in _files(root, ignore))
+
+
+def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
+    """Yield relative paths of files that a scan would look at, as far as the rules proposed here go."""
+    seen = 0
+    for folder, below, names in os.walk(root):
+        above = os.path.relpath(folder, root)
+        prefix = "" if above == "." else f"{above}/"
+        below[:] = sorted(
+            name
+            for name in below
+            if not name.startswith(".")
+            and name not in ("Cache", "__pycache__")
+            and not _is_ignored(f"{prefix}{name}", ignore, is_folder=True)
+        )
+        for name in names:
+            path = f"{prefix}{name}"
+            if not is_settings(name) and path != FILE_NAME and not name.startswith(".") and not _is_ignored(path, ignore):
+                yield path
+        seen += len(names)
+        if seen > _LOOK_AT_MOST:
+            return
+
+
+def _is_ignored(path: str, rules: Sequence[str], *, is_folder: bool = False) -> bool:
+    for rule in rules:
+        if rule.endswith("/") and not is_folder:
+            continue
+        wanted = rule.strip("/")
+        if fnmatchcase(path if rule.startswith("/") else path.rpartition("/")[2], wanted):
+            return True
+    return False
+
+
+def _root_documents(folder: Path) -> list[str]:
+    """Return rules for what stands in the folder of nearly every project and is no asset."""
+    names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
+    return [*names, *(["/builders/"] if (folder / "builders").is_dir() else [])]
+
+
+def _ignore_lines(rules: Sequence[str]) -> str:
+    one_line = f"ignore: {_list(rules)}"
+    return one_line if len(one_line) <= 100 else "ignore:\n" + "\n".join(f"  - {json.dumps(rule)}" for rule in rules)
+
+
+def _list(patterns: Sequence[str]) -> str:
+    return f"[{', '.join(json.dumps(pattern, ensure_ascii=False) for pattern in patterns)}]"
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""

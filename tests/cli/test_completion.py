@@ -1,0 +1,68 @@
+"""`completion`: what shells offer for the last word, and that the code for them is code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import verb_project
+
+from aptui.cli import completion, main
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["rep"], ["reprocess"]),
+        (["help", "bat"], ["batch"]),
+        (["--vers"], ["--version"]),
+        (["cache", "pre"], ["prefetch"]),
+        (["batch", "--jun"], ["--junit"]),
+        (["batch", "--fail-on", ""], ["warning", "error"]),
+        (["-C", "x", "stat"], ["status"]),
+        (["nothing"], []),
+    ],
+)
+def test_words_are_completed(words: list[str], offered: list[str]) -> None:
+    assert completion.found(words) == offered
+
+
+@pytest.mark.real
+def test_sources_and_jobs_are_completed_folder_by_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = verb_project.write(tmp_path, monkeypatch)
+    main.main(["batch"])
+    capsys.readouterr()
+
+    assert "tables/" in completion.found(["why", ""])
+    assert completion.found(["why", "tables/b"]) == ["tables/bad.json"]
+    assert "#1" in completion.found(["-C", str(project), "log", "#"])
+
+
+def test_nothing_processed_offers_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb_project.write(tmp_path, monkeypatch)
+
+    assert main.main(["completion", "words", "--", "why", "a"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_code_of_each_shell_is_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["completion", shell]) == 0
+    code = capsys.readouterr().out
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+
+    subprocess.run([shell, "-n"], input=code, text=True, check=True)
+    if shell == "bash":
+        script = (
+            f"aptui() {{ echo batch; echo builders; }}\n{code}\nCOMP_WORDS=(aptui b) COMP_CWORD=1; _aptui; echo ${{COMPREPLY[@]}}"
+        )
+        ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert ended.stdout == "batch builders\n"

@@ -1,0 +1,67 @@
+"""`help` and `docs`: the same texts as help, as text, as a man page, as Markdown; the page that ships is what the program says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main, manual
+
+PAGE = Path(main.__file__).parents[1] / "VERBS.md"
+
+
+def test_help_of_a_verb_is_that_of_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["help", "batch"]) == 0
+    said = capsys.readouterr().out
+    assert main.main(["batch", "-h"]) == 0
+
+    assert capsys.readouterr().out == said
+    assert "examples:\n  aptui batch\n" in said
+
+
+def test_help_alone_groups_the_verbs_and_says_where_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["help"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.index("\nbegin: ") < said.index("\nbuild: ") < said.index("\nteam: ") < said.index("\nexit codes:")
+    assert "New here?" in said
+
+
+def test_help_of_an_unknown_verb_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["help", "bach"]) == 3
+    assert "did you mean 'batch'?" in capsys.readouterr().err
+
+
+def test_each_action_of_cache_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = set()
+    for action in manual.actions_of("cache"):
+        assert main.main(["cache", action, "--help"]) == 0
+        texts.add(capsys.readouterr().out)
+    assert len(texts) == len(manual.actions_of("cache"))
+
+    main.main(["cache", "gc", "-h"])
+    said = capsys.readouterr().out
+    assert "--limit" in said
+    assert "--writable" not in said
+
+
+def test_the_page_that_ships_is_what_the_program_says(capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["docs", "--markdown"])
+
+    assert PAGE.read_text(encoding="utf-8") == capsys.readouterr().out, "aptui docs --markdown > aptui/VERBS.md"
+
+
+def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["docs", "--man"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert all(f".SS aptui {verb}".replace("-", "\\-") in lines for verb in main.VERBS)
+    known = (".TH", ".SH", ".SS", ".TP", ".B ", ".PP", ".nf", ".fi")
+    assert all(line.startswith(known) for line in lines if line.startswith("."))
+
+
+def test_docs_of_one_verb_and_of_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", "gc"]) == 0
+    assert "--limit" in capsys.readouterr().out
+    assert main.main(["docs", "gcc"]) == 3

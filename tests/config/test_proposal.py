@@ -1,0 +1,116 @@
+"""What `aptui init` proposes: what a person of that engine would write, with nothing of the engine's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main
+from aptui.config import proposal
+from aptui.config.load import load
+from aptui.shared.errors import UserError
+
+TREES = {
+    "Godot": (
+        {"project.godot", "art/a.png", "art/a.png.import", "main.gd", "main.tscn", ".godot/x.json"},
+        ".",
+        {"textures"},
+    ),
+    "Unity": (
+        {"ProjectSettings/ProjectVersion.txt", "Assets/a.png", "Assets/a.png.meta", "Assets/x.unity", "Library/y.png"},
+        "Assets",
+        {"textures"},
+    ),
+    "Unreal": ({"Game.uproject", "Content/a.uasset", "Saved/b.png", "Intermediate/c.json", "Art/d.wav"}, ".", {"sounds"}),
+    "Defold": ({"game.project", "a.go", "b.collection", "build/c.json", "assets/d.ogg"}, ".", {"sounds"}),
+    "Bevy": ({"Cargo.toml", "assets/a.gltf", "assets/a.bin", "src/main.rs", "target/x.json"}, "assets", {"models"}),
+    "web": ({"package.json", "public/a.png", "node_modules/x/y.png", "dist/a.png"}, "public", {"textures"}),
+    "files": ({"a.png", "b.wav", "c.xyz"}, ".", {"textures", "sounds", "files"}),
+}
+
+
+def tree(root: Path, names: set[str]) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text('bevy = "0.15"\n' if name == "Cargo.toml" else "")
+    return root
+
+
+@pytest.mark.parametrize("engine", TREES)
+def test_each_engine_gets_the_project_that_fits_it(tmp_path: Path, engine: str) -> None:
+    names, root, rules = TREES[engine]
+
+    found = proposal.propose(tree(tmp_path, names))
+
+    assert (found.engine.name, found.root) == (engine, root)
+    assert {rule.name for rule in found.rules} == rules
+    assert all(rule.count == 1 for rule in found.rules)
+    proposal.write(found)
+    assert {builder.name for builder in load(tmp_path).project.builders} == rules
+
+
+def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
+
+    found = proposal.propose(tree(tmp_path, {"x.frag", "y.json"}))
+
+    assert '  # - {name: shaders, uses: shader, patterns: ["*.frag"]}  # needs glslangValidator' in found.text()
+    proposal.write(found)
+    assert [builder.name for builder in load(tmp_path).project.builders] == ["data"]
+
+
+def test_only_comments_are_a_project_without_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
+
+    proposal.write(proposal.propose(tree(tmp_path, {"x.frag"})))
+
+    assert load(tmp_path).project.builders == ()
+
+
+def test_git_ignores_the_cache_once(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("*.o")
+
+    assert proposal.write(proposal.propose(tmp_path))[1] == tmp_path / ".gitignore"
+    assert (tmp_path / ".gitignore").read_text() == "*.o\n/Cache/\n"
+    (tmp_path / "aptui.yaml").unlink()
+    assert proposal.write(proposal.propose(tmp_path))[1] is None
+
+
+def test_without_git_no_gitignore_is_written(tmp_path: Path) -> None:
+    assert proposal.write(proposal.propose(tmp_path))[1] is None
+    assert [file.name for file in tmp_path.iterdir()] == ["aptui.yaml"]
+
+
+def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree(tmp_path, {"project.godot", "a.png", "b.gd"})
+
+    assert main.main(["init", str(tmp_path), "--dry-run"]) == 0
+
+    said = capsys.readouterr().out
+    assert "a Godot project" in said
+    assert "textures   image        1 file  *.png" in said
+    assert "1 *.gd" in said
+    assert '  - {name: textures, uses: image, patterns: ["*.png"]}' in said
+    assert not (tmp_path / "aptui.yaml").exists()
+
+
+def test_a_project_inside_of_another_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["init", str(tmp_path)])
+    (tmp_path / "inner").mkdir()
+
+    assert main.main(["init", str(tmp_path / "inner")]) == 0
+    assert f"'{tmp_path}' is a project already" in capsys.readouterr().err
+
+
+def test_a_project_of_o3de_needs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "project.json").write_text('{"project_name": "Game"}')
+
+    assert main.main(["init", str(tmp_path)]) == 3
+    assert "opens as it is" in capsys.readouterr().err
+
+
+def test_no_folder_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        proposal.propose(tmp_path / "nowhere")
