@@ -8,7 +8,7 @@ from __future__ import annotations
 GROUPS: dict[str, tuple[str, ...]] = {
     "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
     "build": ("batch", "reprocess", "rerun", "verify", "assetlist", "bundle", "compare"),
-    "look": ("open", "status", "jobs", "log", "why", "explain", "builders", "changes", "config", "web"),
+    "look": ("open", "status", "jobs", "log", "why", "explain", "builders", "history", "changes", "config", "web"),
     "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "hold", "rescan", "reload"),
     "graph": ("deps", "query", "affected", "scan-missing", "move", "delete", "identities"),
     "team": ("cache", "gc", "gateway", "token", "client", "worker"),
@@ -65,6 +65,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "why": ("aptui why textures/hero.png", "aptui why '#12'"),
     "explain": ("aptui explain textures/hero.png", "aptui explain textures/ --json"),
     "log": ("aptui log textures/hero.png", "aptui log textures/hero.png --history"),
+    "history": ("aptui history", "aptui history --json"),
     "changes": ("aptui changes", "aptui changes --follow --jsonl"),
     "deps": ("aptui deps textures/hero.png", "aptui deps --in textures/hero.png"),
     "query": ("aptui query 'rdeps(textures/hero.png)'", "aptui query 'somepath(a.mat, b.png)'"),
