@@ -7,7 +7,7 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
-    "build": ("batch", "reprocess", "rerun", "verify", "assetlist", "bundle", "compare"),
+    "build": ("batch", "reprocess", "rerun", "verify", "lint", "assetlist", "bundle", "compare"),
     "look": ("open", "status", "jobs", "log", "why", "explain", "builders", "history", "changes", "config", "web"),
     "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "hold", "rescan", "reload"),
     "graph": ("deps", "query", "affected", "scan-missing", "move", "delete", "identities"),
@@ -83,6 +83,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "delete": ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),
     "identities": ("aptui identities", "aptui identities --repair"),
     "verify": ("aptui verify", "aptui verify --rebuild 5%"),
+    "lint": ("aptui lint", "aptui lint --fail --junit lint.xml --roots 'levels/*'"),
     "cache": ("aptui cache stats", "aptui cache ready HEAD"),
     "cache init": ("aptui cache init", "aptui cache init -C ../game"),
     "cache stats": ("aptui cache stats", "aptui cache stats --json"),

@@ -54,6 +54,7 @@ VERBS = {
     "identities": ("aptui.verbs.identities", "which sources have '.meta' files, and which look moved without theirs"),
     "capsule": ("aptui.verbs.sessions.capsule", "a job in a file that others can run; run one and compare"),
     "verify": ("aptui.verbs.check", "compare every product with its recorded digest"),
+    "lint": ("aptui.verbs.lint", "look for what breaks elsewhere: spelling, dead references, unreachable assets, case"),
     "cache": ("aptui.verbs.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
     "gc": ("aptui.verbs.cache", "short for 'cache gc': remove kept results that nobody used for long"),
     "scan-missing": ("aptui.verbs.missing", "look for assets that products name and do not declare"),

@@ -1,0 +1,53 @@
+"""Which sources need which others, in the spelling of the disk: for `aptui lint`, which compares it with what their texts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aptui.store.queries.reader import Reader
+
+_NEEDS_SQL = """
+SELECT f.ScanFolder, s.SourceName, n.SourceName FROM aptui_edges e
+    JOIN Sources s ON s.SourceID = e.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+    JOIN aptui_sources o ON o.path_key = e.target JOIN Sources n ON n.SourceID = o.source_id
+UNION
+SELECT f.ScanFolder, s.SourceName, n.SourceName FROM ProductDependencies d
+    JOIN Products p ON p.ProductID = d.ProductPK JOIN Jobs j ON j.JobID = p.JobPK
+    JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+    JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid
+WHERE d.UnresolvedPath = ''
+ORDER BY 1, 2, 3"""
+_TWINS_SQL = """
+SELECT p.ProductName, s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
+WHERE lower(p.ProductName) IN (SELECT lower(ProductName) FROM Products GROUP BY lower(ProductName) HAVING COUNT(*) > 1)
+ORDER BY lower(p.ProductName), p.ProductName"""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A source that needs others: `root` is the path of its scan folder, `needs` are their paths in real case."""
+
+    root: str
+    source: str
+    needs: tuple[str, ...]
+
+
+def named_sources(reader: Reader) -> Iterator[NamedSource]:
+    """Yield every source that needs others, as sources or through its products."""
+    root, source = "", ""
+    needs: list[str] = []
+    for row in reader.ask(_NEEDS_SQL):
+        if needs and (root, source) != (row[0], row[1]):
+            yield NamedSource(root, source, tuple(needs))
+            needs = []
+        root, source = row[0], row[1]
+        if row[2] != source:
+            needs.append(row[2])
+    if needs:
+        yield NamedSource(root, source, tuple(needs))
+
+
+def case_twins(reader: Reader) -> list[tuple[str, str]]:
+    """Return (product, source) of products whose names differ in case alone."""
+    return [(name, source) for name, source in reader.ask(_TWINS_SQL)]
