@@ -14,6 +14,7 @@ from pathlib import Path
 from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load
 from aptui.config import model as configuration
+from aptui.config.commands import missing_programs
 from aptui.core.model import PathKey
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -86,7 +87,7 @@ def load_config(arguments: Namespace) -> configuration.Config:
     config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
-    for warning in config.warnings:
+    for warning in (*config.warnings, *missing_programs(config)):
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
     return config
 

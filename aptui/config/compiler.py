@@ -12,6 +12,7 @@ from uuid import UUID
 from aptui.config import cluster as config_cluster
 from aptui.config import schema as yaml
 from aptui.config import serve
+from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
@@ -94,6 +95,7 @@ class Compiler:
         project = signed(self._project(), self._dir)
         sharing = self._sharing({rule.name for rule in project.builders})
         cluster = self._try(self._cluster, self._root)
+        self._mistakes += serve.mistakes(self._root.get("serve"))
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
         return Config(
@@ -461,6 +463,9 @@ class Compiler:
                 names.update(looked_at(command.value).program_params)
             except TemplateError as error:
                 raise UserError(str(error), where=command.where, hint=error.hint) from None
+            if unknown := unknown_placeholder(command.value):
+                hint = f"there are {', '.join(PLACEHOLDERS)}; braces that the program wants stand in single quotes"
+                raise UserError(f"'{unknown}' is no placeholder", where=command.where, hint=hint)
         return tuple(sorted(names))
 
     def _command(self, node: Node) -> CommandRule:

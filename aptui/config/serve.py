@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aptui.shared.addresses import canonical
+from aptui.shared.errors import UserError
+from aptui.shared.peer_rules import checked
 from aptui.shared.peers import Dial
+
+if TYPE_CHECKING:
+    from aptui.config.schema import Node
 
 PORT = 45_650
 
@@ -68,6 +74,26 @@ def compiled(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
         **texts,
         **lists,
     )
+
+
+def mistakes(given: Node | None) -> list[UserError]:
+    """Return what is wrong with the lists and the connections of `serve:`, each with its place."""
+    found = []
+    for name in ("allowed", "rejected"):
+        listed = given.get(name) if given is not None else None
+        for entry in listed.value if listed is not None else ():
+            try:
+                canonical(entry.value)
+            except UserError as error:
+                found.append(UserError(error.what, where=entry.where, hint=error.hint))
+    dials = given.get("connections") if given is not None else None
+    for entry in dials.value if dials is not None else ():
+        each = entry.plain()
+        try:
+            checked(Dial(each["id"], each["address"], each["port"], each.get("auto", True)))
+        except UserError as error:
+            found.append(UserError(error.what, where=entry.where, hint=error.hint))
+    return found
 
 
 def restored(data: Mapping[str, Any]) -> GatewaySettings:

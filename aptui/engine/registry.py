@@ -25,6 +25,7 @@ from aptui.shared.errors import UserError
 from aptui.worker.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
 FOLDER = "builders"
+_HELPER = "a file that only helps others is called '_NAME.py'"
 _LIMIT_S = 120.0
 _ENTRY = "entry:"
 
@@ -85,6 +86,9 @@ def complete(
     entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
     for path in paths:
         _raise_file_error(files[path], path)
+        if not files[path].classes:
+            name = f"{FOLDER}/{os.path.basename(path)}"
+            tell(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, places)
     completed = [_completed(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
