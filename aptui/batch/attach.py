@@ -46,7 +46,10 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
         finally:
             reporter.close()
     if answer and answer.get("configuration"):
-        raise UserError(f"the engine that runs does not take the configuration over: {answer['configuration']}")
+        raise UserError(
+            f"the engine that runs does not take the configuration over: {answer['configuration']}",
+            hint="mend what it says, or 'aptui stop' and begin anew",
+        )
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
     summary.seconds = time.monotonic() - began_s

@@ -43,7 +43,9 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
+        raise HostError(
+            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+        ) from error
 
 
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:

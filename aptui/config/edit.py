@@ -209,7 +209,9 @@ def _read(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise HostError(f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise HostError(
+            f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}", hint="look at its permissions"
+        ) from None
 
 
 def _replace(file: Path, data: bytes) -> None:
@@ -229,4 +231,7 @@ def _replace(file: Path, data: bytes) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise HostError(f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise HostError(
+            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from None

@@ -154,7 +154,9 @@ def remembered_names(cache_file: Path) -> dict[bytes, str]:
 
 def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
     if answer.error:
-        raise UserError(f"{stand_in.name} cannot be looked at: {answer.error}")
+        raise UserError(
+            f"{stand_in.name} cannot be looked at: {answer.error}", hint="'aptui doctor' says more; mend the file that is named"
+        )
     there = {builder.uuid for builder in answer.found}
     for problem in answer.problems:
         lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
@@ -348,12 +350,18 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
         )
     except subprocess.TimeoutExpired:
         names = ", ".join(repr(_subject(question)) for question in questions)
-        raise UserError(f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import") from None
+        raise UserError(
+            f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import",
+            hint="look at what they do when they are imported",
+        ) from None
     try:
         return msgspec.json.decode(ended.stdout, type=list[ClassAnswer])
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise UserError(f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}") from None
+        raise UserError(
+            f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}",
+            hint="'aptui doctor' says more; mend the file that is named",
+        ) from None
 
 
 def _subject(question: ClassQuestion) -> str:

@@ -181,7 +181,10 @@ class LinkServer:
             listener.listen(128)
         except OSError as error:
             listener.close()
-            raise HostError(f"socket '{self.path}' cannot be made: {error.strerror or error}") from error
+            raise HostError(
+                f"socket '{self.path}' cannot be made: {error.strerror or error}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
         listener.setblocking(False)
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
@@ -478,5 +481,8 @@ def _remove_stale(path: str) -> None:
         except BlockingIOError:
             pass  # so many wait to be let in: somebody is there
         except OSError as error:
-            raise HostError(f"socket '{path}' cannot be made: {error.strerror or error}") from error
+            raise HostError(
+                f"socket '{path}' cannot be made: {error.strerror or error}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
     raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

@@ -260,10 +260,14 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
         context.load_cert_chain(serve.tls_cert, serve.tls_key)
     except ssl.SSLError as error:
         raise UserError(
-            f"'{serve.tls_cert}' and '{serve.tls_key}' are no certificate and its key: {error.reason or error}"
+            f"'{serve.tls_cert}' and '{serve.tls_key}' are no certificate and its key: {error.reason or error}",
+            hint="both are PEM files: 'serve.tls_cert' the chain, 'serve.tls_key' its key",
         ) from None
     except OSError as error:
-        raise UserError(f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}",
+            hint="look at their permissions, or mend 'serve.tls_cert' and 'serve.tls_key'",
+        ) from None
     return context
 
 
@@ -278,7 +282,10 @@ def listen(serve: GatewaySettings) -> socket.socket:
             serve.address, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError):
-        raise UserError(f"'serve.address' {serve.address} is no address") from None
+        raise UserError(
+            f"'serve.address' {serve.address} is no address",
+            hint="'serve.address' is an address of this machine, such as 127.0.0.1",
+        ) from None
     bound = socket.socket(family, kind, number)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -287,7 +294,10 @@ def listen(serve: GatewaySettings) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise BusyError(f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port', 0 is any") from None
-        raise UserError(f"nobody can listen at {serve.address} port {serve.port}: {error.strerror}") from None
+        raise UserError(
+            f"nobody can listen at {serve.address} port {serve.port}: {error.strerror}",
+            hint="set another 'serve.port', or end what listens there",
+        ) from None
     return bound
 
 

@@ -1,6 +1,6 @@
 """The three families of errors that reach people; the failure of a builder is a result, not an exception.
 
-Tests: `tests/serve/access/test_guard.py`.
+Tests: `tests/shared/test_errors.py`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
     before, is_new = settings.connections, order.deed is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
-        raise UserError(f"there is no connection '{order.id}'")
+        raise UserError(f"there is no connection '{order.id}'", hint="it was removed meanwhile; look at the list again")
     if order.deed is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
     if order.deed in (PeerAction.ENABLE, PeerAction.DISABLE):
@@ -55,7 +55,7 @@ def _listed(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     entry = canonical(order.entry)
     address = parsed(entry)
     if order.deed is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
-        raise UserError("this machine may always come in")
+        raise UserError("this machine may always come in", hint="reject another address")
     allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
     if order.deed is PeerAction.ALLOW:
         allowed.append(entry)
@@ -71,7 +71,7 @@ def checked(dial: Dial | None) -> Dial:
         UserError: its id, address or port cannot be; the text begins with which.
     """
     if dial is None:
-        raise UserError("what the connection is must be said")
+        raise UserError("what the connection is must be said", hint="say its id, address and port")
     name, address = dial.id.strip(), dial.address.strip().strip("[]")
     if not name or not name.isprintable() or len(name) > _ID_LENGTH:
         raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")

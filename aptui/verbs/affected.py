@@ -134,7 +134,10 @@ def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
     """Return what git lists."""
     answer = _git(top, *words)
     if answer.text is None:
-        raise HostError(f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}")
+        raise HostError(
+            f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}",
+            hint="look at the commit's name, and at 'git status' there",
+        )
     return (item for item in answer.text.split("\0") if item)
 
 
@@ -167,9 +170,11 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
             return _AffectedAnswer(None, f"there is no folder '{folder}'")
         raise UserError("git is not installed", hint="'affected' asks it which files changed") from None
     except subprocess.TimeoutExpired:
-        raise HostError(f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'") from None
+        raise HostError(
+            f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'", hint="try it there by hand: 'git status'"
+        ) from None
     except OSError as error:
-        raise HostError(f"git cannot be run: {error.strerror}") from error
+        raise HostError(f"git cannot be run: {error.strerror}", hint="install git") from error
     said = to_text(answer.stderr).strip().splitlines()
     return (
         _AffectedAnswer(to_text(answer.stdout)) if answer.returncode == 0 else _AffectedAnswer(None, said[0] if said else "nothing")

@@ -156,7 +156,7 @@ class AssetNames:
     def _unknown(self, word: str) -> UserError:
         shown = line(as_text(word))
         if _GLOB.search(word):
-            return UserError(f"'{shown}' matches no source and no product")
+            return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists what there is")
         near = nearest_sources(word, self._place.database)
         hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
         return UserError(f"'{shown}' is no source, no product and no asset id here", hint=hint)
@@ -169,5 +169,5 @@ def product_path(cache_dir: Path, name: str) -> Path:
         UserError: its name leads out of the cache, which a name that we wrote never does.
     """
     if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
-        raise UserError(f"'{line(name)}' cannot be the name of a product")
+        raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' looks at the database")
     return cache_dir / os.fsdecode(from_text(name))

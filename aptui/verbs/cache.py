@@ -104,7 +104,7 @@ def cache(arguments: Namespace) -> int:
 def _store_of(config: Config) -> str:
     path = config.sharing.local_store
     if not path:
-        raise UserError("this machine keeps no results: 'local_store.enabled' is false")
+        raise UserError("this machine keeps no results: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true")
     return path
 
 
@@ -311,5 +311,7 @@ def _tokens(file: str | None) -> dict[str, str]:
                 raise UserError("other users can read these tokens", where=file, hint=f"chmod 600 '{file}'")
             lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="look at its permissions"
+        ) from None
     return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}

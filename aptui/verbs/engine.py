@@ -144,7 +144,7 @@ def _running(config: Config) -> int:
 def stop_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `stop`."""
     parser.add_argument("--all", action="store_true", help="every engine of yours")
-    parser.add_argument("--when-idle", action="store_true", help="as soon as nothing is owed")
+    parser.add_argument("--when-idle", action="store_true", help="as soon as nothing waits to be done")
     _no_arguments(parser)
 
 
@@ -237,10 +237,14 @@ resume = _steering(lambda _: port.Resume(), lambda _: "resumed")
 run_next = _steering(
     lambda arguments: port.RunNext(arguments.job or 0),
     lambda answer: (
-        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}" if answer["job_id"] else "nothing is owed"
+        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}"
+        if answer["job_id"]
+        else "nothing waits to be done"
     ),
 )
-drain = _steering(lambda arguments: port.Drain(arguments.stop), lambda _: "all that was owed is done; nothing new is looked at")
+drain = _steering(
+    lambda arguments: port.Drain(arguments.stop), lambda _: "all that waited is done; new changes wait until 'aptui resume'"
+)
 rescan = _steering(lambda arguments: port.Rescan(arguments.full), lambda _: "looking at everything again")
 reload = _steering(
     lambda _: port.ReloadConfig(),
@@ -307,5 +311,7 @@ def _run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        raise UserError(f"'{words[0]}' cannot be run: {error.strerror}") from None
+        raise UserError(
+            f"'{words[0]}' cannot be run: {error.strerror}", hint="look at its name, and whether it is in the PATH"
+        ) from None
     return code if code >= 0 else 128 - code

@@ -213,7 +213,9 @@ def _token(arguments: Namespace) -> str:
                 raise UserError("other users can read this token", where=file, hint=f"chmod 600 '{file}'")
             return stream.read(_TOKEN_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="look at its permissions"
+        ) from None
 
 
 def _trusting(file: str) -> Any:
@@ -222,7 +224,7 @@ def _trusting(file: str) -> Any:
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as error:
-        raise UserError(f"'{file}' is no certificate: {error.strerror or error}") from None
+        raise UserError(f"'{file}' is no certificate: {error.strerror or error}", hint="name a PEM file") from None
 
 
 def _watch(connected: Client, arguments: Namespace) -> int:
@@ -274,14 +276,17 @@ def _catalog(connected: Client, arguments: Namespace) -> int:
 def _get(connected: Client, arguments: Namespace) -> int:
     """Write the bytes of a product."""
     if len(arguments.words) != 1:
-        raise UserError("get one product: its path, or its asset id")
+        raise UserError("get one product: its path, or its asset id", hint="for example 'aptui client get textures/hero.webp'")
     word = arguments.words[0]
     data = connected.read_product(platform=arguments.platform, **{"asset" if word.startswith("{") else "path": word})
     if arguments.output:
         try:
             Path(arguments.output).write_bytes(data)
         except OSError as error:
-            raise HostError(f"'{arguments.output}' cannot be written: {error.strerror}") from None
+            raise HostError(
+                f"'{arguments.output}' cannot be written: {error.strerror}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from None
     else:
         sys.stdout.buffer.write(data)
     return 0
@@ -317,14 +322,14 @@ def _convert(given: dict[str, Any], record: type[Any], converted: Callable[[obje
     try:
         return converted(given, record)
     except RequestMistake as mistake:
-        raise UserError(f"that is no request: {mistake.what}") from None
+        raise UserError(f"that is no request: {mistake.what}", hint="'aptui client --help' shows the form") from None
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
     for word in words:
         key, found, text = word.partition("=")
         if not found:
-            raise UserError(f"'{printing.line(word)}' is no field=value")
+            raise UserError(f"'{printing.line(word)}' is no field=value", hint="for example term=hero.png")
         try:
             value = json.loads(text)
         except ValueError:

@@ -151,7 +151,7 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     names = [f"  {line(f'{row.source}@{row.platform}:{row.job_key}')}{f'  #{row.job_id}' if row.job_id else ''}" for row in rows]
     if len(names) > _LISTED:
         names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
-    return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names))
+    return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names), hint="name one of them")
 
 
 # ---------------------------------------------------------------------------------------------------------------- patterns

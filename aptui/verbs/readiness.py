@@ -171,7 +171,7 @@ def _git(folder: Path, *words: str) -> str:
             ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
         )  # git is found by PATH
     except OSError as error:
-        raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from None
+        raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise UserError(said[-1].lower() if said else f"'{words[-1].partition('^')[0]}' is no commit", where=str(folder))

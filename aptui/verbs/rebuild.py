@@ -172,7 +172,10 @@ def _folder(config: Config) -> str:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         return tempfile.mkdtemp(prefix="verify-", dir=config.temp_dir)
     except OSError as error:
-        raise HostError(f"no folder can be made in '{config.temp_dir}': {error.strerror}") from error
+        raise HostError(
+            f"no folder can be made in '{config.temp_dir}': {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
 
 
 def _order(config: Config, task: _Task, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:

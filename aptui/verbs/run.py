@@ -114,7 +114,10 @@ def _kept_folder(config: Config) -> str:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         return tempfile.mkdtemp(prefix="rerun-", dir=config.temp_dir)
     except OSError as error:
-        raise HostError(f"no folder can be made in '{config.temp_dir}': {error.strerror}") from error
+        raise HostError(
+            f"no folder can be made in '{config.temp_dir}': {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
 
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:

@@ -77,7 +77,10 @@ def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: st
     for word in words:
         products = graph.ends_of_chains(names.products(word))
         if not products:
-            raise UserError(f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'")
+            raise UserError(
+                f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'",
+                hint="'aptui jobs' says what became of it; '--platform' names another one",
+            )
         found.update(dict.fromkeys(products))
     return list(found)
 
@@ -122,7 +125,7 @@ def bundle_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--unsettled",
         action="store_true",
-        help="also where jobs are owed or failed, or sources changed since: the last good products",
+        help="also where jobs wait or failed, or sources changed since: the last good products",
     )
     database_argument(parser)
 
@@ -215,7 +218,9 @@ def _replace_file(target: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         beside.replace(target)
     except OSError as error:
-        raise HostError(f"'{target}' cannot be written: {error.strerror}") from error
+        raise HostError(
+            f"'{target}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
 
@@ -291,5 +296,5 @@ def _list_in(name: str) -> AssetList:
             with open(name, "rb") as file:
                 data = file.read(LIST_BYTES_MOST)
     except OSError as error:
-        raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}") from error
+        raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}", hint="look at its permissions") from error
     return read(data, name)

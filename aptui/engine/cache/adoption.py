@@ -36,5 +36,8 @@ def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
         try:
             folder.rename(aside)
         except OSError as error:
-            raise HostError(f"the folder '{folder}' cannot be set aside: {error.strerror}") from error
+            raise HostError(
+                f"the folder '{folder}' cannot be set aside: {error.strerror}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
         yield aside

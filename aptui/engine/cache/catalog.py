@@ -157,7 +157,9 @@ class Catalogs:
                     file.writelines(_splice(path.read_bytes(), reader, platform, names))
             os.replace(fresh, path)
         except OSError as error:
-            raise HostError(f"catalog '{path}' cannot be written: {error.strerror}") from error
+            raise HostError(
+                f"catalog '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+            ) from error
 
 
 def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:

@@ -135,7 +135,10 @@ def decode(data: bytes, form: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(data, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise HostError(f"what came over the cluster cannot be read: {error}") from None
+        raise HostError(
+            f"what came over the cluster cannot be read: {error}",
+            hint="'aptui doctor' says what belongs together; the job runs here instead",
+        ) from None
 
 
 # ------------------------------------------------------------------------------------------------------------------- store
@@ -200,5 +203,8 @@ def unpacked(manifest: bytes, form: type[T], store: Store) -> T:
     if kind == _BLOB:
         data = get_bytes(store, decode(data, tuple[bytes, int]))
     elif kind != _INLINE:
-        raise HostError("what came over the cluster is no manifest of ours")
+        raise HostError(
+            "what came over the cluster is no manifest of ours",
+            hint="'aptui doctor' says what belongs together; the job runs here instead",
+        )
     return decode(data, form)

@@ -188,7 +188,10 @@ class EngineSupervisor:
         try:
             os.makedirs(fence, exist_ok=True)
         except OSError as error:
-            raise HostError(f"cache '{self.config.cache_dir}' cannot be written: {error.strerror}") from error
+            raise HostError(
+                f"cache '{self.config.cache_dir}' cannot be written: {error.strerror}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
         self.watcher = Watcher(roots, self.watching.take, self._hear_health, settings=WatchTimings(fence=fence))
         self.watcher.start()
         deadline = time.monotonic() + _ARMING_S

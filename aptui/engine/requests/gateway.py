@@ -90,7 +90,7 @@ class GatewayRequests:
             case port.Show():
                 live, engine = self._live, self._engine()
                 if not verb.source:
-                    raise UserError("the source to be shown is missing")
+                    raise UserError("the source to be shown is missing", hint="name a source")
                 engine.news.tell(ShowAsked(engine.seq, RelPath(verb.source), verb.product))
                 live.wake()
                 request.answer()

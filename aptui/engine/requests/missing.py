@@ -60,7 +60,7 @@ class MissingScanRequests:
         """
         engine = self._live.engine
         if engine is None or not (engine.is_idle and self._live.watching.is_quiet):
-            refused = UserError("products are not searched while the engine works", hint="wait until nothing is owed")
+            refused = UserError("products are not searched while the engine works", hint="wait until it is idle")
             refused.exit_code = _BUSY
             raise refused
         if self._running is not None:

@@ -87,7 +87,7 @@ def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots
     early = early_registry(options, sight)
     own = _manifest(os.path.join(project, MARKER), sight)
     if own is None:
-        raise UserError(f"no '{MARKER}' in '{project}'")
+        raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder that has it, with '-C DIR'")
     known = _manifest(_manifest_path(early), sight)
     engine = _engine(project, own, early, options, known, sight)
     engine_file = _manifest(os.path.join(engine, "engine.json"), sight)

@@ -46,7 +46,10 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
     except FileExistsError:
         raise UserError(f"'{file}' exists already", hint="remove it first") from None
     except OSError as error:
-        raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}") from None
+        raise HostError(
+            f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from None
     return file, (*opened.warnings, *_scripts(opened))
 
 

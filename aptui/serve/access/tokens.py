@@ -111,7 +111,7 @@ def read(file: Path) -> list[Token]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise HostError(f"'{file}' cannot be read: {error.strerror}") from error
+        raise HostError(f"'{file}' cannot be read: {error.strerror}", hint="look at its permissions") from error
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise HostError(f"'{file}' is open to others", hint=f"chmod 600 '{file}', and revoke what may have been read")
     try:
@@ -130,7 +130,7 @@ def add(file: Path, name: str, scopes: Collection[Scope]) -> str:
         UserError: there is one of that name. HostError: the file cannot be written.
     """
     if not name or name == LOCAL or not name.isprintable():
-        raise UserError(f"'{name}' cannot be the name of a token")
+        raise UserError(f"'{name}' cannot be the name of a token", hint="take letters, digits, '-' and '_'")
     token = fresh()
     with _changing(file) as kept:
         if any(each.name == name for each in kept):
@@ -173,7 +173,9 @@ def _changing(file: Path) -> Iterator[list[Token]]:
                 os.fsync(stream.fileno())
             os.replace(begun, file)
     except OSError as error:
-        raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
+        raise HostError(
+            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+        ) from error
     finally:
         with suppress(OSError):
             begun.unlink(missing_ok=True)

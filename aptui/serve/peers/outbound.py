@@ -164,7 +164,10 @@ def trust(serve: GatewaySettings) -> Trust:
     except ssl.SSLError:
         raise UserError(f"'{serve.dial_ca}' holds no certificate", hint="'serve.dial_ca' is a PEM file") from None
     except OSError as error:
-        raise UserError(f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}",
+            hint="look at its permissions, or name another file",
+        ) from None
 
 
 def _digest(fingerprint: str) -> bytes:

@@ -169,7 +169,10 @@ def _copy(path: Path) -> _Copy:
                 return _Copy(before, folder, copy, claim)
     except OSError as error:
         _Copy((), folder, copy, claim).remove()
-        raise HostError(f"the database '{path}' cannot be copied to '{folder}': {error.strerror}") from error
+        raise HostError(
+            f"the database '{path}' cannot be copied to '{folder}': {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
     _Copy((), folder, copy, claim).remove()
     raise HostError(f"the database '{path}' is being written all the time", hint="wait until O3DE's Asset Processor is idle")
 

@@ -71,7 +71,10 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:
-        raise HostError(f"the asset database '{path}' cannot be made: {error.strerror}") from error
+        raise HostError(
+            f"the asset database '{path}' cannot be made: {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
     return note
 
 
@@ -168,7 +171,10 @@ def set_aside_foreign(path: Path) -> Path | None:
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:
-        raise HostError(f"the asset database '{path}' cannot be set aside: {error.strerror}") from error
+        raise HostError(
+            f"the asset database '{path}' cannot be set aside: {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
 
 
 def _judge(path: Path, database: sqlite3.Connection) -> str | None:

@@ -107,7 +107,9 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise HostError(f"the log '{path}' cannot be written: {error.strerror}") from error
+        raise HostError(
+            f"the log '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+        ) from error
     return True
 
 
@@ -155,7 +157,7 @@ def parse(path: Path) -> list[JobLogLine]:
     try:
         data, now_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
     except OSError as error:
-        raise HostError(f"the log '{path}' cannot be read: {error.strerror}") from error
+        raise HostError(f"the log '{path}' cannot be read: {error.strerror}", hint="look at its permissions") from error
     return parse_text(data.decode("utf-8", "replace"), now_ms)
 
 
@@ -229,7 +231,10 @@ class EngineLog:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("ab")
         except OSError as error:
-            raise HostError(f"the log '{self._path}' cannot be written: {error.strerror}") from error
+            raise HostError(
+                f"the log '{self._path}' cannot be written: {error.strerror}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
         ruler = "=" * 60
         self.append(
             *(LogRecord(LogLevel.INFO, "none", text, started_ms) for text in (ruler, "AzFramework File Logging New Run", ruler))
@@ -244,7 +249,10 @@ class EngineLog:
             self._file.write(data)
             self._file.flush()
         except OSError as error:
-            raise HostError(f"the log '{self._path}' cannot be written: {error.strerror}") from error
+            raise HostError(
+                f"the log '{self._path}' cannot be written: {error.strerror}",
+                hint="look at its permissions, and at the room on its disk",
+            ) from error
 
     def close(self) -> None:
         """Close the file."""

@@ -384,10 +384,12 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     known = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dbinfo'").fetchone()
     version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if known else None
     if version is None:
-        raise UserError(f"'{path}' is no asset database")
+        raise UserError(f"'{path}' is no asset database", hint="name an assetdb.sqlite, or the cache folder it is in")
     if not (O3DE_VERSION if is_ours else _OLDEST_READ) <= version <= O3DE_VERSION:
         readable = f"{O3DE_VERSION}" if is_ours else f"{_OLDEST_READ} to {O3DE_VERSION}"
-        raise UserError(f"'{path}' has version {version}, not {readable}")
+        raise UserError(
+            f"'{path}' has version {version}, not {readable}", hint="open it with the program that made it, or name another one"
+        )
     if is_ours:
         own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
         if own is not None and own[0] != str(OWN_VERSION):
@@ -402,7 +404,10 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
         there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
         lacking = [name for name in wanted if name not in there and name not in _NOT_ASKED]
         if lacking:
-            raise UserError(f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}")
+            raise UserError(
+                f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}",
+                hint="open it with the program that made it, or name another one",
+            )
     for statement in own_tables_sql():
         database.execute(statement)
 

@@ -148,7 +148,12 @@ class NoSession:
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Refuse."""
-        return _failed(UserError(f"nobody can be asked to {_word(verb)}: this is a database without an engine"))
+        return _failed(
+            UserError(
+                f"nobody can be asked to {_word(verb)}: this is a database without an engine",
+                hint="open the project instead: 'aptui -C DIR'",
+            )
+        )
 
     def start_engine(self) -> None:
         """Do nothing."""
@@ -207,7 +212,11 @@ class LinkSession:
         """Say a verb and return its answer to be; it is set in the session's thread."""
         client = self._client
         if self.is_read_only:
-            return _failed(UserError(f"nobody may {_word(verb)} here: the screen was opened with '--read-only'"))
+            return _failed(
+                UserError(
+                    f"nobody may {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
+                )
+            )
         if client is None:
             return _failed(HostError(f"no engine to {_word(verb)}", hint="':start' starts one"))
         answer: Future[Answer] = Future()

@@ -42,7 +42,7 @@ def history(arguments: Namespace) -> int:
     if len(words) > 2:
         raise UserError("there are too many sessions", hint="one is shown, two are compared")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is no count")
+        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
     with opened(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:

@@ -1,0 +1,31 @@
+"""Every error that people meet says where it is or what to do next."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from aptui.shared import errors
+
+ROOT = Path(errors.__file__).parents[1]
+SAYS_IT_ITSELF = {"expected"}
+"""Words of messages that are their own next step."""
+ELSEWHERE = {"o3de_programs", "sharing/record.py", "store/db/writer.py", "store/db/schema.py"}
+"""O3DE's own lines, and errors that another one is made of, which says it."""
+
+
+def test_every_error_has_a_place_or_a_next_step() -> None:
+    bare = []
+    for file in ROOT.rglob("*.py"):
+        name = file.relative_to(ROOT).as_posix()
+        if any(name.startswith(part) for part in ELSEWHERE):
+            continue
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("HostError", "UserError")):
+                continue
+            given = {keyword.arg for keyword in call.keywords}
+            text = ast.unparse(call.args[0]) if call.args else ""
+            if not given & {"where", "hint", None} and not any(word in text for word in SAYS_IT_ITSELF):
+                bare.append(f"{name}:{call.lineno}: {text}")
+
+    assert bare == [], "give each a `where` or a `hint`"
