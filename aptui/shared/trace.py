@@ -44,7 +44,7 @@ class TraceFile:
         try:
             self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
         except OSError as error:
-            raise UserError(f"the trace '{path}' cannot be written: {error.strerror}") from None
+            raise UserError(f"the trace '{path}' cannot be written: {error.strerror}", hint="name another file") from None
         self._lock = threading.Lock()
         self._events: list[dict[str, object]] = []
         self.tracks: dict[str, int] = {}
