@@ -7,8 +7,8 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
-    "build": ("batch", "reprocess", "rerun", "verify", "lint", "assetlist", "bundle", "compare"),
-    "look": ("open", "status", "jobs", "log", "why", "explain", "builders", "history", "changes", "config", "web"),
+    "build": ("batch", "reprocess", "rerun", "capsule", "verify", "lint", "assetlist", "bundle", "compare"),
+    "look": ("open", "status", "jobs", "log", "why", "explain", "builders", "history", "size", "trace", "changes", "config", "web"),
     "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "hold", "rescan", "reload"),
     "graph": ("deps", "query", "affected", "scan-missing", "move", "delete", "identities"),
     "team": ("cache", "gc", "gateway", "token", "client", "worker"),
@@ -33,6 +33,7 @@ EXIT_CODES = {
     2: "trouble with the machine, or a bug",
     3: "your mistake: configuration, arguments",
     4: "another engine holds the cache",
+    5: "stopped after so many failures",
     130: "interrupted",
 }
 ENVIRONMENT = {
@@ -66,6 +67,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "why": ("aptui why textures/hero.png", "aptui why '#12'"),
     "explain": ("aptui explain textures/hero.png", "aptui explain textures/ --json"),
     "log": ("aptui log textures/hero.png", "aptui log textures/hero.png --history"),
+    "size": ("aptui size", "aptui size --by builder --diff last~1"),
+    "trace": ("aptui trace", "aptui trace last~1 --out trace.json"),
+    "capsule": ("aptui capsule textures/hero.png@linux", "aptui capsule run hero.png@linux.capsule.tgz"),
     "history": ("aptui history", "aptui history --json"),
     "changes": ("aptui changes", "aptui changes --follow --jsonl"),
     "deps": ("aptui deps textures/hero.png", "aptui deps --in textures/hero.png"),

@@ -20,7 +20,7 @@ from aptui.cli import completion, main
         (["--vers"], ["--version"]),
         (["cache", "pre"], ["prefetch"]),
         (["batch", "--jun"], ["--junit"]),
-        (["batch", "--fail-on", ""], ["warning", "error"]),
+        (["token", ""], ["add", "list", "revoke"]),
         (["-C", "x", "stat"], ["status"]),
         (["nothing"], []),
     ],

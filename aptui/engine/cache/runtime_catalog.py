@@ -118,7 +118,9 @@ class RuntimeCatalogs:
                 write(file)
             beside.replace(path)
         except OSError as error:
-            raise HostError(f"catalog '{path}' cannot be written: {error.strerror}") from error
+            raise HostError(
+                f"catalog '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+            ) from error
 
 
 def _is_wanted(cache_dir: Path, platform: str) -> bool:

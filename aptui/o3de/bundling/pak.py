@@ -81,7 +81,10 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
                 os.fsync(file.fileno())
             each.draft.replace(each.path)
     except OSError as error:
-        raise HostError(f"bundle '{target}' cannot be written: {error.strerror or error}") from error
+        raise HostError(
+            f"bundle '{target}' cannot be written: {error.strerror or error}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
     finally:
         for each in done:
             each.draft.unlink(missing_ok=True)

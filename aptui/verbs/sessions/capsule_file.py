@@ -236,7 +236,9 @@ def write(capsule: Capsule, file: str) -> int:
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        raise HostError(f"'{error.filename or file}' cannot be read or written: {error.strerror or error}") from error
+        raise HostError(
+            f"'{error.filename or file}' cannot be read or written: {error.strerror or error}", hint="look at its permissions"
+        ) from error
 
 
 def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
@@ -263,13 +265,13 @@ def unpack(file: str, folder: Path) -> dict[str, Any]:
             tar.extractall(folder, filter="data")
         facts = json.loads((folder / "capsule" / FACTS).read_bytes()[:_MOST_FACTS_BYTES])
         if facts["format"] > FORMAT:
-            raise UserError(f"'{file}' was made by a newer aptui ({facts['made_by']['aptui']})")
+            raise UserError(f"'{file}' was made by a newer aptui ({facts['made_by']['aptui']})", hint="bring aptui up to date")
         if not isinstance(facts["job"]["source"], str) or not isinstance(facts["expected"]["products"], list):
-            raise UserError(f"'{file}' is no capsule")
+            raise UserError(f"'{file}' is no capsule", hint="'aptui capsule JOB' makes one")
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"'{file}' is no capsule: {printing.line(str(error))}", hint="'aptui capsule JOB' makes one") from None
     except OSError as error:
         if isinstance(error, FileNotFoundError) and (folder / "capsule").is_dir():
-            raise UserError(f"'{file}' is no capsule: it has no {FACTS}") from None
-        raise HostError(f"'{file}' cannot be read: {error.strerror or error}") from error
+            raise UserError(f"'{file}' is no capsule: it has no {FACTS}", hint="'aptui capsule JOB' makes one") from None
+        raise HostError(f"'{file}' cannot be read: {error.strerror or error}", hint="look at its permissions") from error
     return dict(facts)

@@ -35,9 +35,9 @@ def size(arguments: Namespace) -> int:
     """List how large products are."""
     by, depth = SizeBy(arguments.by), arguments.depth
     if not 1 <= depth <= _DEEPEST:
-        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}")
+        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is no count")
+        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
     if arguments.diff is not None and by is SizeBy.TYPE:
         raise UserError("what grew is not known by type", hint="say --by folder, builder or platform")
     with opened(arguments) as project:

@@ -114,7 +114,9 @@ def _write(file: str, document: dict[str, Any]) -> None:
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
+        raise HostError(
+            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+        ) from error
 
 
 def _tell(session: Session, found: Timeline, file: str | None) -> None:
