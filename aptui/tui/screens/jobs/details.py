@@ -155,7 +155,9 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             stream.seek(left_out)
             data = stream.read(LARGEST_BYTES)
     except OSError as error:
-        raise HostError(f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')") from error
+        raise HostError(
+            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="look at its permissions"
+        ) from error
     now_ms = status.st_mtime_ns // 1_000_000
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
