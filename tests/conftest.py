@@ -12,7 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 pytest.register_assert_rewrite("disk_project", "live_project")
 if "tests" not in sys.modules:
     package = ModuleType("tests")

@@ -296,6 +296,8 @@ def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngi
         file.relative_to(cache).as_posix() for name in ("linux", "server") for file in (cache / name).rglob("*") if file.is_file()
     }
     assert products == {
+        "linux/assetcatalog.xml",
+        "server/assetcatalog.xml",
         "linux/data/a.txt",
         "server/data/a.txt",
         "linux/icons/x.png",
