@@ -118,7 +118,8 @@ def token(arguments: Namespace) -> int:
     if unknown or not words:
         raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
     made = tokens.add(file, arguments.name, [Scope(word) for word in words])
-    _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, f"{made}\nkeep it: it is not shown again")
+    _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, made)
+    printing.complain("keep it: it is not shown again")
     return 0
 
 

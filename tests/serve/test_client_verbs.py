@@ -146,3 +146,15 @@ def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
     assert main.main(["gateway"]) == 3
     assert "pip install 'aptui[serve]'" in capsys.readouterr().err
+
+
+def test_a_new_token_stands_alone_on_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    assert main.main(["token", "add", "phone"]) == 0
+
+    said = capsys.readouterr()
+    assert len(said.out.split()) == 1
+    assert "not shown again" in said.err
