@@ -206,6 +206,10 @@ class World:
         self.wants_news = False
         self.code = "1"
         """The code of the script builder as it lies on the disk; what an engine was told of it is as old as its start."""
+        self.tool = ""
+        """A program that its runs start, likewise; "" for none."""
+        self.blind = ""
+        """What runs do not report though they should, to see who notices: code or tool."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
@@ -282,8 +286,8 @@ class World:
         self.dead: set[int] = set()
         self.read: dict[int, Result] = {}
         """Runs that have read all they read and are not over."""
-        self.loaded: dict[int, tuple[str, int]] = {}
-        """{run key: (the code that its worker has, the disk's clock when it began)}."""
+        self.loaded: dict[int, tuple[str, str, int]] = {}
+        """{run key: (the code that its worker has, the tool and the disk's clock when it began)}."""
         self.hashes: list[FileFact] = []
         self.again: dict[PathKey, None] = {}
         self.deleted: set[str] = set()
@@ -308,7 +312,8 @@ class World:
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
 
     def _described(self, project: Project) -> Project:
-        files = (("script.py", sha(self.code).hex()),)
+        self._planned_code, self._planned_tool = self.code, self.tool
+        files = _code_files(self.code, self.tool)
         code = code_digest(files)
         builders = [
             replace(item, code_digest=code, code_files=files) if item.kind is BuilderKind.PYTHON and not item.code_digest else item
@@ -652,7 +657,7 @@ class World:
         else:
             self.runs[name] += 1
         self.running[order.run_key] = order, self._text_of(order)
-        self.loaded[order.run_key] = self.code, self.disk.clock
+        self.loaded[order.run_key] = self.code, self.tool, self.disk.clock
 
     def pipeline_name(self, run_key: int) -> str:
         """Return the name of the job that a run belongs to."""
@@ -700,10 +705,12 @@ class World:
         return replace(result, used=replace(used, files=(*used.files, *now)))
 
     def _used(self, order: Order, heard: Iterable[str] = (), found: Iterable[str] = ()) -> Used:
-        code, began = self.loaded[order.run_key]
+        code, tool, began = self.loaded[order.run_key]
+        tool = tool if tool == self.tool else "changed while it was used"
+        code, tool = self._planned_code if self.blind == "code" else code, self._planned_tool if self.blind == "tool" else tool
         assert not isinstance(order, CopyOrder)
         files, named = (tuple(UsedFile(path, self._stamp(path)) for path in paths) for paths in (heard, found))
-        return Used(code_digest((("script.py", sha(code).hex()),)), began + 1 + TICK_NS, files, named)
+        return Used(code_digest(_code_files(code, tool)), began + 1 + TICK_NS, files, named)
 
     def _path_of(self, root: str, rel: str) -> str:
         found = self.disk.winner(self.setup.all_folders, rel)
@@ -809,7 +816,7 @@ class World:
         params, platforms = merged(builder, order.settings)
         content = repr(
             (
-                self.loaded[order.run_key][0],
+                self.loaded[order.run_key][0] + self.tool,
                 order.platform,
                 order.job_key,
                 builder.version,
@@ -937,7 +944,7 @@ class World:
         """Return what a clean build of the present disk and configuration comes to."""
         other = World(self.setup)
         other._folder_ids = dict(self._folder_ids)  # shadows have them in the names of their products
-        other.disk, other.code = self.disk.copy(), self.code
+        other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool
         other.boot()
         other.unreadable = self.unreadable
         other.settle()
@@ -973,3 +980,7 @@ def _hex(text: str | None) -> str:
 
 def _log_name(job: Job, builder: str) -> str:
     return f"{builder}/{name_of(job)}-{job.run_key if not job.is_analysis else 'analysis'}.log"
+
+
+def _code_files(code: str, tool: str) -> tuple[tuple[str, str], ...]:
+    return (("script.py", sha(code).hex()), *([("tool", sha(tool).hex())] if tool else []))

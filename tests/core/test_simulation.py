@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
 import pytest
 from fake_world import Script, World, name_of
 from fakes import MADE, Setup, copier, glob, meta, meta_uuid, scripter, sha
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from aptui.core.messages import Outcome
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
 from aptui.core.paths import key_of, path_uuid
 from aptui.core.settings import file_key, is_settings
+from aptui.core.state.witness import Witness
 
 pytestmark = pytest.mark.slow
 
@@ -92,9 +94,13 @@ HOST_ERRORS = re.compile("its worker died twice|cannot be placed|it was ")
 class Simulation(RuleBasedStateMachine):
     """People edit, workers die, the engine is killed; then everything is compared with a clean build."""
 
+    blind = ""
+
     def __init__(self) -> None:
         super().__init__()
         self.world = World(SETUPS)
+        self.world.tool, self.world.blind = "1", self.blind
+        self.world.boot()
         self.needs_restart = False
         self.serial = 0
 
@@ -293,6 +299,60 @@ class Simulation(RuleBasedStateMachine):
                 self.step(steps)
                 self.world.crash()
 
+    @rule(
+        seed=st.integers(0, 999),
+        what=st.sampled_from(("code", "tool", "file", "file")),
+        is_back=st.booleans(),
+        data=st.data(),
+    )
+    def change_under_a_run(self, seed: int, what: str, is_back: bool, data: st.DataObject) -> None:
+        """Change what a run uses after it was planned and before it has read it, and back before it ends, or not."""
+        world = self.world
+        scripts = [(folder, rel) for folder, rel in self.places() if rel.endswith(".s")]
+        if not scripts:
+            return
+        folder, rel = data.draw(st.sampled_from(scripts))
+        world.rng = random.Random(seed)
+        if self.needs_restart:
+            world.restart()
+            self.needs_restart = False
+        self.serial += 1
+        world.write("e.txt", f"before {self.serial}", "game")
+        text = data.draw(st.sampled_from(("read e.txt", "include e.txt", "jobs-from e.txt")))
+        world.write(rel, f"{text}\nedit {self.serial}", folder)
+        world.scan()
+        self.step_until(lambda: self.is_ready(rel) if what != "file" else bool(self.unread(rel)))
+        before = world.code, world.tool, world.text("e.txt")
+        if what == "file":
+            world.write("e.txt", f"under it {self.serial}", "game")
+        else:
+            world.code, world.tool = ("other", world.tool) if what == "code" else (world.code, "other")
+            self.step_until(lambda: bool(self.unread(rel)))
+        begun = set(self.unread(rel))
+        self.step_until(lambda: not begun.intersection(self.unread(rel)))
+        if is_back:
+            world.code, world.tool = before[:2]
+            world.write("e.txt", before[2] or "", "game")
+        world.run()
+        world.settle(restart=True)
+        self.compare()
+
+    def is_ready(self, rel: str) -> bool:
+        """Whether a job of a source, no analysis, is planned and not begun."""
+        return any(job.source.rel == rel and not job.is_analysis for job in self.world.pipeline.ready)
+
+    def unread(self, rel: str) -> list[int]:
+        """Return the keys of runs of a source that are under way and have not read anything yet."""
+        running = self.world.running.items()
+        return [key for key, (order, _text) in running if getattr(order, "rel", "") == rel and key not in self.world.read]
+
+    def step_until(self, is_true: Callable[[], bool]) -> None:
+        for _step in range(200):
+            moves = self.world._moves()
+            if is_true() or not moves:
+                return
+            self.world.rng.choice(moves)()
+
     def step(self, count: int) -> None:
         for _step in range(count):
             moves = self.world._moves()
@@ -452,3 +512,20 @@ Simulation.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 test_nothing_diverges_from_a_clean_build = Simulation.TestCase
+
+
+MUTANTS = ("code", "tool", "changed")
+"""What is not noticed: other code than planned, another tool, files that changed under a run."""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "changed":
+        monkeypatch.setattr(Witness, "changed", lambda *_args: ())
+    else:
+        monkeypatch.setattr(Simulation, "blind", mutant)
+
+    with pytest.raises(Exception, match=r"clean build|s@|txt@"):  # one or many at once, as Hypothesis finds them
+        run_state_machine_as_test(Simulation, settings=settings(Simulation.TestCase.settings, phases=[Phase.generate]))
