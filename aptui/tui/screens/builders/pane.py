@@ -162,8 +162,6 @@ class BuildersPane(Pane):
         """Note that jobs ended."""
         if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
             self._is_stale = True
-        if self._is_read:
-            self.spent.empty_text = "it did nothing yet"
         if batch.health is not None and self._is_read:
             self._put()
 
@@ -244,6 +242,7 @@ class BuildersPane(Pane):
         if found.trouble and found.trouble != self._found.trouble:
             self.shell.tell(found.trouble, "warning", 10)
         self._is_reading, self._is_read = False, True
+        self.spent.empty_text = "it did nothing yet"
         self._read_s, self._took_s, self._found = time.monotonic(), took_s, found
         self._put()
         if self._wanted:
@@ -431,7 +430,7 @@ class BuildersPane(Pane):
     def action_sort(self) -> None:
         """Choose by what to sort; the column that is chosen already turns round."""
         is_tree = self.spent.has_focus
-        columns = [column for column in METRICS if column.id != "bar" and column.title] if is_tree else list(known.BUILDERS)
+        columns = [column for column in METRICS if column.id not in {"bar", "platform"}] if is_tree else list(known.BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
 
         def sort(column_id: str | None) -> None:
