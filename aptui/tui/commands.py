@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.tui.frame.commandline import Command
+from aptui.tui.screens.sessions.commands import session_commands
 
 if TYPE_CHECKING:
     from aptui.link.port import Verb
@@ -26,6 +27,7 @@ def shell_commands(app: Shell) -> list[Command]:
         return lambda _rest: app.ask(verb, done)
 
     commands = [Command(spec.id, f"go to {spec.title}", act(f"show('{spec.id}')")) for spec in app.panes]
+    commands += session_commands(app)
     commands += [
         Command("pause", "start no more jobs", ask(Pause(), "paused"), needs_engine=True),
         Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),
