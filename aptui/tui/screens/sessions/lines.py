@@ -26,6 +26,8 @@ _MOST = 200
 _SLOWEST = 30
 _LEAST_BAR = 10
 _LABEL = 9
+_WIDE = 100
+"""Columns from which a date has its year."""
 _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "; stopped", SessionEnd.KILLED: "; the engine was killed"}
 
 
@@ -50,15 +52,16 @@ def _listed(found: Sequence[Session], width: int) -> Iterator[Parts]:
     if not found:
         yield (Part(" no session is recorded yet", "muted"),)
         return
-    yield (Part(f" {'':>5}  {'began':<16} {'took':>6} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
+    form, cells = ("%m-%d %H:%M", 11) if width < _WIDE else ("%Y-%m-%d %H:%M", 16)
+    yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>6} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
     for one in found:
         failed = f"{one.jobs_failed:,}" if one.jobs_failed else ""
         failing = f"{one.failing:,}" if one.failing else ""
         yield (
             Part(f" {one.number:>5}  ", "key"),
-            Part(f"{_moment(one.started_ms):<16} {brief(round(one.seconds * 1000)):>6} {one.jobs_run:>8,} "),
+            Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>6} {one.jobs_run:>8,} "),
             Part(f"{failed:>7} {failing:>7}", "failed" if failed or failing else ""),
-            Part(f"  {shorten(sanitize(_why(one)), max(10, width - 58))}"),
+            Part(f"  {shorten(sanitize(_why(one)), max(10, width - cells - 42))}"),
         )
     yield ()
     yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)
@@ -90,7 +93,7 @@ def _shown(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[
 
 
 def _compared(old: Session, new: Session, found: Comparison, width: int) -> Iterator[Parts]:
-    yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {found.jobs_run:,} jobs ran"))
+    yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
     groups: tuple[tuple[str, Sequence[Change], Callable[[Change], str], str], ...] = (
         ("Began to fail", found.began_to_fail, _nothing, "failed"),
@@ -135,8 +138,8 @@ def _why(one: Session) -> str:
     return (f"{one.kind}: {one.detail}" if one.detail else one.kind) + _ENDS.get(SessionEnd(one.outcome), "")
 
 
-def _moment(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000):%Y-%m-%d %H:%M}"  # noqa: DTZ006  # the wall clock beside people
+def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000):{form}}"  # noqa: DTZ006  # the wall clock beside people
 
 
 # --------------------------------------------------------------------------------------------------------------- time line
@@ -157,12 +160,16 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
     span_ms = max(span.ended_ms for span in found.spans) or 1
     lines += [_lane(lane, found, cells, span_ms) for lane in range(found.lane_count)]
     lines.append((Part(f"{'':{_LABEL}}0{brief(span_ms):>{cells - 1}}", "muted"),))
-    lines += [(), (Part(f" Critical path: {len(found.critical):,} jobs, {brief(found.critical_ms)}", "header"),)]
+    lines += [(), (Part(f" Critical path: {_jobs(len(found.critical))}, {brief(found.critical_ms)}", "header"),)]
     runs = {span.run.job_id: span.run for span in found.spans}
     for job_id in found.critical[-_MOST:]:
         run = runs[job_id]
         lines.append((Part(f"   {brief(run.duration_ms):>7}  ", "muted"), Part(shorten(sanitize(_name(run)), max(10, width - 14)))))
     return lines
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
 
 
 def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
