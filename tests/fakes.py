@@ -414,6 +414,15 @@ class FakeArchive:
         }
         return sorted(self.tables.sources[source_id][4] for source_id in ids)  # type: ignore[index,type-var,misc]
 
+    def pending(self) -> list[PathKey]:
+        ids = {row[1] for row in self.tables.jobs.values() if row[6] != 4 and row[16] not in ("cancelled", "failed")}
+        ids |= {
+            row[0]
+            for row in self.tables.analyses.values()
+            if row[2] not in ("completed", "cancelled", "failed") or (row[3] is None and row[2] != "failed")
+        }
+        return sorted(self.tables.sources[source_id][4] for source_id in ids)  # type: ignore[index,type-var,misc]
+
     # --------------------------------------------------------------------------------------------------------------- files
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:

@@ -136,6 +136,10 @@ class Archive(Protocol):
         """
         ...
 
+    def pending(self) -> list[PathKey]:
+        """Return the keys of sources with unfinished work that did not fail."""
+        ...
+
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
         ...

@@ -51,17 +51,20 @@ class Files:
         self._settings = jobs.settings
         self._project = jobs.project
         self._waiters = jobs.waiters
+        self._has_scanned = False
         self._small: dict[PathKey, Digest] = {}
         """What files were that are read again because their sizes are others, as long as they may have been Git LFS pointers."""
         self._takes_pointers = {builder.uuid for builder in jobs.project.builders if builder.takes_pointers}
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
-        """A scan begins; with `retries`, what an earlier engine left unfinished is evaluated again."""
+        """A scan begins; what an earlier engine left pending is evaluated again, with `retries` also what failed."""
         self._memory.begin_scan(event.below)
-        if not event.retries:
-            return
-        self._plans.retries.restart(self._memory.archive.unfinished())
+        is_first, self._has_scanned = not self._has_scanned, True
+        if event.retries:
+            self._plans.retries.restart(self._memory.archive.unfinished())
+        elif is_first:
+            self._plans.retries.resume(self._memory.archive.pending())
 
     def scan_finished(self) -> None:
         """A scan has come to its end: what it has not reported is as it was remembered, or gone."""

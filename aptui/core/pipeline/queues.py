@@ -82,6 +82,8 @@ class Retries:
 
     def __init__(self) -> None:
         self._owed: set[PathKey] = set()
+        self._resumed: set[PathKey] = set()
+        """Sources that are planned again, without another try for what failed."""
         self._by_folder: dict[str, set[PathKey]] = {}
         self.after_analysis: set[tuple[PathKey, bytes]] = set()
         """(source, builder) whose failed jobs are owed a try when their analysis has succeeded."""
@@ -89,9 +91,16 @@ class Retries:
     def restart(self, keys: Iterable[PathKey]) -> None:
         """Owe these sources a try, and no others."""
         self._owed.clear()
+        self._resumed.clear()
         self._by_folder.clear()
         for key in keys:
             self._put(key, parent(key).lower())
+
+    def resume(self, keys: Iterable[PathKey]) -> None:
+        """Have these sources planned again; what failed of them is not due for another try."""
+        for key in keys:
+            self._resumed.add(key)
+            self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
     def owe(self, key: PathKey) -> None:
         """Owe this source a try."""
@@ -105,6 +114,7 @@ class Retries:
         """Return whether this source was due for another try, and take it off the list."""
         is_owed = key in self._owed
         self._owed.discard(key)
+        self._resumed.discard(key)
         return is_owed
 
     def pay_analysed(self, analysis: Job) -> bool:
@@ -119,5 +129,5 @@ class Retries:
         return list(self._by_folder)
 
     def take(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
-        """Return the sources of `folder` that are due for another try, sorted; those in `but` get it when their bytes are read."""
-        return sorted(self._by_folder.pop(folder, set()).intersection(self._owed).difference(but))
+        """Return the sources of `folder` that are to be planned again, sorted; those in `but` are when their bytes are read."""
+        return sorted(self._by_folder.pop(folder, set()).intersection(self._owed | self._resumed).difference(but))

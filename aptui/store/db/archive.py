@@ -81,6 +81,13 @@ SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     UNION SELECT source_id FROM aptui_analyses
         WHERE (state <> 'completed' OR fingerprint IS NULL) AND (state <> 'cancelled' OR fingerprint IS NULL))
 ORDER BY o.path_key"""
+_PENDING_SQL = """
+SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
+    SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID
+        WHERE j.Status <> 4 AND a.state NOT IN ('cancelled', 'failed')
+    UNION SELECT source_id FROM aptui_analyses
+        WHERE state NOT IN ('completed', 'cancelled', 'failed') OR (fingerprint IS NULL AND state <> 'failed'))
+ORDER BY o.path_key"""
 
 
 def _checked(method: _Method) -> _Method:
@@ -238,6 +245,10 @@ class DatabaseArchive:
         That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
+
+    def pending(self) -> list[PathKey]:
+        """Return the keys of sources with unfinished work that did not fail."""
+        return [PathKey(key) for (key,) in self._database.execute(_PENDING_SQL)]
 
     # --------------------------------------------------------------------------------------------------------------- files
 

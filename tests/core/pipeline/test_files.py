@@ -15,6 +15,7 @@ from aptui.core.messages import (
     HashFiles,
     JobChanged,
     LookAgain,
+    Outcome,
     ProductsChanged,
     ProductsLost,
     SaveRows,
@@ -892,3 +893,21 @@ def test_sources_that_go_together_are_loaded_with_one_question(world: World) -> 
 
     assert not [name for name in world.live_jobs() if name.startswith("sub/")]
     assert sum(count > 0 for count in asked) < 10, asked
+
+
+def test_a_new_engine_goes_on_with_what_was_pending_and_does_not_try_again_what_failed(world: World) -> None:
+    world.fates["b.s@linux:main"] = [Outcome.FAILED]
+    settled(world, a_s="x", b_s="x")
+    world.write("a.s", "y")
+    world.held.add("a.s@linux:main")
+    world.scan(retries=False)
+    world.run()
+    runs = world.runs.copy()
+    world.restart()
+    world.held.clear()
+
+    world.scan(retries=False)
+    world.run()
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
+    assert world.runs["b.s@linux:main"] == runs["b.s@linux:main"]
