@@ -110,11 +110,7 @@ class Metrics:
 
     def _put_roots(self) -> None:
         most = max((group.spent.total_ms for group in self._groups), default=0)
-        column_id, is_descending = self._sort
-        groups = list(self._groups)
-        if column_id in _NUMBERS:
-            groups.sort(key=lambda group: _NUMBERS[column_id](group.spent), reverse=is_descending)
-        self.tree.set_roots([Branch(_group_cells(group, most), group, has_children=True) for group in groups])
+        self.tree.set_roots([Branch(_group_cells(group, most), group, has_children=True) for group in self._groups])
         self._grow_all()
 
     def _grow_all(self) -> None:
@@ -151,12 +147,6 @@ class Metrics:
         entries.sort(key=_order(column_id), reverse=is_descending)
         slowest = max((entry.duration_ms for entry in entries), default=0)
         return [Branch(_entry_cells(entry, slowest, self._known.name if self._known else ""), entry) for entry in entries]
-
-
-_NUMBERS: dict[str, Callable[[Spent], float]] = {
-    "count": lambda spent: spent.count, "total": lambda spent: spent.total_ms,
-    "average": lambda spent: spent.average_ms, "slowest": lambda spent: spent.slowest_ms,
-}  # fmt: skip
 
 
 def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:

@@ -47,7 +47,6 @@ READ_AGAIN_S = 2.0
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
 _SORT = ("total", True)
-_LARGEST_FIRST = {"count", "total", "average", "slowest"}
 
 
 class BuildersPane(Pane):
@@ -414,7 +413,7 @@ class BuildersPane(Pane):
     @on(Table.HeaderClicked, "#builders-metrics")
     def _tree_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, _LARGEST_FIRST))
+        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, {"total"}))
 
     def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
         self.table.sort = (column_id, is_descending)
@@ -430,14 +429,14 @@ class BuildersPane(Pane):
     def action_sort(self) -> None:
         """Choose by what to sort; the column that is chosen already turns round."""
         is_tree = self.spent.has_focus
-        columns = [column for column in METRICS if column.id not in {"bar", "platform"}] if is_tree else list(known.BUILDERS)
+        columns = [column for column in METRICS if column.id in {"name", "total"}] if is_tree else list(known.BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
 
         def sort(column_id: str | None) -> None:
             if column_id is None:
                 return
             if is_tree:
-                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, _LARGEST_FIRST))
+                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, {"total"}))
             else:
                 self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
 
