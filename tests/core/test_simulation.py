@@ -528,4 +528,6 @@ def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
         monkeypatch.setattr(Simulation, "blind", mutant)
 
     with pytest.raises(Exception, match=r"clean build|s@|txt@"):  # one or many at once, as Hypothesis finds them
-        run_state_machine_as_test(Simulation, settings=settings(Simulation.TestCase.settings, phases=[Phase.generate]))
+        run_state_machine_as_test(
+            Simulation, settings=settings(Simulation.TestCase.settings, phases=[Phase.generate], max_examples=240)
+        )

@@ -97,9 +97,9 @@ def rows_before_renames() -> None:
         owed.clear()
         return answer
 
-    def place_later(_self: Cache, one: object, touched: set) -> str:
+    def place_later(_self: Cache, one: object, touched: set) -> tuple[str, int]:
         owed.append((one, touched))
-        return ""
+        return "", 0
 
     Cache.commit, Cache._place = commit_late, place_later
 

@@ -311,15 +311,16 @@ def test_kits_that_differ_are_told_apart():
 
 def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypatch):
     package = Path(environment.aptui.__file__).parent
-    for path in (*package.glob("*.py"), *(package / "core").glob("*.py"), *(package / "engine").glob("*.py")):
+    for path in package.rglob("*.py"):
         copied = tmp_path / path.relative_to(package)
-        copied.parent.mkdir(exist_ok=True)
+        copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_bytes(path.read_bytes())
     monkeypatch.setattr(environment.aptui, "__file__", str(tmp_path / "__init__.py"))
     version = environment.program_version.__wrapped__
     found = [version()]
-    for name in ("cluster_pool.py", "cluster_task.py", "runner_process.py"):
-        (tmp_path / "engine" / name).write_text("changed")
+    for name in ("engine/cluster/pool.py", "engine/cluster/task.py", "worker/main.py"):
+        assert (tmp_path / name).is_file()
+        (tmp_path / name).write_text("changed")
         found.append(version())
 
     assert found[0] == found[1]

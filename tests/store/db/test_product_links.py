@@ -44,7 +44,7 @@ class Project:
 
     def source(self, rel: str, number: int = 0) -> int:
         """Put a source and its jobs; its UUID is that of its number."""
-        number = number or self.sources.get(rel) or len(self.sources) + 1
+        number = number or self.sources.get(rel) or max(self.sources.values(), default=0) + 1
         self.sources[rel] = number
         jobs = [job_row(self._job(number, platform), number, platform=platform) for platform in self.platforms]
         self.store.put(put_source=[source_row(number, rel)], put_job=jobs)

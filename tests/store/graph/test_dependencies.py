@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aptui.engine.cache import catalog
@@ -124,6 +124,17 @@ _CHANGES = st.lists(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=_CHANGES)
+@example(
+    changes=[
+        ("c.src", [("d.out", "a/a.out"), ("a.out", "a/a.out"), ("d/a.out", "a/a.out")]),
+        ("a.src", [("d/a.out", "a/*"), ("d/ä.out", "a/a.out"), ("a.out", "a/a.out")]),
+        ("c.src", []),
+        ("b.src", [("a.out", "a/a.out"), ("d.out", "a/a.out"), ("d/ä.out", "a/d/a.out")]),
+        ("a.src", [("d/a.out", "a/*"), ("a.out", "b/d.out")]),
+        ("a.src", []),
+        ("b.src", [("a.out", "a/*"), ("d.out", "c/d.out"), ("d/a.out", "a/a.out")]),
+    ]
+)
 def test_catalogs_that_follow_change_by_change_are_those_that_are_written_whole(
     make_store: Callable[[], Store], changes: list[tuple[str, list[tuple[str, str]]]]
 ) -> None:

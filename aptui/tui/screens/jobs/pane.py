@@ -345,7 +345,8 @@ class JobsPane(ThreePanes):
         event.stop()
         if event.rows is self.table:
             if event.key != self._selected:
-                self.resting.note_cursor(self.shell.touched_s)
+                if self._selected is not None:
+                    self.resting.note_cursor(self.shell.touched_s)
                 self._select(event.key)
         elif event.rows is self.causes and self.shows_causes and event.key < len(self._causes.groups):
             self._select(self._causes.groups[event.key].keys[0])
