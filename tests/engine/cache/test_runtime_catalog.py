@@ -18,12 +18,12 @@ def ours(cache: Path, *names: str) -> None:
     """Write our catalog of a platform."""
     (cache / "linux").mkdir(exist_ok=True)
     (cache / ".aptui").mkdir(exist_ok=True)
-    lines = [{"format": "aptui catalog"}]
+    lines: list[dict[str, object]] = [{"format": "aptui catalog"}]
     for at, name in enumerate(names):
         needs = [[f"{GUID}:1f", 2]]
         lines.append(
             {"id": f"{GUID}:{at:x}", "path": name, "type": GUID, "size": 5, "dependencies": needs, "legacy": [f"{GUID}:ff"]}
-        )  # type: ignore[dict-item]
+        )
     catalog.path_of(cache, "linux").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
