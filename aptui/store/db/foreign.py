@@ -69,10 +69,15 @@ def writer_of(path: Path) -> ForeignWriter:
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
         return ForeignWriter.NOBODY
-    found = _judged(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+    found = None
+    try:
+        found = _judged(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+    except sqlite3.DatabaseError:  # pages that are on their way from the log into the file make sense only with the log
+        if not _has_companion(path):
+            raise
     if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
-        return _judged(private_copy(path).as_uri())
-    return found
+        found = _judged(private_copy(path).as_uri())
+    return found or ForeignWriter.NOBODY
 
 
 def private_copy(path: Path) -> Path:

@@ -104,6 +104,18 @@ def test_a_database_that_is_written_all_the_time_is_a_host_error(tmp_path: Path,
 # ------------------------------------------------------------------------------------------------------------------- whose
 
 
+def test_ours_is_known_though_pages_are_on_their_way_from_the_log_into_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
+        with open(path, "r+b") as file:  # as a checkpoint leaves it that was cut off
+            file.truncate(200)
+            file.seek(100)
+            file.write(b"\xff" * 100)
+
+        assert writer_of(path) is ForeignWriter.APTUI
+
+
 def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
     (tmp_path / "empty.sqlite").touch()
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
