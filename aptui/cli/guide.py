@@ -104,7 +104,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "gc": ("aptui gc", "aptui gc --limit 5GiB"),
     "scan-missing": ("aptui scan-missing", "aptui scan-missing 'levels/*' --fail"),
     "gateway": ("aptui gateway", "aptui gateway --set serve.port=4000"),
-    "token": ("aptui token add laptop", "aptui token add ci --scopes read"),
+    "token": ("aptui token add laptop", "aptui token add ci --scopes read --days 90"),
     "client": ("aptui client watch", "aptui client get textures/hero.webp --platform linux --output hero.webp"),
     "doctor": ("aptui doctor", "aptui doctor --json"),
     "init": ("aptui init --dry-run", "aptui init --copy '*.txt' '*.json'"),

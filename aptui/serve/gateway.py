@@ -202,7 +202,7 @@ class Gateway:
 
 
 async def _keep_watch(room: GatewayRoom, doors: ConnectionLimits) -> None:
-    """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off.
+    """Each second, end what tokens have open that is revoked or over: WebSockets are told why, all else is cut off.
 
     It is noted as well what the audit log held back.
     """

@@ -32,6 +32,8 @@ _TOKEN_HELP = (
     f"a token itself is seen by everybody in the list of processes: set ${_TOKEN_VARIABLE}; none is needed for your own gateway"
 )
 _SCOPES = "read,escalate"
+_DAY_MS = 86_400_000
+_MOST_DAYS = 36_500
 _WATCH_S = 3_600.0
 """So long `watch` waits for a gateway that went."""
 
@@ -96,7 +98,17 @@ def token_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} unless said"
     )
+    parser.add_argument(
+        "--days", type=_days, default=0.0, metavar="N", help="it opens nothing any more after so long; unless said, it lasts"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not 0 < days <= _MOST_DAYS:
+        raise ValueError(text)
+    return days
 
 
 def token(arguments: Namespace) -> int:
@@ -117,7 +129,8 @@ def token(arguments: Namespace) -> int:
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
     if unknown or not words:
         raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
-    made = tokens.add(file, arguments.name, [Scope(word) for word in words])
+    lasts_ms = int(arguments.days * _DAY_MS)
+    made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
     _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, made)
     printing.complain("keep it: it is not shown again")
     return 0
@@ -125,12 +138,19 @@ def token(arguments: Namespace) -> int:
 
 def _list_tokens(kept: list[Any], *, is_json: bool) -> int:
     for each in kept:
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.created_ms / 1000))
         if is_json:
-            printing.say_json({"name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms})
-        else:
-            printing.say(f"{printing.line(each.name):<24} {','.join(sorted(each.scopes)):<32} {made}")
+            printing.say_json({
+                "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
+            })  # fmt: skip
+            continue
+        until = "" if not each.expires_ms else f"  {'over since' if each.is_over else 'until'} {_minute_of(each.expires_ms)}"
+        scopes = ",".join(sorted(each.scopes))
+        printing.say(f"{printing.line(each.name):<24} {scopes:<32} {_minute_of(each.created_ms)}{until}")
     return 0
+
+
+def _minute_of(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
 def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:

@@ -137,7 +137,10 @@ def test_tokens_are_made_listed_and_revoked(
     assert main.main(["token", "revoke", "phone"]) == 0
     assert ask("ping") == 3
     assert "does not know this token" in capsys.readouterr().err
-    for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"]):
+    assert main.main(["token", "add", "guest", "--days", "0.5"]) == 0
+    assert main.main(["token", "list"]) == 0
+    assert " until " in capsys.readouterr().out
+    for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"], ["add", "x", "--days", "0"]):
         assert main.main(["token", *words]) == 3
 
 

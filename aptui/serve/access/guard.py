@@ -216,7 +216,7 @@ class Guard:
         return ClientIdentity(found.name, found.scopes, address, found.digest) if found is not None else None
 
     def is_known(self, identity: ClientIdentity) -> bool:
-        """Whether its token has not been revoked."""
+        """Whether its token is neither revoked nor over."""
         return not identity.digest or self.tokens.knows(identity.digest, identity.scopes)
 
     def may_escalate(self, identity: ClientIdentity) -> bool:

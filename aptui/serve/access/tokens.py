@@ -31,12 +31,23 @@ _BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept; `digest` is SHA-256 in hex: 256 random bits need no slow one."""
+    """A token as it is kept; `digest` is SHA-256 in hex: 256 random bits need no slow one. `expires_ms` is 0 for one that lasts."""
 
     name: str
     digest: str
     scopes: frozenset[Scope]
     created_ms: int = 0
+    expires_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is up."""
+        return 0 < self.expires_ms <= now_ms()
+
+
+def now_ms() -> int:
+    """Return the time of day, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def fresh() -> str:
@@ -55,7 +66,7 @@ def path() -> Path:
 
 
 class Tokens:
-    """Who has which token, as the file says now: a token that is revoked opens nothing from that moment.
+    """Who has which token, as the file and the clock say now: one that is revoked, or over, opens nothing from that moment.
 
     Args:
         file: what `path` returns.
@@ -72,13 +83,14 @@ class Tokens:
         """Return whose token this is; how long that takes says nothing about how much of it is right."""
         digest, found = digest_of(token), None
         for each in (*self._own, *self.kept()):
-            if hmac.compare_digest(each.digest, digest):
+            if hmac.compare_digest(each.digest, digest) and not each.is_over:
                 found = each
         return found
 
     def knows(self, digest: str, scopes: Collection[Scope]) -> bool:
-        """Whether that very token is still there, with all those scopes; another one of its name is another."""
-        return any(each.digest == digest and each.scopes >= set(scopes) for each in (*self._own, *self.kept()))
+        """Whether that very token is still there and not over, with all those scopes; another one of its name is another."""
+        there = (*self._own, *self.kept())
+        return any(each.digest == digest and each.scopes >= set(scopes) and not each.is_over for each in there)
 
     def kept(self) -> tuple[Token, ...]:
         """Return the tokens in the file; one that others may read counts as none."""
@@ -116,15 +128,24 @@ def read(file: Path) -> list[Token]:
         raise HostError(f"'{file}' is open to others", hint=f"chmod 600 '{file}', and revoke what may have been read")
     try:
         return [
-            Token(each["name"], each["digest"], frozenset(map(Scope, each["scopes"])), int(each.get("created_ms", 0)))
+            Token(
+                each["name"],
+                each["digest"],
+                frozenset(map(Scope, each["scopes"])),
+                int(each.get("created_ms", 0)),
+                int(each.get("expires_ms", 0)),
+            )
             for each in json.loads(data)["tokens"]
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"'{file}' is no list of tokens", hint="remove it, and make the tokens again") from error
 
 
-def add(file: Path, name: str, scopes: Collection[Scope]) -> str:
+def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) -> str:
     """Make a token, keep its digest, and return it.
+
+    Args:
+        lasts_ms: how long it opens anything; 0 = until it is revoked.
 
     Raises:
         UserError: there is one of that name. HostError: the file cannot be written.
@@ -135,7 +156,8 @@ def add(file: Path, name: str, scopes: Collection[Scope]) -> str:
     with _changing(file) as kept:
         if any(each.name == name for each in kept):
             raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' ends it")
-        kept.append(Token(name, digest_of(token), frozenset(scopes), time.time_ns() // 1_000_000))
+        now = now_ms()
+        kept.append(Token(name, digest_of(token), frozenset(scopes), now, now + lasts_ms if lasts_ms else 0))
     return token
 
 
@@ -164,7 +186,13 @@ def _changing(file: Path) -> Iterator[list[Token]]:
             kept = read(file)
             yield kept
             rows = [
-                {"name": each.name, "digest": each.digest, "scopes": sorted(each.scopes), "created_ms": each.created_ms}
+                {
+                    "name": each.name,
+                    "digest": each.digest,
+                    "scopes": sorted(each.scopes),
+                    "created_ms": each.created_ms,
+                    "expires_ms": each.expires_ms,
+                }
                 for each in kept
             ]
             with open(begun, "w", encoding="utf-8", opener=_private) as stream:

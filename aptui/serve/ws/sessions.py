@@ -62,7 +62,7 @@ def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
     return Frame(epoch, seq, tuple(told), FrameMessage(codec.encode_notices(epoch, seq, told).encode()))
 
 
-REVOKED = "your token was revoked"
+REVOKED = "your token was revoked, or its time is over"
 
 
 class RequestAnswer(NamedTuple):

@@ -120,12 +120,19 @@ def test_sec_10_followers_of_one_token_keep_nobody_out_and_leave_nothing_open(pl
     assert held <= 2 * len(statuses) + 8, "a socket at each end, and nothing more"
 
 
-def test_a_revoked_token_hears_no_more_of_what_it_follows(place: Served, follow: Follow) -> None:
-    bearer = place.with_scopes(Scope.READ)
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_a_token_that_has_ended_hears_no_more_of_what_it_follows(
+    place: Served, follow: Follow, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bearer = f"Bearer {tokens.add(place.token_file, 'leaver', [Scope.READ], lasts_ms=3_600_000)}"
     reply = follow(bearer)
     assert len([reply.readline() for _ in range(6)]) == 6
 
-    tokens.revoke(place.token_file, place.name_of(bearer))
+    if how == "revoked":
+        tokens.revoke(place.token_file, "leaver")
+    else:
+        later = tokens.now_ms() + 3_600_000
+        monkeypatch.setattr(tokens, "now_ms", lambda: later)
     began = time.monotonic()
 
     with contextlib.suppress(ConnectionError, http.client.HTTPException):

@@ -145,6 +145,21 @@ def test_a_revoked_token_stops_hearing_within_seconds_though_it_asks_nothing(the
     assert time.monotonic() - began < 5
 
 
+def test_an_expired_token_stops_hearing_and_connects_no_more(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = token_files.add(there.served.token_file, "guest", [Scope.READ], lasts_ms=86_400_000)
+    client = Client.connect(there.url, token=token)
+    there.clients.append(client)
+    client.ask(requests.Ping())
+    later = token_files.now_ms() + 86_400_000
+
+    monkeypatch.setattr(token_files, "now_ms", lambda: later)
+    with pytest.raises(Disconnected, match="time is over"):
+        while True:
+            client.next_notice(10)
+    with pytest.raises(Refused, match="does not know this token"):
+        Client.connect(there.url, token=token)
+
+
 def test_the_catalog_comes_first_then_what_changes(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_CATALOG_PAGE", 2)
     client = there.client(platforms=("linux",), wants_catalog=True)
