@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -120,9 +121,8 @@ class Truth:
         """Run an engine in a process of its own until the end of the block."""
         words = ["--project", str(self.project.root), "serve"]
         code = f"import sys\n{self._mutant}\nfrom aptui.cli.main import main\nsys.exit(main({words!r}))"
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        with self.project.root.with_name("engine.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=log, stderr=log, start_new_session=True)
         try:
             yield process
         finally:
@@ -163,11 +163,12 @@ class Truth:
         return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, its whole family, or one of its workers."""
+        """Kill the engine, its whole family, or one of its children, if it has any: a worker, or who ends what workers leave."""
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-        if victim == "worker" and workers:
-            with suppress(ProcessLookupError):
-                os.kill(self.random.choice(workers), signal.SIGKILL)
+        if victim == "worker":
+            for pid in workers and [self.random.choice(workers)]:  # an engine at rest may have let them all go
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         elif victim == "family":
             os.killpg(process.pid, signal.SIGKILL)
             for pid in workers:
@@ -201,6 +202,8 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
                 time.sleep(1.5)  # at rest without being asked: what was not heard is not made up for
                 truth.aptui("status")
                 unrested = _unrested(truth)
+                if process.poll() is not None:
+                    unrested.append(f"the engine has ended with {process.returncode}")
                 if unrested:
                     unrested.append(truth.aptui("status").stdout)
                 report.violations += [f"round {report.runs}, at rest: {text}" for text in unrested]
@@ -213,8 +216,18 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
         report.runs += 1
         head = f"  round {report.runs}: {report.faults} edits, {kills} kills ({victim or 'none'})"
         say("\n    ".join([head, *report.violations[known:]]))
+        if report.violations[known:]:
+            say(f"    as it was then: {_keep(folder)}")
     say(f"{report.faults} edits and {kills} kills in {report.runs} rounds")
     return report
+
+
+def _keep(folder: Path) -> str:
+    """Copy the project, the logs of its engines and what a user's folders hold, for whoever looks into it; return where."""
+    kept = tempfile.mkdtemp(prefix="live-truth-")
+    with suppress(shutil.Error):  # sockets are not copied
+        shutil.copytree(folder, kept, symlinks=True, dirs_exist_ok=True)
+    return kept
 
 
 def _unrested(truth: Truth) -> list[str]:
