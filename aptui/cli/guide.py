@@ -93,7 +93,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "cache init": ("aptui cache init", "aptui cache init -C ../game"),
     "cache stats": ("aptui cache stats", "aptui cache stats --json"),
     "cache gc": ("aptui cache gc", "aptui cache gc --limit 5GiB"),
-    "cache verify": ("aptui cache verify", "aptui cache verify --json"),
+    "cache verify": ("aptui cache verify", "aptui cache verify --rebuild 5%"),
     "cache test": ("aptui cache test", "aptui cache test --json"),
     "cache prefetch": ("aptui cache prefetch", "aptui cache prefetch --platforms linux"),
     "cache ready": ("aptui cache ready HEAD", "aptui cache ready main --trust-code"),

@@ -1,6 +1,6 @@
 """`cache`: results of jobs that are kept outside the cache, their maintenance, and whether shared caches can be reached.
 
-What is shared, and with whom, is said in the configuration; nothing here runs a builder.
+What is shared, and with whom, is said in the configuration. Only `verify --rebuild` runs jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CACHE_ACTIONS = {
     "init": "make the team's key for the shared cache, and say what teammates need",
     "stats": "show what is kept, and what it saved, for each builder",
     "gc": "remove what was used longest ago, down to the size limit",
-    "verify": "read everything that this machine keeps; remove what is damaged",
+    "verify": "read everything that this machine keeps; remove what is damaged, or what a rebuild contradicts",
     "test": "reach the shared cache, read from it, and as a server write to it",
     "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
     "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders",
@@ -48,12 +48,26 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
     if action in ("", "ready", "prefetch"):
         parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+    if action in ("", "verify"):
+        _rebuild_arguments(parser)
     if action in ("", "gc"):
         gc_arguments(parser)
     elif action != "serve":
         _json_argument(parser)
     if action in ("", "serve"):
         _serve_arguments(parser.add_argument_group("serve"))
+
+
+def _rebuild_arguments(parser: ArgumentParser) -> None:
+    from aptui.verbs.share import share
+
+    parser.add_argument(
+        "--rebuild",
+        type=share,
+        metavar="SHARE",
+        help="verify: instead, make 5%% (or so many) of what is kept for this project twice more, in private, and compare",
+    )
+    parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
 
 
 def _json_argument(parser: ArgumentParser) -> None:
@@ -95,6 +109,8 @@ def cache(arguments: Namespace) -> int:
     }
     if bool(arguments.commit) != (arguments.action == "ready"):
         raise UserError("'ready' is asked of a commit, and nothing else is", hint="for example 'aptui cache ready main'")
+    if arguments.rebuild and arguments.action != "verify":
+        raise UserError("'--rebuild' goes with 'verify' alone", hint="for example 'aptui cache verify --rebuild 5%'")
     return actions[arguments.action](arguments)
 
 
@@ -134,7 +150,14 @@ def gc(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     from aptui.sharing import maintenance
 
-    path = _store_of(load_config(arguments))
+    config = load_config(arguments)
+    path = _store_of(config)
+    if arguments.rebuild:
+        from aptui.verbs.opening import opened
+        from aptui.verbs.store_rebuild import rebuild_store
+
+        with opened(arguments, config) as project:
+            return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, **asdict(found)})

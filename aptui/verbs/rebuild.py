@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import secrets
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.config.model import Config
-from aptui.core.fingerprint import file_digest
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.model import Builder, Digest, Job, Product
+from aptui.core.model import Builder, Job
 from aptui.core.paths import cache_path, key_of
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import name_of
@@ -34,12 +36,12 @@ _BITE_BYTES = 1 << 16
 DIFFERENT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildDifference:
+class RebuildDifference(Struct, frozen=True):
     """What a job made otherwise than before.
 
-    `against` is "second run" or "recorded" (both runs agree, the database has something else). `kind`: "names" (other products),
-    "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known; `said` is a sentence.
+    `against` is "second run", or what both runs agree against: "recorded" (by the database) or "kept" (in this machine's store).
+    `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known;
+    `said` is a sentence.
     """
 
     builder: str
@@ -53,15 +55,77 @@ class RebuildDifference:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One job of the sample; its two results are known by `number`."""
+class ExpectedProduct(Struct, frozen=True):
+    """What a job made before: `digest` b"" = not known; its bytes are at `path`, if they are still there."""
+
+    digest: bytes
+    size: int
+    path: str
+
+
+class RebuildTask(Struct, frozen=True):
+    """One job of the sample; its two results are known by `number`.
+
+    `expected` are its products by name, as `witness` has them (`RebuildDifference.against`).
+    """
 
     number: int
+    row: JobRow
     job: Job
     root: str
     builder: Builder
     scan_folder: str
+    expected: Mapping[str, ExpectedProduct]
+    witness: str = "recorded"
+
+
+class RebuildSample(Struct, frozen=True):
+    """The jobs to run, the settings of folders that apply to them, and sources that are left out: they are owed a run."""
+
+    tasks: list[RebuildTask]
+    settings: Mapping[str, str]
+    left_out: list[str]
+
+
+class Rebuilt(Struct, frozen=True):
+    """What came of it: `total` jobs could be run; `counts` are those of the sample by their builders."""
+
+    seed: int
+    total: int
+    counts: Counter[str]
+    chosen: RebuildSample
+    differences: list[RebuildDifference]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What `--json` prints."""
+        return {
+            "seed": self.seed,
+            "jobs": self.total,
+            "rebuilt": len(self.chosen.tasks),
+            "builders": dict(sorted(self.counts.items())),
+            "left_out": self.chosen.left_out,
+            "differences": [asdict(difference) for difference in self.differences],
+        }
+
+    def tell(self, verdict: str) -> None:
+        """Say it for people; `verdict` where nothing differs."""
+        for item in self.differences:
+            job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
+            product = f" {printing.line(item.product)}:" if item.product else ""
+            printing.say(f"{job}:{product} {printing.line(item.said)}", "red")
+        for source in self.chosen.left_out:
+            printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
+        count = printing.count(len(self.chosen.tasks), "job")
+        run = f"{count} of {self.total:,}, of {printing.count(len(self.counts), 'builder')}, run twice; seed {self.seed}"
+        if not self.differences:
+            printing.say(f"{run}: {verdict}", "green")
+            return
+        printing.say(run)
+        jobs = {(item.builder, (item.source, item.platform, item.job_key)) for item in self.differences}
+        for name, count_of in sorted(Counter(name for name, _job in jobs).items()):
+            all_jobs = printing.count(self.counts[name], "job")
+            printing.say(f"builder '{printing.line(name)}': {count_of:,} of {all_jobs} made something else", "red")
 
 
 # ------------------------------------------------------------------------------------------------------------------ sample
@@ -85,69 +149,78 @@ def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[
 
 def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
     """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
-    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
-    rows = [row for row in project.database.jobs(statuses=["completed"]) if row.job_id and row.builder in builders]
-    if not rows:
-        raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
-    chosen = sample(rows, wanted, seed)
-    counts = Counter(builders[row.builder].name for row in chosen)
-    left_out: list[str] = []
-    tasks, texts = _tasks(config, project, chosen, builders, left_out)
-    differences = list(_differences(config, tasks, texts))
+    rows = completed(project, builders)
+    chosen = sample_of(config, project, sample(rows, wanted, seed), builders)
+    differences = list(differences_of(config, chosen.tasks, chosen.settings))
+    rebuilt = Rebuilt(seed, len(rows), counts_of(chosen.tasks), chosen, differences)
     if as_json:
-        printing.say_json(
-            {
-                "seed": seed,
-                "jobs": len(rows),
-                "rebuilt": len(tasks),
-                "builders": dict(sorted(counts.items())),
-                "left_out": left_out,
-                "differences": [asdict(difference) for difference in differences],
-            }
-        )
+        printing.say_json(rebuilt.facts)
     else:
-        _tell(differences, left_out, len(tasks), len(rows), seed, counts)
+        rebuilt.tell("every product as recorded")
     return DIFFERENT if differences else 0
 
 
-def _tasks(
-    config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder], left_out: list[str]
-) -> tuple[list[_Task], dict[str, str]]:
-    """Return the jobs to run, and the settings of folders; sources that are not those that were processed are left out."""
+def any_seed() -> int:
+    """Return a number that people can repeat."""
+    return secrets.randbelow(1_000_000)
+
+
+def completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
+    """Return the completed jobs of these builders.
+
+    Raises:
+        UserError: there is none.
+    """
+    rows = [row for row in project.database.jobs(statuses=["completed"]) if row.job_id and row.builder in builders]
+    if not rows:
+        raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
+    return rows
+
+
+def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
+    """Return {name of a builder: how many of these jobs are its}."""
+    return Counter(task.builder.name for task in tasks)
+
+
+def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
+    """Return what is needed to run these jobs, with what the database says that they made."""
     from aptui.store.db.archive import DatabaseArchive
+    from aptui.verbs.unchanged_inputs import UnchangedInputs
 
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})
     names = {folder.path: folder.name for folder in config.project.scan_folders}
-    tasks: list[_Task] = []
+    inputs = UnchangedInputs(config, project.database)
+    chosen = RebuildSample([], {}, [])
     try:
         sources = archive.sources(list(dict.fromkeys(key_of(row.source) for row in rows)))
-        texts = archive.settings()
+        chosen = replace(chosen, settings=archive.settings())
     finally:
         archive.close()
     for row in rows:
         source, stored = sources.get(key_of(row.source)), project.database.source(row.source)
         job = source.jobs.get((row.builder, row.platform, row.job_key)) if source else None
-        if job is None or stored is None or not _is_unchanged(job, stored.root):
-            left_out.append(row.source)
+        builder = builders[row.builder]
+        if job is None or stored is None or not inputs.are_those_of(job, builder, stored.root):
+            chosen.left_out.append(row.source)
         else:
-            tasks.append(_Task(len(tasks) + 1, job, stored.root, builders[row.builder], names.get(stored.root, "")))
-    return tasks, texts
+            folder, expected = names.get(stored.root, ""), _recorded(config, job)
+            chosen.tasks.append(RebuildTask(len(chosen.tasks) + 1, row, job, stored.root, builder, folder, expected))
+    return chosen
 
 
-def _is_unchanged(job: Job, root: str) -> bool:
-    from aptui.worker.files import FileChanged, hash_file
-
-    try:
-        (digest, _, _), _ = hash_file(os_path(f"{root}/{job.source.rel}"))
-    except (FileChanged, OSError):
-        return False
-    return file_digest(Digest(digest)) in (recorded for kind, _name, recorded in job.inputs if kind == "source")
+def _recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
+    return {
+        item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
+        for item in job.products
+    }
 
 
-def _differences(config: Config, tasks: Sequence[_Task], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
+def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
+    """Run all of these twice, in private, and yield what differs."""
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
-    settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
+    settings = SettingsTree(dataclasses.replace(config.project, builders=builders), dict(texts))
     folder = _folder(config)
     try:
         with (
@@ -160,7 +233,7 @@ def _differences(config: Config, tasks: Sequence[_Task], texts: Mapping[str, str
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:
-                    yield from _compared(config, task, first[task.number], second[task.number])
+                    yield from _compared(task, first[task.number], second[task.number])
                 shutil.rmtree(folder, ignore_errors=True)
                 os.mkdir(folder)
     finally:
@@ -178,7 +251,7 @@ def _folder(config: Config) -> str:
         ) from error
 
 
-def _order(config: Config, task: _Task, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
+def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
     adjusted = settings.adjustment(task.job.source.key, task.builder).order
     manner = RerunOptions(adjusted, debug_output=config.project.debug_output)
     return order_for(task.job, task.root, task.builder, staging, task.number, manner)
@@ -187,38 +260,38 @@ def _order(config: Config, task: _Task, settings: SettingsTree, staging: str) ->
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def _compared(config: Config, task: _Task, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
+def _compared(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
     for which, result in (("first", first), ("second", second)):
         if result.outcome != Outcome.SUCCEEDED:
             said = f"the {which} run failed: {result.error}, though the job is completed"
-            yield _difference(task, "", "recorded", "failed", -1, said)
+            yield _difference(task, "", task.witness, "failed", -1, said)
     if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
         return
     ones = {name_of(task.job, product, task.scan_folder): product for product in first.products}
     others = {name_of(task.job, product, task.scan_folder): product for product in second.products}
-    recorded = {product.name: product for product in task.job.products}
+    expected = task.expected
     if ones.keys() != others.keys():
         yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))
-    elif ones.keys() != recorded.keys():
-        yield _difference(task, *_other_names(ones, recorded, "recorded", "both runs", "the recorded one"))
+    elif ones.keys() != expected.keys():
+        yield _difference(task, *_other_names(ones, expected, task.witness, "both runs", f"the {task.witness} one"))
     for name in sorted(ones.keys() & others.keys()):
         one, other = ones[name], others[name]
         if one.digest != other.digest:
-            kind, offset, said = _told(one, other.size, other.staged, "two runs differ")
+            kind, offset, said = _told(one, other.size, os_path(other.staged), "two runs differ")
             yield _difference(task, name, "second run", kind, offset, said)
-        elif name in recorded and recorded[name].digest and one.digest != recorded[name].digest:
-            kept = str(Path(config.cache_dir, os_path(cache_path(name))))
-            kind, offset, said = _told(one, recorded[name].size, kept, "both runs differ from what is recorded")
-            yield _difference(task, name, "recorded", kind, offset, said)
+        elif name in expected and expected[name].digest and one.digest != expected[name].digest:
+            what = f"both runs differ from what is {task.witness}"
+            kind, offset, said = _told(one, expected[name].size, expected[name].path, what)
+            yield _difference(task, name, task.witness, kind, offset, said)
 
 
-def _difference(task: _Task, product: str, against: str, kind: str, offset: int, said: str) -> RebuildDifference:
+def _difference(task: RebuildTask, product: str, against: str, kind: str, offset: int, said: str) -> RebuildDifference:
     job = task.job
     return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, said)
 
 
 def _other_names(
-    ones: Mapping[str, StagedProduct], others: Mapping[str, StagedProduct | Product], against: str, one: str, other: str
+    ones: Mapping[str, StagedProduct], others: Mapping[str, object], against: str, one: str, other: str
 ) -> tuple[str, str, str, int, str]:
     more, less = sorted(ones.keys() - others.keys()), sorted(others.keys() - ones.keys())
     parts = [f"{who} made '{', '.join(names)}'" for who, names in ((one, more), (other, less)) if names]
@@ -227,7 +300,7 @@ def _other_names(
 
 def _told(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
     """Return (kind, offset, sentence) of how the file of `one` differs from the file at `path`, which should have `size` bytes."""
-    offset = _first_difference(os_path(one.staged), os_path(path))
+    offset = _first_difference(os_path(one.staged), path)
     at = f" from byte {offset:,} on" if offset >= 0 else ""
     if size not in (one.size, -1):
         return "size", offset, f"{what} in size, {one.size:,} and {size:,} bytes{at and ', and' + at}"
@@ -251,32 +324,3 @@ def _first_difference(one: str, other: str) -> int:
                 offset += len(here)
     except OSError:
         return -1
-
-
-# -------------------------------------------------------------------------------------------------------------------- tell
-
-
-def _tell(
-    differences: Sequence[RebuildDifference],
-    left_out: Sequence[str],
-    rebuilt: int,
-    total: int,
-    seed: int,
-    counts: Mapping[str, int],
-) -> None:
-    for item in differences:
-        job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
-        product = f" {printing.line(item.product)}:" if item.product else ""
-        printing.say(f"{job}:{product} {printing.line(item.said)}", "red")
-    for source in left_out:
-        printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
-    run = f"{printing.count(rebuilt, 'job')} of {total:,}, of {printing.count(len(counts), 'builder')}, run twice; seed {seed}"
-    if not differences:
-        printing.say(f"{run}: every product as recorded", "green")
-        return
-    printing.say(run)
-    guilty = Counter(name for name, _job in {(item.builder, (item.source, item.platform, item.job_key)) for item in differences})
-    for name, count in sorted(guilty.items()):
-        printing.say(
-            f"builder '{printing.line(name)}': {count:,} of {printing.count(counts[name], 'job')} made something else", "red"
-        )

@@ -1,9 +1,9 @@
 """A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
 
 At rest only the truth is there. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
-a store and those of one that takes all it can from the store, and `verify --rebuild` contradicts none of them. Edits: saves,
-double saves, removed and written anew, deletions, renames, products deleted by hand, and checkouts that change builders, tools and
-sources at once and change them back (`changes_code`).
+a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
+contradicts any. Edits: saves, double saves, removed and written anew, deletions, renames, products deleted by hand, and checkouts
+that change builders, tools and sources at once and change them back (`changes_code`).
 """
 
 from __future__ import annotations
@@ -271,4 +271,7 @@ def _differences(truth: Truth, clean: Path) -> list[str]:
     rebuilt = truth.aptui("verify", "--rebuild", "100%")
     if rebuilt.returncode not in (0, 3):
         found.append(f"verify --rebuild: {(rebuilt.stdout + rebuilt.stderr)[-300:]}")
+    kept = truth.aptui("cache", "verify", "--rebuild", "100%")
+    if kept.returncode not in (0, 3):
+        found.append(f"cache verify --rebuild: {(kept.stdout + kept.stderr)[-300:]}")
     return found

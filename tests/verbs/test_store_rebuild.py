@@ -1,0 +1,138 @@
+"""`cache verify --rebuild`: what this machine keeps of a project is made again; what two runs contradict is removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aptui.cli import main
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - name: first
+    patterns: ["*.up"]
+    intermediate: true
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.mid"
+  - {name: glue, patterns: ["*.mid"], command: "cat {source} SECRET > {products_dir}/{stem}.out"}
+  - {name: dice, patterns: ["*.dice"], command: "cat {source} /proc/sys/kernel/random/uuid > {products_dir}/{stem}.out"}
+  - name: joined
+    patterns: ["*.src"]
+    command: "cat {source} $(dirname {source})/b.inc > {products_dir}/{stem}.out; echo out: $(dirname {source})/b.inc > {depfile}"
+    depfile: "{stem}.d"
+workers: 1
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "secret").write_text("old")
+    (folder / "aptui.yaml").write_text(CONFIG.replace("SECRET", str(folder / "secret")))
+    for name in ("a.up", "b.inc", "c.txt", "d.src", "e.src"):
+        (folder / "assets" / name).write_text(name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main.main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def rebuilt(run: Run, share: str = "100%") -> dict[str, Any]:
+    return dict(json.loads(run("cache", "verify", "--rebuild", share, "--json")[1]))
+
+
+def test_what_is_kept_is_made_again_and_is_the_same(run: Run, project: Path) -> None:
+    assert run("batch")[0] == 0
+
+    code, out, _ = run("cache", "verify", "--rebuild", "100%")
+    told = rebuilt(run)
+
+    assert code == 0
+    assert "4 of 4 jobs have a result in" in out
+    assert "every result as kept" in out
+    assert (told["jobs"], told["kept"], told["rebuilt"], told["removed"]) == (4, 4, 4, 0)
+    assert (told["left_out"], told["differences"]) == ([], [])
+    assert told["builders"] == {"first": 1, "glue": 1, "joined": 2}
+    assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
+
+
+def test_a_result_that_two_runs_contradict_is_removed(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "secret").write_text("new")
+
+    code, out, _ = run("cache", "verify", "--rebuild", "100%")
+
+    assert code == 1
+    assert "a.mid@linux:glue: linux/a.out: both runs differ from what is kept from byte 4 on, of" in out
+    assert "1 result removed; whoever needs it makes it again" in out
+    assert (rebuilt(run)["kept"], rebuilt(run)["differences"]) == (3, [])
+    run("batch", "--set", "cache=Other")
+    assert (project / "Other" / "linux" / "a.out").read_text().startswith("A.UPnew")
+
+
+def test_a_builder_that_throws_dice_is_named_and_what_is_kept_of_it_stays(run: Run, project: Path) -> None:
+    (project / "assets" / "x.dice").write_text("x")
+    run("batch")
+
+    told = rebuilt(run)
+
+    assert [(item["builder"], item["against"]) for item in told["differences"]] == [("dice", "second run")]
+    assert (told["removed"], rebuilt(run)["kept"]) == (0, 5)
+
+
+@pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
+def test_what_is_owed_a_run_is_left_out(run: Run, project: Path, changed: str) -> None:
+    run("batch")
+    (project / changed).write_text("other")
+
+    told = rebuilt(run)
+
+    assert told["left_out"] == (["d.src"] if changed.endswith("src") else ["d.src", "e.src"])
+    assert (told["removed"], told["differences"]) == (0, [])
+
+
+def test_a_job_of_another_builder_than_it_was_is_left_out(run: Run, project: Path) -> None:
+    run("batch")
+    settings = project / "aptui.yaml"
+    settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))
+
+    told = rebuilt(run)
+
+    assert (told["left_out"], told["rebuilt"], told["removed"]) == (["a.up"], 3, 0)
+
+
+def test_a_sample_is_drawn_of_what_is_kept(run: Run, project: Path) -> None:
+    run("batch")
+    run("cache", "gc", "--limit", "1B")
+    (project / "assets" / "f.src").write_text("f")
+    run("batch")
+
+    told = rebuilt(run, "1")
+
+    assert (told["jobs"], told["kept"], told["rebuilt"], told["builders"]) == (5, 1, 1, {"joined": 1})
+
+
+def test_it_goes_with_verify_and_with_a_store(run: Run, project: Path) -> None:
+    assert run("cache", "stats", "--rebuild", "5%")[0] == 3
+    with (project / "aptui.yaml").open("a") as settings:
+        settings.write("local_store: {enabled: false}\n")
+    assert "this machine keeps no results" in run("cache", "verify", "--rebuild", "5%")[2]
