@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,18 @@ def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mappi
         UserError: the value is not allowed there, or the file is written in a way that is not understood here.
         HostError: the file cannot be written.
     """
+    rewrite(project_dir, file, lambda text: edited(text, str(file), key, value, adds=adds))
+
+
+def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None:
+    """Replace `file`, a layer, by what `change` makes of its text, if the whole configuration still holds.
+
+    Raises:
+        UserError: the configuration would not hold, or the layer changed meanwhile.
+        HostError: the file cannot be written.
+    """
     before = _read(file)
-    text = before.decode("utf-8-sig") if before else _NEW_FILE
-    after = edited(text, str(file), key, value, adds=adds).encode()
+    after = change(before.decode("utf-8-sig") if before else _NEW_FILE).encode()
     if before is not None and before.startswith(b"\xef\xbb\xbf"):
         after = b"\xef\xbb\xbf" + after
     check_with(project_dir, file, after)
@@ -131,10 +140,10 @@ def _set(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     for depth, step in enumerate(steps):
         child = node.get(step)
         if child is None:
-            return _inserted(text, node, steps[depth:], value, is_root=depth == 0)
+            return inserted(text, node, steps[depth:], value, is_root=depth == 0)
         node = child
     start, end = node.span
-    return text[:start] + _inline(value) + text[end:]
+    return text[:start] + inline(value) + text[end:]
 
 
 def _appended(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
@@ -144,21 +153,21 @@ def _appended(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     if node is None:
         return _set(text, root, steps, [value])
     if node.is_flow:
-        return _before_bracket(text, node, _inline(value))
-    return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {_inline(value)}")
+        return _before_bracket(text, node, inline(value))
+    return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {inline(value)}")
 
 
-def _inserted(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool) -> str:
-    """Add a key to a mapping: at the end of its last line, in its own style."""
+def inserted(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool = False) -> str:
+    """Return `text` with a key added to a mapping: at the end of its last line, in its own style."""
     if parent.is_flow:
-        entry = _inline(value)
+        entry = inline(value)
         for step in reversed(steps[1:]):
             entry = f"{{{step}: {entry}}}"
         return _before_bracket(text, parent, f"{steps[0]}: {entry}")
     children = parent.value.values() if isinstance(parent.value, dict) else ()
     indent = min((_indent(child.key_where) for child in children), default=0)
     lines = [f"{' ' * (indent + 2 * depth)}{step}:" for depth, step in enumerate(steps)]
-    lines[-1] += f" {_inline(value)}"
+    lines[-1] += f" {inline(value)}"
     return _line_after(text, len(text) if is_root else parent.span[1], "\n".join(lines))
 
 
@@ -186,12 +195,12 @@ def _indent(where: str) -> int:
     return int(where.rsplit(":", 1)[1]) - 1
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     """Return a value as it can stand in any place of any YAML."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_inline(each)}' for key, each in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {inline(each)}' for key, each in value.items())}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
+        return f"[{', '.join(map(inline, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and yaml.read_yaml(value.encode(), "").value == value:

@@ -1,4 +1,4 @@
-"""The configuration of the gateway (`serve:` in `aptui.yaml`); what people change while it runs is kept elsewhere and wins."""
+"""The configuration of the gateway (`serve:` in `aptui.yaml`); `config.peer_lists` writes back what people change while it runs."""
 
 from __future__ import annotations
 

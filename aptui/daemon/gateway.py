@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aptui.core.messages import LogLevel
 from aptui.link import gateways, places
@@ -27,6 +28,8 @@ _SOUND_S = 10.0
 """One that lived so long did begin well: the next one is tried at once."""
 _END_LIMIT_S = 5.0
 _LOG = "gateway.log"
+_FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": ()}
+"""What a gateway takes over while it runs (`serve.peers.peers`): nobody is hung up on because a list changed."""
 
 
 class GatewaySupervisor:
@@ -69,7 +72,8 @@ class GatewaySupervisor:
         """End it if it is not wanted any more, or knows another configuration: the next one reads this."""
         self._seen, before = config, self._begun_with
         project = config.project
-        self._begun_with = (config.serve, config.name, config.log_dir, project.platforms, project.scan_folders)
+        serve = replace(config.serve, **_FOLLOWED)
+        self._begun_with = (serve, config.name, config.log_dir, project.platforms, project.scan_folders)
         if self._begun_with == before:
             return
         self._end()

@@ -1,7 +1,9 @@
-"""The file in which a project keeps its connection settings (`shared.peers.PeerSettings`).
+"""Changes that people make to connection settings (`shared.peers.PeerSettings`) while the gateway runs, or while none does.
 
-The gateway and the screen both change it. It remembers what the configuration said then: where that says something else since, it
-is the newer one and holds. What differs from the configuration is an override: the screen, `config --explain` and `doctor` show it.
+They are written into the YAML that says so (`config.peer_lists`). What cannot be written there (no such file, no permission,
+`--set`) is kept in a file below the cache, which remembers what the configuration said then: where that says something else since,
+it is the newer one and holds. What differs from the configuration is an override: the screen, `config --explain` and `doctor` show
+it with its place.
 
 Tests: `tests/serve/peers/test_peers.py`.
 """
@@ -15,22 +17,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from aptui.config import peer_lists
 from aptui.shared.addresses import canonical
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.peer_rules import applied, checked
 from aptui.shared.peers import Dial, PeerOrder, PeerSettings
 
-if TYPE_CHECKING:
-    from aptui.config.serve import GatewaySettings
-
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""
-KEYS = {"has_allow_list": "allow_list", "allowed": "allowed", "rejected": "rejected", "connections": "connections"}
-"""{field of the settings: key below `serve:`}."""
 _DAMAGED = ".damaged"
 Stamp = tuple[int, int, int]
 
@@ -54,8 +53,15 @@ class PeerLists:
         before = self.configured
         if before is None:
             return self.settings
-        newer = {name: getattr(configured, name) for name in KEYS if getattr(configured, name) != getattr(before, name)}
+        newer = {name: getattr(configured, name) for name in peer_lists.KEYS if getattr(configured, name) != getattr(before, name)}
         return replace(self.settings, **newer)
+
+
+class PeerChange(Struct, frozen=True):
+    """What holds after a change, and what the configuration says then."""
+
+    settings: PeerSettings
+    configured: PeerSettings
 
 
 class _Row(msgspec.Struct):
@@ -108,33 +114,34 @@ def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
         return PeerLists(None, f"'{file}' was damaged ({error}){where}, and what the configuration says holds")
 
 
-def configured(serve: GatewaySettings) -> PeerSettings:
-    """Return what the configuration says.
+def change(file: Path, otherwise: PeerSettings, order: PeerOrder, project_dir: Path | None = None) -> PeerChange:
+    """Do what people said to what is in force.
 
-    Raises:
-        UserError: an entry of its lists, or a connection, is none.
-    """
-    dials = tuple(map(checked, serve.connections))
-    allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (serve.allowed, serve.rejected))
-    return PeerSettings(dials, allowed, rejected, serve.has_allow_list)
-
-
-def change(file: Path, otherwise: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Do what people said to what is in force, where `otherwise` is what the configuration says, and return what is kept now.
+    Args:
+        otherwise: what the configuration says.
+        project_dir: whose YAML is written; None = the file alone is.
 
     Raises:
         UserError: it cannot be done. HostError: the file cannot be written.
     """
     with _alone(file):
         settings = applied(read(file).in_force(otherwise), order)
-        _write(file, settings, otherwise)
-    return settings
+        written = peer_lists.write_back(project_dir, settings, otherwise) if project_dir is not None else ()
+        fields = [field for field, key in peer_lists.KEYS.items() if key in written]
+        configured = replace(otherwise, **{field: getattr(settings, field) for field in fields})
+        if project_dir is not None and settings == configured:
+            file.unlink(missing_ok=True)
+        else:
+            _write(file, settings, configured)
+    return PeerChange(settings, configured)
 
 
 def overridden(settings: PeerSettings, configured: PeerSettings) -> dict[str, Any]:
     """Return {key of the configuration: what holds instead of its value}."""
-    plain = _plain(settings)
-    return {f"serve.{key}": plain[key] for name, key in KEYS.items() if getattr(settings, name) != getattr(configured, name)}
+    plain = peer_lists.plain(settings)
+    return {
+        f"serve.{key}": plain[key] for name, key in peer_lists.KEYS.items() if getattr(settings, name) != getattr(configured, name)
+    }
 
 
 def _settings(form: _Lists) -> PeerSettings:
@@ -143,19 +150,8 @@ def _settings(form: _Lists) -> PeerSettings:
     return PeerSettings(tuple(dials.values()), allowed, rejected, form.allow_list)
 
 
-def _plain(settings: PeerSettings) -> dict[str, Any]:
-    return {
-        "allow_list": settings.has_allow_list,
-        "allowed": list(settings.allowed),
-        "rejected": list(settings.rejected),
-        "connections": [
-            {"id": each.id, "address": each.address, "port": each.port, "auto": each.is_auto} for each in settings.connections
-        ],
-    }
-
-
 def _write(file: Path, settings: PeerSettings, configured: PeerSettings) -> None:
-    form = {**_plain(settings), "configured": _plain(configured)}
+    form = {**peer_lists.plain(settings), "configured": peer_lists.plain(configured)}
     begun = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         with open(begun, "w", encoding="utf-8", opener=_private) as stream:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aptui.config.model import Config
     from aptui.serve.access.guard import Guard
     from aptui.serve.access.limits import ConnectionLimits
@@ -31,6 +33,7 @@ class GatewayContext:
         engine: words to the engine and its news.
         guard: who may come in, and what they may do.
         pulse: beats after each batch of news.
+        reread: returns the configuration as it is now, None = it stays as it is.
         port: the one it listens at, 0 = not yet.
         doors: its sockets, and `app` its application, once there are.
     """
@@ -40,6 +43,7 @@ class GatewayContext:
     engine: EngineLink
     guard: Guard
     pulse: NewsPulse
+    reread: Callable[[], Config] | None = None
     port: int = 0
     doors: ConnectionLimits | None = None
     app: web.Application | None = None

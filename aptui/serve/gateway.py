@@ -127,10 +127,11 @@ class Gateway:
     Args:
         config: of the project.
         token_file: instead of the user's.
+        reread: returns the configuration as it is now.
     """
 
-    def __init__(self, config: Config, token_file: Path | None = None) -> None:
-        self.config = config
+    def __init__(self, config: Config, token_file: Path | None = None, reread: Callable[[], Config] | None = None) -> None:
+        self.config, self._reread = config, reread
         self._token = tokens.fresh()
         self._token_file = token_file or tokens.path()
         self._runner: GatewayRunner | None = None
@@ -151,6 +152,7 @@ class Gateway:
         listening = listen(serve)
         try:
             room = self.room = build_room(self.config, local_token=self._token, token_file=self._token_file)
+            room.reread = self._reread
             room.port = listening.getsockname()[1]
             self._doors = room.doors = ConnectionLimits(2 * serve.clients_limit + STRANGERS_LIMIT)
             self._doors.refuses = room.guard.refusal
@@ -304,8 +306,14 @@ def listen(serve: GatewaySettings) -> socket.socket:
 # ------------------------------------------------------------------------------------------------------------- the process
 
 
-def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool = False) -> None:
+def run(
+    config: Config, *, say: Callable[[str], object], reread: Callable[[], Config] | None = None, ends_with_input: bool = False
+) -> None:
     """Serve until a signal comes or, with `ends_with_input`, until standard input ends because whoever held its other end is gone.
+
+    Args:
+        say: is told where it listens.
+        reread: returns the configuration as it is now.
 
     Raises:
         KnownError: it cannot listen.
@@ -315,17 +323,17 @@ def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool =
     # What is imported stays: without it among what is looked at, the remains of connections are found while they are few.
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
-    asyncio.run(_run(config, say, ends_with_input=ends_with_input))
+    asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))
 
 
-async def _run(config: Config, say: Callable[[str], object], *, ends_with_input: bool) -> None:
+async def _run(config: Config, say: Callable[[str], object], reread: Callable[[], Config] | None, *, ends_with_input: bool) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     loop.set_exception_handler(Reports().handle)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
     if ends_with_input:
         loop.add_reader(sys.stdin.fileno(), over.set)
-    gateway = Gateway(config)
+    gateway = Gateway(config, reread=reread)
     place = await gateway.open()
     try:
         announce(config, place)

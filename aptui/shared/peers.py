@@ -95,7 +95,10 @@ class TurnedAway:
 
 @dataclass(frozen=True, slots=True)
 class GatewayReport:
-    """What a gateway tells of itself: where it listens, its connections, its lists; `trouble` "" or what is wrong with them."""
+    """What a gateway tells of itself: where it listens, its connections, its lists; `trouble` "" or what is wrong with them.
+
+    `overridden` are keys of the configuration that do not hold, because people changed them where they could not be written.
+    """
 
     address: str
     port: int
@@ -103,6 +106,7 @@ class GatewayReport:
     peers: tuple[Peer, ...] = ()
     turned_away: tuple[TurnedAway, ...] = ()
     trouble: str = ""
+    overridden: tuple[str, ...] = ()
 
 
 class PeerAction(StrEnum):

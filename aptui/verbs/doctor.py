@@ -278,9 +278,10 @@ def _gateway(config: Config) -> DoctorCheck:
 
 def _gateway_lists(config: Config) -> DoctorCheck:
     """Say whether what the configuration says about who may connect holds."""
+    from aptui.config import peer_lists
     from aptui.link import peer_file
 
-    file, configured = config.cache_dir / peer_file.PLACE, peer_file.configured(config.serve)
+    file, configured = config.cache_dir / peer_file.PLACE, peer_lists.configured(config.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if changed:
         said = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"

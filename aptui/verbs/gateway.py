@@ -62,7 +62,12 @@ def gateway(arguments: Namespace) -> int:
     if not arguments.supervised:
         _refuse_second(config)
         _start_engine(config, arguments)
-    serving.run(config, say=lambda text: printing.say(printing.line(text)), ends_with_input=arguments.supervised)
+    serving.run(
+        config,
+        say=lambda text: printing.say(printing.line(text)),
+        reread=lambda: load_config(arguments),
+        ends_with_input=arguments.supervised,
+    )
     return 0
 
 

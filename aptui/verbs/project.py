@@ -185,10 +185,11 @@ def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list
     """Add what people changed on the Connections screen, which lies over every layer."""
     if not arguments.explain.startswith("serve."):
         return said
+    from aptui.config import peer_lists
     from aptui.link import peer_file
 
     found = load_config(arguments)
-    file, configured = found.cache_dir / peer_file.PLACE, peer_file.configured(found.serve)
+    file, configured = found.cache_dir / peer_file.PLACE, peer_lists.configured(found.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if arguments.explain not in changed:
         return said

@@ -9,9 +9,14 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import has_ended
+
+from aptui.link import port
+from aptui.link.client import EngineClient
+from aptui.shared.peers import PeerAction, PeerOrder
 
 from .test_engine import SETTINGS, Home
 
@@ -98,3 +103,30 @@ def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Serve
     home.configure(SETTINGS)
     home.wait(lambda: not home.pid)
     assert len(home.pids()) == 1
+
+
+def test_a_list_changed_on_the_screen_stands_in_the_configuration_and_nobody_is_hung_up_on(home: Served) -> None:
+    home.configure(ENABLED + "# the end\n")
+    home.run("start")
+    home.wait(lambda: home.pid)
+    before = home.pid
+
+    socket_file = next(Path(home.environment["XDG_STATE_HOME"], "aptui").glob("*/socket"))
+
+    def ask(request: port.Connections | port.OrderPeers) -> dict[str, Any]:
+        with EngineClient.connect(str(socket_file)) as person:
+            return person.ask(request, 10)
+
+    def said() -> dict[str, object]:
+        return json.loads(home.run("config", "--json").stdout)["serve"]
+
+    home.wait(lambda: ask(port.Connections())["gateway"])
+    ask(port.OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
+    home.wait(lambda: said()["rejected"] == ["1.2.3.4"])
+    text = (home.project / "aptui.yaml").read_text()
+    home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))
+
+    home.wait(lambda: ask(port.Connections())["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
+    assert ask(port.Connections())["gateway"]["overridden"] == []
+    assert "# the end\n" in text
+    assert home.pid == before

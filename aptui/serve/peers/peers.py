@@ -1,9 +1,9 @@
 """Connections of the gateway, in and out, and the lists of who may come in: kept, changed as people say, and told to the engine.
 
-What people said is in a file of the project's (`link.peer_file`), which wins over the configuration until that changes; the screen
-may change it too while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a
-connection came, went or was refused, and once a second while bytes flow; what is long is told less often, for the engine has to
-read it, and it has an end.
+What people say is written into the configuration where it can be, else into a file below the cache (`link.peer_file`); both are
+looked at once a second, and nobody is hung up on because they changed. The screen changes them too while no engine carries its
+words. `report` is what the engine, and so every screen, hears: at once when a connection came, went or was refused, and once a
+second while bytes flow; what is long is told less often, for the engine has to read it, and it has an end.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import contextlib
 import time
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from aptui.config import peer_lists
 from aptui.core.messages import PeerOrdered
 from aptui.link import peer_file, port
 from aptui.serve.access.admission import Admission, AdmissionRefusal
@@ -61,11 +63,11 @@ class Peers:
 
     def __init__(self, room: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
         self.room, self.sessions = room, sessions
-        self.configured = peer_file.configured(room.config.serve)
+        self.configured = peer_lists.configured(room.config.serve)
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
         self._file = room.config.cache_dir / peer_file.PLACE
-        self._stamp: peer_file.Stamp | None = None
+        self._stamps: tuple[peer_file.Stamp | None, ...] = ()
         self._diallers: dict[str, OutboundConnections] = {}
         self._sessions: dict[str, WireSession] = {}
         """{id of a connection that we made: its session}."""
@@ -185,11 +187,13 @@ class Peers:
         async with self._alone:
             self.trouble = ""
             try:
-                settings = await asyncio.to_thread(peer_file.change, self._file, self.configured, order)
+                project_dir = self.room.config.project_dir if self.room.reread is not None else None
+                change = await asyncio.to_thread(peer_file.change, self._file, self.configured, order, project_dir)
             except KnownError as error:
                 self.trouble = str(error)
             else:
-                self._stamp = peer_file.stamp(self._file)
+                settings, self.configured = change.settings, change.configured
+                self._stamps = self._now()
                 if order.deed in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
                 await self._adopt(settings)
@@ -197,10 +201,18 @@ class Peers:
 
     async def _read(self) -> None:
         async with self._alone:
+            reread = self.room.reread
+            if reread is not None:
+                with contextlib.suppress(KnownError):  # the engine tells what is wrong with it
+                    self.configured = peer_lists.configured((await asyncio.to_thread(reread)).serve)
             kept = await asyncio.to_thread(peer_file.read, self._file)
-            self._stamp = peer_file.stamp(self._file)  # a damaged one is not there any more
+            self._stamps = self._now()  # a damaged file is not there any more
             self.trouble = kept.trouble
             await self._adopt(kept.in_force(self.configured))
+
+    def _now(self) -> tuple[peer_file.Stamp | None, ...]:
+        layers = self.room.config.layers if self.room.reread is not None else ()
+        return tuple(map(peer_file.stamp, (self._file, *(Path(file) for file, _digest in layers))))
 
     # -------------------------------------------------------------------------------------------------------------- telling
 
@@ -213,7 +225,8 @@ class Peers:
         turned_away = tuple(reversed(self.admission.turned_away.values()))
         unlisted = len(incoming) - _LISTED_MOST
         trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
-        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble)
+        overridden = tuple(peer_file.overridden(settings, self.configured))
+        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
 
     def _dialled(self, dial: Dial) -> Peer:
         dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
@@ -230,7 +243,7 @@ class Peers:
         """Once a second: the file that others may have changed, names that may have new addresses, bytes that flowed."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            if peer_file.stamp(self._file) != self._stamp:
+            if self._now() != self._stamps:
                 await self._read()
             self.admission.refresh_old()
             self._on_change()

@@ -18,7 +18,7 @@ from waiting import until as live_until
 from waiting import until_async as until
 
 from aptui.client import Disconnected, make_device
-from aptui.config import load
+from aptui.config import load, peer_lists
 from aptui.config.serve import GatewaySettings
 from aptui.core.messages import PeerOrdered
 from aptui.link import codec, peer_file, places, port
@@ -220,25 +220,26 @@ def test_orders_that_cannot_be_are_refused(order):
 
 def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
     file = tmp_path / ".aptui" / "connections.json"
-    configured = peer_file.configured(GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),)))
+    configured = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),)))
     assert peer_file.read(file) == peer_file.PeerLists(None)
 
-    settings = peer_file.change(file, configured, PeerOrder(PeerAction.ADD, dial=PHONE))
+    settings = peer_file.change(file, configured, PeerOrder(PeerAction.ADD, dial=PHONE)).settings
     assert [each.id for each in settings.connections] == ["pc", "phone"]
     assert settings.allowed == ("10.0.0.0/8",)
     assert peer_file.read(file).settings == settings
-    assert peer_file.change(file, configured, PeerOrder(PeerAction.LIST_OFF)) == replace(settings, has_allow_list=False)
+    off = peer_file.change(file, configured, PeerOrder(PeerAction.LIST_OFF)).settings
+    assert off == replace(settings, has_allow_list=False)
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
 def test_a_list_that_the_configuration_changed_since_is_that_of_the_configuration(tmp_path):
     file = tmp_path / "connections.json"
-    before = peer_file.configured(GatewaySettings(allowed=("10.0.0.1",)))
+    before = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1",)))
     peer_file.change(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
     assert peer_file.read(file).in_force(before).allowed == ("10.0.0.1", FAR)
     assert peer_file.overridden(peer_file.read(file).in_force(before), before) == {"serve.allowed": ["10.0.0.1", FAR]}
 
-    since = peer_file.configured(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
+    since = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
     now = peer_file.read(file).in_force(since)
     assert now.rejected == ("1.2.3.4",)
     assert now.allowed == ("10.0.0.1", FAR)
@@ -299,13 +300,14 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
     config = SimpleNamespace(serve=serve, cache_dir=tmp_path, name="Garden", project=project)
     tokens = SimpleNamespace(holds=lambda *_: False)
     room = SimpleNamespace(
+        reread=None,
         config=config,
         engine=EngineTold(),
         guard=SimpleNamespace(admissions=[], tokens=tokens),
         port=7,
         database=None,
     )
-    there = Peers(room, WireSessions(4, answer), admission(peer_file.configured(serve)))
+    there = Peers(room, WireSessions(4, answer), admission(peer_lists.configured(serve)))
     await there.open()
     try:
         yield there
@@ -589,7 +591,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
 
 def test_a_configured_list_with_a_mistake_is_refused():
     with pytest.raises(KnownError):
-        peer_file.configured(GatewaySettings(allowed=("300.0.0.1",)))
+        peer_lists.configured(GatewaySettings(allowed=("300.0.0.1",)))
 
 
 def test_the_file_says_what_people_expect(tmp_path):

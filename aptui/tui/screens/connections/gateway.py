@@ -145,7 +145,7 @@ class GatewayPage(ConnectionTables):
         return [
             ("Gateway", f"{address}:{report.port}", ""),
             ("Changed here, not as configured", overridden, "warning"),
-            ("Kept in", f"{self.orders.file}", "path"),
+            ("Kept in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
         ]
 
     def count_text(self) -> str:

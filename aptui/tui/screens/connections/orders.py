@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aptui.config import peer_lists
 from aptui.link import peer_file
 from aptui.link.port import OrderPeers
 from aptui.shared.errors import KnownError
@@ -32,6 +33,7 @@ class Orders:
         self.file = shell.session.cache_dir / peer_file.PLACE
         self._task = BackgroundTask("aptui-connections", shell.in_ui)
         self._kept = PeerSettings()
+        self._overridden: tuple[str, ...] = ()
         self._had_gateway = False
         self._waiting: list[tuple[PeerOrder, str]] = []
         self.trouble = ""
@@ -50,13 +52,9 @@ class Orders:
 
     @property
     def overridden(self) -> tuple[str, ...]:
-        """Which keys of the configuration do not hold, because people changed the lists here."""
-        if self._shell.config is None:
-            return ()
-        try:
-            return tuple(peer_file.overridden(self.settings, self._configured()))
-        except KnownError:  # an entry of the configuration is none, which the gateway tells
-            return ()
+        """Which keys of the configuration do not hold, because they were changed here and could not be written."""
+        report = self.report
+        return report.overridden if report is not None else self._overridden
 
     def follow(self) -> None:
         """Note what the gateway says; when there is none any more, look what it left."""
@@ -98,23 +96,37 @@ class Orders:
             return
         order, done = self._waiting[0]
 
-        def take_result(settings: PeerSettings) -> None:
+        def take_result(change: peer_file.PeerChange) -> None:
             self._waiting.pop(0)
             self._shell.tell(done)
-            self._take_gateway((settings, ""))
+            self._take_gateway((change.settings, change.configured, ""))
 
-        self._task.start(lambda _task: peer_file.change(self.file, self._configured(), order), take_result, self._show_failure)
+        self._task.start(lambda _task: self._change(order), take_result, self._show_failure)
 
-    def _look(self) -> tuple[PeerSettings, str]:
-        kept = peer_file.read(self.file, puts_aside=self._shell.can_ask)
-        return kept.in_force(self._configured()), kept.trouble
+    def _change(self, order: PeerOrder) -> peer_file.PeerChange:
+        config = self._shell.config
+        return peer_file.change(self.file, self._configured(), order, config.project_dir if config is not None else None)
+
+    def _look(self) -> tuple[PeerSettings, PeerSettings, str]:
+        kept, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._configured()
+        return kept.in_force(configured), configured, kept.trouble
 
     def _configured(self) -> PeerSettings:
+        """Return what the configuration says now, which may be more than when the screen began."""
         config = self._shell.config
-        return peer_file.configured(config.serve) if config is not None else PeerSettings()
+        if config is None:
+            return PeerSettings()
+        from aptui.config.load import load  # for start-up
 
-    def _take_gateway(self, found: tuple[PeerSettings, str]) -> None:
-        self._kept, self.trouble = found
+        try:
+            config = load(config.project_dir)
+        except KnownError:  # somebody is writing it: the engine tells what is wrong with it
+            pass
+        return peer_lists.configured(config.serve)
+
+    def _take_gateway(self, found: tuple[PeerSettings, PeerSettings, str]) -> None:
+        self._kept, configured, self.trouble = found
+        self._overridden = tuple(peer_file.overridden(self._kept, configured))
         self._changed()
         self._write()
 
