@@ -14,6 +14,10 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Containers often forbid it, and then every process of some thousand compiles anew what it imports: half of the suite's time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 pytest.register_assert_rewrite("disk_project", "live_project")
