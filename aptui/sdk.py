@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from aptui.core.model import DependencyKind
 from aptui.shared.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
@@ -86,16 +87,14 @@ class Cancelled(Exception):
     """Raised by `ProcessJobRequest.check_cancelled` when the job is to stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformInfo:
+class PlatformInfo(Struct, frozen=True):
     """A platform and its tags (lower case)."""
 
     id: str
     tags: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class SourceDependency:
+class SourceDependency(Struct):
     """This source's jobs depend on another source: its bytes enter their fingerprints, and its change re-analyses this source.
 
     `uuid` wins over `path`. The file need not exist yet.
@@ -106,8 +105,7 @@ class SourceDependency:
     uuid: UUID | None = None
 
 
-@dataclass(slots=True)
-class JobDependency:
+class JobDependency(Struct):
     """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
 
     `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all sources that match, as they come and go.
@@ -121,8 +119,7 @@ class JobDependency:
     uuid: UUID | None = None
 
 
-@dataclass(slots=True)
-class JobDescriptor:
+class JobDescriptor(Struct):
     """One job that a source needs.
 
     `additional_fingerprint` is text that re-runs the job when it changes; `params` are handed back to `process_job` and enter the
@@ -138,8 +135,7 @@ class JobDescriptor:
     job_dependencies: list[JobDependency] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CreateJobsResponse:
+class CreateJobsResponse(Struct):
     """Answer of `create_jobs`. With `result` FAILED, `error` says why in one line."""
 
     result: Result = Result.FAILED
@@ -166,8 +162,7 @@ class PathDependencyKind(IntEnum):
     PRODUCT_FILE = 1
 
 
-@dataclass(slots=True)
-class ProductDependency:
+class ProductDependency(Struct):
     """A product needs another product at run time, known by its asset id: the UUID of its source, and its sub id there.
 
     It re-runs nothing, and the other product need not exist. `load` may also be a whole number of flags (64 bits).
@@ -178,8 +173,7 @@ class ProductDependency:
     load: LoadBehavior | int = LoadBehavior.NO_LOAD
 
 
-@dataclass(slots=True)
-class PathDependency:
+class PathDependency(Struct):
     """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
 
     `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
@@ -193,8 +187,7 @@ class PathDependency:
     load: LoadBehavior | int = LoadBehavior.NO_LOAD
 
 
-@dataclass(slots=True)
-class JobProduct:
+class JobProduct(Struct):
     """A product of a job.
 
     `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file
@@ -218,8 +211,7 @@ class JobProduct:
     folder: str = ""
 
 
-@dataclass(slots=True)
-class ProcessJobResponse:
+class ProcessJobResponse(Struct):
     """Answer of `process_job`.
 
     `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder).
@@ -264,8 +256,7 @@ def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((key, str(value)) for key, value in context.items())
 
 
-@dataclass(slots=True)
-class CreateJobsRequest:
+class CreateJobsRequest(Struct):
     """Question to `create_jobs`. `scan_folder` is absolute, `source` relative to it in its real case.
 
     `builder_name` is the name of the configured builder; use it as job key unless there is a better one. `params` are the builder's
@@ -312,8 +303,7 @@ class CreateJobsRequest:
             return file.read()
 
 
-@dataclass(slots=True)
-class ProcessJobRequest:
+class ProcessJobRequest(Struct):
     """Question to `process_job`. `products_dir` is an empty folder of this run's own; `temp_dir` another, for anything else.
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `progress` takes a fraction 0 …

@@ -9,9 +9,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
+
+from msgspec import Struct, field
 
 from aptui.config import dirs, load
 from aptui.core.messages import JobChanged, Notice, Said
@@ -24,8 +25,7 @@ from aptui.store.queries.reader import open_reader
 HOST = dirs.host_platform()
 
 
-@dataclass(slots=True)
-class Ran:
+class Ran(Struct):
     """What one engine did: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said` to people."""
 
     runs: Counter[str] = field(default_factory=Counter)

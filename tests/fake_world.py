@@ -24,9 +24,10 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
+from msgspec.structs import replace
 
 from aptui.core.messages import (
     AnalyseOrder,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
@@ -81,8 +84,7 @@ MADE = "made"
 """The scan folder of intermediates, which every project of `Setup` has."""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """A configuration in short; `project` spells it out."""
 
     builders: tuple[Builder, ...] = (copier(), scripter())
@@ -528,8 +530,7 @@ class FakeArchive:
 # --------------------------------------------------------------------------------------------------------------------- disk
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """A file of the fake disk; `version` stands for its times and inode."""
 
     text: str

@@ -6,9 +6,10 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.core.messages import JobChanged, Progress
 

@@ -13,9 +13,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
@@ -27,8 +29,7 @@ _POLL_S = 0.1
 _GRACE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RerunOptions:
+class RerunOptions(Struct, frozen=True):
     """How a job is run: `settings` is what folders adjust; the others as in `ProcessOrder`."""
 
     settings: str = ""

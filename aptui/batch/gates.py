@@ -9,8 +9,9 @@ import math
 from argparse import Action, ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -49,8 +50,7 @@ def _factor(text: str) -> float:
     return factor
 
 
-@dataclass(frozen=True, slots=True)
-class StopAfter:
+class StopAfter(Struct, frozen=True):
     """So many failures end a run; `is_same_cause`: so many of one cause."""
 
     count: int

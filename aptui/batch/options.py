@@ -8,8 +8,9 @@ Tests: `tests/batch/test_attach.py`.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load
@@ -20,8 +21,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 
 
-@dataclass(slots=True)
-class RunOptions:
+class RunOptions(Struct):
     """What is asked of the engine beyond its configuration.
 
     `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products.

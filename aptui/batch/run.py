@@ -12,8 +12,9 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of

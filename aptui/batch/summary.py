@@ -9,9 +9,11 @@ Tests: `tests/batch/test_run.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import DATABASE
@@ -28,8 +30,7 @@ _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A job, or an analysis, that failed; `log` is an absolute path, "" = there is none."""
 
     source: str
@@ -41,8 +42,7 @@ class Failure:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SlowJob:
+class SlowJob(Struct, frozen=True):
     """A job whose last run took longer than the noise of those before it explains (`store.history.pace`)."""
 
     source: str
@@ -56,8 +56,7 @@ class SlowJob:
     factor: float
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """See the module; `jobs_pending` is not 0 only where a run was interrupted.
 
     `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` says how much their logs
@@ -98,7 +97,7 @@ class Summary:
         from aptui.sharing.account import line
 
         self.account = line(total) if total.hits or is_remote else ""
-        self.shared = asdict(total)
+        self.shared = to_builtins(total)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `aptui batch --json`."""
@@ -127,7 +126,7 @@ class Summary:
                 }
                 for failure in self.failures
             ],
-            "slower": [asdict(each) for each in self.slower],
+            "slower": [to_builtins(each) for each in self.slower],
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
 
@@ -194,7 +193,7 @@ class Summary:
 
 
 def _complaint_json(complaint: Failure) -> dict[str, str]:
-    return {key: value for key, value in asdict(complaint).items() if key not in ("cause", "first_error")}
+    return {key: value for key, value in to_builtins(complaint).items() if key not in ("cause", "first_error")}
 
 
 def complains(row: JobRow, fail_on: str | None) -> bool:

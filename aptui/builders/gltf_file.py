@@ -12,9 +12,10 @@ import binascii
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import unquote, unquote_to_bytes
+
+from msgspec import Struct, field
 
 Read = Callable[[str], bytes]
 """Returns the bytes of the file that a decoded URI names; raises `references.UnusableError`."""
@@ -36,8 +37,7 @@ class BrokenGltfError(Exception):
     """The file is not acceptable glTF; the text is one line that names the object."""
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """A glTF file: its JSON, and the BIN chunk of a GLB (None without one)."""
 
     tree: dict[str, Any]

@@ -14,8 +14,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.builders.params import one_line
 
@@ -28,16 +29,14 @@ class MissingError(Exception):
     """A package or program is not there; the text is one line that says how to get it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a program ended: its status (negative: the signal) and what it printed, both streams together."""
 
     status: int
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class MissingNeed:
+class MissingNeed(Struct, frozen=True):
     """A line of a compiler's output."""
 
     is_error: bool

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
@@ -28,8 +29,7 @@ class BrokenObjError(Exception):
         self.line = line
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(Struct):
     """What a right OBJ holds. `materials` are those used {name: line}, `libraries` the files that `mtllib` names."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FEWEST, 0))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.builders.params import one_line
 from aptui.builders.references import UnusableError, read
@@ -17,8 +18,7 @@ from aptui.sdk import ProcessJobRequest
 _LONGEST_SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """What is wrong with the value at `path`, a way of keys and indices from the root."""
 
     path: tuple[str | int, ...]

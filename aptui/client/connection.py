@@ -11,11 +11,11 @@ import random
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
+from msgspec import Struct, field
 
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
@@ -58,8 +58,7 @@ class Disconnected(HostError):
     """The connection has ended, or none came about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """A notification and its place in the engine's life."""
 
     epoch: int
@@ -67,8 +66,7 @@ class Heard:
     notice: object
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     answer: asyncio.Future[object]
     record: type[Any]
     pieces: list[bytes] = field(default_factory=list)
@@ -76,8 +74,7 @@ class _Asked:
     answered: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """How to reach a gateway: `place` returns (URL, token), anew for each try."""
 
     place: Callable[[], tuple[str, str]]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class ClusterSettings(Struct, frozen=True):
     """A cluster that jobs may go to when this machine is busy.
 
     Args:
@@ -100,7 +100,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
 
 def restored(data: Mapping[str, Any]) -> ClusterSettings:
     """Return the record that `config.pack` and JSON made `data` of."""
-    known = {field.name for field in fields(ClusterSettings)}
+    known = set(ClusterSettings.__struct_fields__)
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
     }

@@ -10,9 +10,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.config import schema as yaml
 from aptui.config.dirs import user_file
@@ -26,8 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|
 _NEW_FILE = "# Your own layer: it is laid over every project's aptui.yaml.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting as it is in force: its value, the place that says so, and the file that place is in ("" = shipped with aptui)."""
 
     key: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 
@@ -24,8 +25,7 @@ _LONGEST = 100
 """Characters of a value that is explained."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigMessage:
+class ConfigMessage(Struct, frozen=True):
     """What one layer says about a key: `text` is the value on one line, None when it takes the key away."""
 
     where: str

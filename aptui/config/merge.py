@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.shared.errors import UserError
 

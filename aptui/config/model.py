@@ -9,9 +9,10 @@ Tests: `tests/config/test_load.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from aptui.config.cluster import ClusterSettings
 from aptui.config.serve import GatewaySettings
@@ -43,8 +44,7 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceLimits:
+class ResourceLimits(Struct, frozen=True):
     """What one run may cost where its builder says nothing.
 
     `memory_bytes` 0 = no limit, or it is `SHARE_OF_MEMORY`; `all_memory_bytes` is for all that run together, 0 = what the machine
@@ -57,8 +57,7 @@ class ResourceLimits:
     all_memory_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCachePattern:
+class SharedCachePattern(Struct, frozen=True):
     """Which sources take part in the shared cache."""
 
     name: str
@@ -66,8 +65,7 @@ class SharedCachePattern:
     is_enabled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCacheSettings:
+class SharedCacheSettings(Struct, frozen=True):
     """Where results of jobs are kept besides the cache.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
@@ -101,8 +99,7 @@ class SharedCacheSettings:
         return self.mode == "server" and bool(self.store)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSettings:
+class ToolSettings(Struct, frozen=True):
     """A program that a command builder names.
 
     While `stamp` (size, mtime_ns, ctime_ns, inode) stays, so does `digest` (SHA-256, hex).
@@ -116,8 +113,7 @@ class ToolSettings:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
     `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 FORM = 8
 """Rises when the compiled form changes."""
@@ -27,8 +28,8 @@ def canonical(value: object) -> str:
 
 def pack(value: Any) -> Any:
     """Return a record as plain JSON data."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: pack(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Struct):
+        return {name: pack(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
         return [pack(item) for item in value]
     if isinstance(value, bytes):

@@ -14,10 +14,11 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from aptui.config import schema as yaml
 from aptui.config.dirs import FILE_NAME
@@ -36,8 +37,7 @@ _NEVER_COPIED = frozenset({
 _GLSLANG = ("glslangValidator", "glslang", "glslc")
 
 
-@dataclass(frozen=True, slots=True)
-class ShippedBuilder:
+class ShippedBuilder(Struct, frozen=True):
     """A shipped builder as it is proposed.
 
     Args:
@@ -75,8 +75,7 @@ BUILDERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GameEngine:
+class GameEngine(Struct, frozen=True):
     """What is known about projects of a game engine.
 
     Args:
@@ -143,8 +142,7 @@ ENGINES = (
 PLAIN = GameEngine("files", ())
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedRule:
+class ProposedRule(Struct, frozen=True):
     """A builder of the proposal: `count` files match; `lacks` is why it is a comment, "" = it is none."""
 
     name: str
@@ -160,8 +158,7 @@ class ProposedRule:
         return f"  # {rule}  # {self.lacks}" if self.lacks else f"  {rule}"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A project that fits a folder: `root` is the scan folder relative to it."""
 
     folder: Path

@@ -10,10 +10,10 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
+from msgspec import Struct
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from ruamel.yaml import YAML, events
@@ -34,8 +34,7 @@ _SHOWN = 60
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct, eq=False):
     """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key.
 
     `span` are the characters it was read from, for `config.edit`; `is_flow`: it is written in brackets or braces.
@@ -44,8 +43,16 @@ class Node:
     value: Any
     where: str
     key_where: str = ""
-    span: tuple[int, int] = field(default=(0, 0), compare=False)
-    is_flow: bool = field(default=False, compare=False)
+    span: tuple[int, int] = (0, 0)
+    is_flow: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether values and places are the same, however they are written."""
+        if not isinstance(other, Node):
+            return NotImplemented
+        return (self.value, self.where, self.key_where) == (other.value, other.where, other.key_where)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def plain(self) -> Any:
         """Return the value without places."""

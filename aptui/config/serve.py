@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from aptui.shared.addresses import canonical
 from aptui.shared.errors import UserError
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 PORT = 45_650
 
 
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class GatewaySettings(Struct, frozen=True):
     """Where the gateway listens, and to whom.
 
     Args:
@@ -97,8 +97,8 @@ def mistakes(given: Node | None) -> list[UserError]:
 
 
 def restored(data: Mapping[str, Any]) -> GatewaySettings:
-    """Return the record that `dataclasses.asdict` and JSON made `data` of."""
-    known = {field.name for field in fields(GatewaySettings)}
+    """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
+    known = set(GatewaySettings.__struct_fields__)
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
     }

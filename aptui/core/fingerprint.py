@@ -7,7 +7,6 @@ on. Equal manifests, equal fingerprints; and where two differ, the difference na
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -62,13 +61,17 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     return tuple(entries)
 
 
+_REQUIRED = object()
+"""Instead of a default value, for a field without one."""
+
+
 def _named(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
     """Return one digest over the fields of a record that count, by name.
 
     A field that has its default value is left out.
     """
-    fields = {field.name: field.default for field in dataclasses.fields(record)}
-    said = [(name, getattr(record, name)) for name in names if getattr(record, name) != fields[name]]
+    defaults = dict(zip(reversed(record.__struct_fields__), reversed(record.__struct_defaults__), strict=False))
+    said = [(name, value) for name in names if (value := getattr(record, name)) != defaults.get(name, _REQUIRED)]
     return short(_encode(said).encode("utf-8", "surrogatepass"))
 
 

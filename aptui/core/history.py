@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
@@ -24,8 +25,7 @@ Made = tuple[str, str, int]
 """A product of some run: name, the first 128 bits of its digest in hex, size."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(Struct, frozen=True):
     """What a run was made of, and what it made."""
 
     inputs: Manifest = ()

@@ -9,8 +9,9 @@ Tests: `tests/core/pipeline/test_runs.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from aptui.core.model import FileFact, JobPlan, PathKey, Product, ProductLink, SourceEdge, SourceIdentity
 from aptui.core.notices import (
@@ -51,8 +52,7 @@ __all__ = [
 # ---------------------------------------------------------------------------------------------------- to and from workers
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyseOrder:
+class AnalyseOrder(Struct, frozen=True):
     """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for.
 
     `settings` is what folders adjust (`core.settings.Adjustment.order`), "" for nothing.
@@ -68,8 +68,7 @@ class AnalyseOrder:
     settings: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessOrder:
+class ProcessOrder(Struct, frozen=True):
     """Do one job.
 
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
@@ -99,8 +98,7 @@ class ProcessOrder:
     settings: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOrder:
+class CopyOrder(Struct, frozen=True):
     """Copy one source to the file `staged`.
 
     Nothing is written when its digest equals `present_digest`: the product is there already. With `takes_pointers` the pointer of
@@ -114,8 +112,7 @@ class CopyOrder:
     takes_pointers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HashOrder:
+class HashOrder(Struct, frozen=True):
     """Read the files at these absolute paths; one answer each, in order."""
 
     order: int
@@ -136,8 +133,7 @@ class Outcome(IntEnum):
     CANCELLED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class StagedProduct:
+class StagedProduct(Struct, frozen=True):
     """A product as a worker left it: `staged` is its absolute path in staging ("" = equal to the one in the cache, nothing staged).
 
     `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: its mode allows it.
@@ -156,8 +152,7 @@ class StagedProduct:
     is_executable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """A file below a scan folder that a call opened for reading, declared or not: its absolute path, and the code that opened it.
 
     `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only
@@ -169,8 +164,7 @@ class Read:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyseResult:
+class AnalyseResult(Struct, frozen=True):
     """What `create_jobs` said. `error` is "" on success, else one line."""
 
     run_key: int
@@ -184,8 +178,7 @@ class AnalyseResult:
     used: Used = NOTHING_USED
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """What one run of a job left behind. `error` is "" on success, else one line, the first error.
 
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
@@ -211,8 +204,7 @@ class RunResult:
     used: Used = NOTHING_USED
 
 
-@dataclass(frozen=True, slots=True)
-class HashResult:
+class HashResult(Struct, frozen=True):
     """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), or None when gone or changed while read.
 
     Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs.
@@ -226,8 +218,7 @@ class HashResult:
 # ------------------------------------------------------------------------------------------------------------------ events
 
 
-@dataclass(frozen=True, slots=True)
-class ScanStarted:
+class ScanStarted(Struct, frozen=True):
     """A scan of the relative folder `below` (lower case, "" = everything) began.
 
     `is_full`: every file's bytes are read again. `retries`: what is not finished, or failed, is tried again on the way.
@@ -239,8 +230,7 @@ class ScanStarted:
     retries: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FolderSeen:
+class FolderSeen(Struct, frozen=True):
     """One relative folder (over all scan folders) differs from what is remembered, or must be looked at again.
 
     Args:
@@ -267,8 +257,7 @@ class FolderSeen:
     identities: tuple[tuple[PathKey, SourceIdentity], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FilesSeen:
+class FilesSeen(Struct, frozen=True):
     """These files, each known and the winner of its path, were looked at by themselves and have to be read again.
 
     Nothing else is said of their folders, whose rows are saved when they are looked at as a whole.
@@ -278,16 +267,14 @@ class FilesSeen:
     facts: tuple[FileFact, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FoldersKept:
+class FoldersKept(Struct, frozen=True):
     """These relative folders (lower case) are as they were remembered."""
 
     seq: int
     folders: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotsFree:
+class SlotsFree(Struct, frozen=True):
     """So many messages may be sent to workers now, and up to `critical` while the best job is critical or an analysis.
 
     `jobs` > 0: no more than so many jobs, the one called `job_id` first.
@@ -300,15 +287,13 @@ class SlotsFree:
     critical: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFinished:
+class ScanFinished(Struct, frozen=True):
     """Every folder has been reported; a path not seen is gone."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilesHashed:
+class FilesHashed(Struct, frozen=True):
     """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read."""
 
     seq: int
@@ -317,16 +302,14 @@ class FilesHashed:
     unstable: tuple[PathKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideSeen:
+class OutsideSeen(Struct, frozen=True):
     """Report what files outside of all scan folders, which runs read, are now: by absolute path, changed ones only."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunsFinished:
+class RunsFinished(Struct, frozen=True):
     """Results of runs, analyses among them, in the order they came."""
 
     seq: int
@@ -334,8 +317,7 @@ class RunsFinished:
     now_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProductsCommitted:
+class ProductsCommitted(Struct, frozen=True):
     """The commit ordered by `CommitProducts` ended at `now_ms`.
 
     `failed` are (run key, error text, how many of its products are in place all the same, the first ones); everything else is
@@ -348,24 +330,21 @@ class ProductsCommitted:
     now_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProductsLost:
+class ProductsLost(Struct, frozen=True):
     """Products recorded but not in the cache any more (product names)."""
 
     seq: int
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RowsSaved:
+class RowsSaved(Struct, frozen=True):
     """Everything ordered with tickets up to `ticket` is saved in the database."""
 
     seq: int
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Somebody asks: verb is "reprocess", "cancel", "escalate", "analyse" or "stop"; `keys` are sources, `job_ids` jobs.
 
     "analyse" hurries pending analyses: a client wants to know which jobs there are.
@@ -400,32 +379,28 @@ Rows = dict[str, list[tuple[object, ...]]]
 """{operation of store/db/writer.py: parameter tuples}; applied in the writer's fixed order within one transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class HashFiles:
+class HashFiles(Struct, frozen=True):
     """Read the bytes of these files; answered by `FilesHashed`."""
 
     cause: int
     files: tuple[FileFact, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StartRuns:
+class StartRuns(Struct, frozen=True):
     """One message to one worker: orders of one kind."""
 
     cause: int
     orders: tuple[AnalyseOrder | ProcessOrder | CopyOrder, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KillRuns:
+class KillRuns(Struct, frozen=True):
     """Stop these runs; nothing that they still say counts."""
 
     cause: int
     run_keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobCommit:
+class JobCommit(Struct, frozen=True):
     """One job's part of a commit: move `products` in, delete the names in `stale`, then save `rows`; `touched` get a new time."""
 
     run_key: int
@@ -436,16 +411,14 @@ class JobCommit:
     touched: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitProducts:
+class CommitProducts(Struct, frozen=True):
     """Commit these jobs together; the loop performs it before it takes the next event."""
 
     cause: int
     commits: tuple[JobCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteProducts:
+class DeleteProducts(Struct, frozen=True):
     """Remove products (names) from the cache after the rows of ticket `ticket` are saved."""
 
     cause: int
@@ -453,8 +426,7 @@ class DeleteProducts:
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class SaveRows:
+class SaveRows(Struct, frozen=True):
     """Save in one transaction; answered by `RowsSaved(ticket)`. Orders are saved in the order they are given."""
 
     cause: int
@@ -462,8 +434,7 @@ class SaveRows:
     rows: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLog:
+class WriteLog(Struct, frozen=True):
     """Write the log of a run to `file` (relative to the log folder); empty records write nothing."""
 
     cause: int
@@ -473,40 +444,35 @@ class WriteLog:
     errors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DropLogs:
+class DropLogs(Struct, frozen=True):
     """Remove superseded logs (relative to the log folder)."""
 
     cause: int
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardStaging:
+class DiscardStaging(Struct, frozen=True):
     """Throw away what these runs staged."""
 
     cause: int
     run_keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LookAgain:
+class LookAgain(Struct, frozen=True):
     """These files changed while they were read: look at them again soon."""
 
     cause: int
     keys: tuple[PathKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CompareFiles:
+class CompareFiles(Struct, frozen=True):
     """Files that runs may have written though nobody is told of it: look again at those that are not as these facts say."""
 
     cause: int
     facts: tuple[FileFact, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeAnew:
+class DescribeAnew(Struct, frozen=True):
     """Runs used other code, or other tools, than the builder called `builder` was described with.
 
     No run of it starts until it is described anew. That takes another pipeline.

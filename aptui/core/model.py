@@ -5,9 +5,10 @@ Tests: `tests/core/test_rows.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NewType
+
+from msgspec import Struct, field
 
 from aptui.core.run_report import Ties
 
@@ -33,16 +34,14 @@ INTERMEDIATES = "Intermediate Assets"
 """Name of their scan folder, and of its folder in the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(Struct, frozen=True):
     """What products are made for; `tags` in lower case, sorted."""
 
     id: str
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFolder:
+class ScanFolder(Struct, frozen=True):
     """A watched root. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash; lower `order` wins.
 
     `is_intermediate`: the folder of intermediates, which stands last in the project and never overrides.
@@ -64,8 +63,7 @@ class PatternKind(IntEnum):
     REGEX = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
 
     `is_absolute`: on the absolute path, which O3DE matches the patterns of its builders with.
@@ -93,8 +91,7 @@ class UndeclaredReads(StrEnum):
     ADD = "add"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRule:
+class CommandRule(Struct, frozen=True):
     """The `command:` form of a builder (config/builders.yaml documents each key)."""
 
     command: str
@@ -106,8 +103,7 @@ class CommandRule:
     links_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceRule:
+class ReferenceRule(Struct, frozen=True):
     """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
 
     `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and
@@ -122,8 +118,7 @@ class ReferenceRule:
     is_in_source: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Builder:
+class Builder(Struct, frozen=True):
     """One enabled builder.
 
     `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none);
@@ -187,8 +182,7 @@ class Builder:
         return self.kind is BuilderKind.COPY and not self.references
 
 
-@dataclass(frozen=True, slots=True)
-class Companion:
+class Companion(Struct, frozen=True):
     """Metadata companion (O3DE: `MetaDataTypes`): its bytes are an input of its source's jobs, so its change re-runs them.
 
     For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and
@@ -202,8 +196,7 @@ class Companion:
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """What the core needs to know of the configuration; the paths of cache and logs are the engine's business.
 
     `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
@@ -237,8 +230,7 @@ class Project:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FileFact:
+class FileFact(Struct, frozen=True):
     """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0.
 
     `is_shadow`: a file of a metadata type whose path an earlier scan folder has too: overriding does not hold for those.
@@ -273,8 +265,7 @@ class DependencyKind(IntEnum):
     ORDER_ONLY = 3
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobDependency:
+class JobDependency(Struct, frozen=True, order=True):
     """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products.
 
     With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to. With a `*` in it (`is_wildcard`), it
@@ -304,16 +295,14 @@ class EdgeKind(IntEnum):
     DISCOVERED = 4
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SourceEdge:
+class SourceEdge(Struct, frozen=True, order=True):
     """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or 32 hex digits of a UUID."""
 
     kind: EdgeKind
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlan:
+class JobPlan(Struct, frozen=True):
     """What an analysis says about one job (a "job descriptor"). `params` is canonical JSON."""
 
     key: str
@@ -341,8 +330,7 @@ class LinkKind(IntEnum):
     ASSET = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ProductLink:
+class ProductLink(Struct, frozen=True):
     """What a product declares that it needs at run time; whom that means is found out in the database (`store.product_links`).
 
     `path` is in lower case, relative (that of a source may be absolute), without a platform, perhaps with `*`; "" for an
@@ -357,8 +345,7 @@ class ProductLink:
     is_exclusion: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64.
 
     `links` are other products that it needs at run time: they change neither what depends on it nor what it is made of.
@@ -390,8 +377,7 @@ class JobState(StrEnum):
 SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """One job in memory: (source, builder, platform, key). An analysis is a job too, with `key` = ANALYSIS_KEY and platform "".
 
     `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now pending, None = not known yet.
@@ -469,8 +455,7 @@ def with_origin(reason: str, origin: str) -> str:
 ANALYSIS_KEY = "\x00analyse"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceIdentity:
+class SourceIdentity(Struct, frozen=True):
     """What a source's `.meta` file says.
 
     `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes,
@@ -485,8 +470,7 @@ class SourceIdentity:
     problem: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Source:
+class Source(Struct, eq=False):
     """A source and everything that hangs on it: the unit that is loaded from and leaves to the database.
 
     `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included.

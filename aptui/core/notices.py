@@ -8,8 +8,9 @@ Tests: `tests/core/pipeline/test_runs.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from aptui.core.model import RelPath, RunKey
 from aptui.shared.health import Connection, Health
@@ -25,8 +26,7 @@ class LogLevel(IntEnum):
     ERROR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(Struct, frozen=True):
     """One line of a job's log.
 
     `window` is the reference program's word for where it came from; `context` are key/value pairs shown with it.
@@ -39,8 +39,7 @@ class LogRecord:
     context: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobChanged:
+class JobChanged(Struct, frozen=True):
     """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone."""
 
     cause: int
@@ -61,24 +60,21 @@ class JobChanged:
     completed_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProductsChanged:
+class ProductsChanged(Struct, frozen=True):
     """Products published or removed: (name, digest hex or "" when removed)."""
 
     cause: int
     products: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SourcesChanged:
+class SourcesChanged(Struct, frozen=True):
     """Sources that appeared, changed or went: (relative path, is present)."""
 
     cause: int
     sources: tuple[tuple[RelPath, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A sentence for people about the whole engine, not a job: "a link to a folder is not followed: …"."""
 
     cause: int
@@ -86,8 +82,7 @@ class Said:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
@@ -111,8 +106,7 @@ class Progress:
     failing_count: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class MissingScan:
+class MissingScan(Struct, frozen=True):
     """How far a search for missing dependencies has come; `name` is what is scanned, `error` why it ended too early."""
 
     cause: int
@@ -125,16 +119,14 @@ class MissingScan:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChanged:
+class HealthChanged(Struct, frozen=True):
     """The engine itself is not as it was: all of its health."""
 
     cause: int
     health: Health
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionsChanged:
+class ConnectionsChanged(Struct, frozen=True):
     """Clients came or went: all that are connected; `gateway` tells of its own, None = none runs."""
 
     cause: int
@@ -142,8 +134,7 @@ class ConnectionsChanged:
     gateway: GatewayReport | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ShowAsked:
+class ShowAsked(Struct, frozen=True):
     """A person wants to see this source, or this product (a name, "" = none) of it, in the editor."""
 
     cause: int
@@ -151,8 +142,7 @@ class ShowAsked:
     product: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerOrdered:
+class PeerOrdered(Struct, frozen=True):
     """A client requests something of the gateway, which alone is notified."""
 
     cause: int

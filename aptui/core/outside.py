@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.run_report import NO_FILE, Stamp
 
@@ -19,8 +20,7 @@ OUTSIDE_STATE = "outside:"
 _DIGEST_HEX = 32
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideFile:
+class OutsideFile(Struct, frozen=True):
     """What a file outside was: the digest as manifests have it, "" = it was missing, and the stamp that goes with it."""
 
     digest: str = ""

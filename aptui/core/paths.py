@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, FileFact, PathKey, RelPath, SourceUuid
 

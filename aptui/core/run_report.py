@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
@@ -21,16 +22,14 @@ TICK_NS = 10_000_000
 """The kernel's clock for files ticks as rarely as this, so a file changed now may look so much older (CONFIG_HZ=100)."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsedFile:
+class UsedFile(Struct, frozen=True):
     """A file that a run used: its absolute path in text form, and its stamp."""
 
     path: str
     stamp: Stamp = NO_FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Struct, frozen=True):
     """What a run used.
 
     Args:
@@ -51,8 +50,7 @@ class Used:
 NOTHING_USED = Used()
 
 
-@dataclass(slots=True)
-class Ties:
+class Ties(Struct):
     """What ties the present run of a job to files; it is stored nowhere.
 
     `known` are the stamps, by absolute path, that files of its manifest had when it began. `report` is that of an analysis

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from aptui.core.fingerprint import Entry, Manifest, short
 from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
@@ -38,8 +39,7 @@ class Value(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class FolderAdjustment:
+class FolderAdjustment(Struct, frozen=True):
     """What the folders above a source change for one builder.
 
     `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing.
@@ -59,8 +59,7 @@ class FolderAdjustment:
 NOTHING = FolderAdjustment()
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     """One file, checked: `sections` {builder name: (its parameters and platforms, as written)}, or what is wrong with it."""
 
     file: str

@@ -11,15 +11,15 @@ import io
 import json
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.builders.lua_builder import can_compile
 from aptui.builders.needs import EXTRA, found_program, has_library
 from aptui.builders.shader_builder import COMPILERS
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """A part of the demo that not every host can build.
 
     `config` are its builders, `files` {path below assets: text, or what makes its bytes}; `told` says in one line what becomes of

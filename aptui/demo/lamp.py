@@ -9,8 +9,9 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 Vector: TypeAlias = tuple[float, float, float]
 Surface: TypeAlias = Callable[[float, float], Vector]
@@ -63,8 +64,7 @@ def _handle(u: float, v: float) -> Vector:
     return radius * math.cos(along), 1.03 + radius * math.sin(along), 0.017 * math.sin(around)
 
 
-@dataclass(slots=True)
-class _Mesh:
+class _Mesh(Struct):
     points: list[Vector] = field(default_factory=list)
     normals: list[Vector] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)

@@ -13,9 +13,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.config.model import ConfigErrors
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
@@ -30,8 +32,7 @@ _LIMIT_S = 120.0
 _ENTRY = "entry:"
 
 
-@dataclass(slots=True)
-class _RegistryCache:
+class _RegistryCache(Struct):
     """What the cache file holds.
 
     `signature` covers interpreter and installed packages; `entries` by name, `files` by path, `adapted` by adapter and environment.

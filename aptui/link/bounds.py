@@ -5,8 +5,9 @@ Tests: `tests/link/test_codec.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.shared.globs import PATTERN_LIMIT
 
@@ -14,8 +15,7 @@ LAST_NUMBER = (1 << 63) - 1
 """Largest number: what SQLite holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The largest that is taken.
 
     Args:
@@ -30,10 +30,10 @@ class Bounds:
 
 def beyond(record: Any, bounds: Bounds) -> str:
     """Return what of a record is too large, with the name of its field; "" = nothing."""
-    for field in fields(record):
-        what = _too_much(getattr(record, field.name), bounds)
+    for name in record.__struct_fields__:
+        what = _too_much(getattr(record, name), bounds)
         if what:
-            return f"'{field.name}': {what}"
+            return f"'{name}': {what}"
     return ""
 
 
@@ -49,9 +49,9 @@ def _too_much(value: object, bounds: Bounds) -> str:
             return _too_many(value, bounds)
         case dict():
             return _too_many([*value, *value.values()], bounds)
-    if not is_dataclass(value):
+    if not isinstance(value, Struct):
         return ""
-    return next((what for field in fields(value) if (what := _too_much(getattr(value, field.name), bounds))), "")
+    return next((what for name in value.__struct_fields__ if (what := _too_much(getattr(value, name), bounds))), "")
 
 
 def _too_long(text: str, bounds: Bounds) -> str:

@@ -15,10 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
+from msgspec import Struct
 
 from aptui import __version__
 from aptui.link import codec, places
@@ -67,8 +67,7 @@ Then = Callable[[Answer | KnownError], None]
 """Takes the answer, or why there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineWelcome:
+class EngineWelcome(Struct, frozen=True):
     """What an engine says of itself; a newer one may leave out or add what it likes."""
 
     protocol: int = 0

@@ -9,11 +9,11 @@ verbs `hello` of another protocol are read leniently too, or nobody could say th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from aptui.link import bounds
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
@@ -114,8 +114,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     return number, verb
 
 
-@dataclass(frozen=True, slots=True)
-class _UnknownField:
+class _UnknownField(Struct, frozen=True):
     """What is understood of the first words of a client with another protocol."""
 
     protocol: int
@@ -139,7 +138,7 @@ def _is_foreign(given: dict[str, msgspec.Raw], number: int) -> bool:
 
 
 def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw], number: int) -> None:
-    known = {field.name for field in fields(record)}
+    known = set(record.__struct_fields__)
     for field in given:
         if field not in known and field not in _ENVELOPE:
             raise MalformedLine(f"verb '{name}': there is no field '{shorten(field)}'", suggest(field, known), number=number)
@@ -212,15 +211,13 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | None:
     return AnswerLine(said.id, said.answer) if said.answer is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     what: str = "refused"
     hint: str = ""
     code: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _LineForm:
+class _LineForm(Struct, frozen=True):
     """Any line of an engine, as far as all have the same form."""
 
     id: int = 0

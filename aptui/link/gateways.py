@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from aptui.link import places
 from aptui.shared.errors import HostError
@@ -18,8 +18,7 @@ from aptui.shared.errors import HostError
 _RECORD = "gateway.json"
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayRecord:
+class GatewayRecord(Struct, frozen=True):
     """A gateway: its process, where it listens, the token of whoever runs it; or `problem`: why it does not."""
 
     pid: int

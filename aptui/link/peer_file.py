@@ -15,12 +15,12 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config import peer_lists
 from aptui.shared.addresses import canonical
@@ -34,8 +34,7 @@ _DAMAGED = ".damaged"
 Stamp = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLists:
+class PeerLists(Struct, frozen=True):
     """What is kept: None = nothing yet, so the configuration says; `trouble` is "" or what was wrong with the file.
 
     Args:

@@ -12,11 +12,11 @@ import os
 import socket
 import stat
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from aptui.shared.errors import HostError
 
@@ -36,8 +36,7 @@ NETWORK = frozenset({
 """File systems that several machines may use at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRecord:
+class EngineRecord(Struct, frozen=True):
     """An engine in the registry.
 
     Args:

@@ -8,8 +8,9 @@ Tests: `tests/link/test_client.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from aptui.shared.peers import GatewayReport, PeerOrder
 from aptui.shared.relocation import Relocate
@@ -18,8 +19,7 @@ PROTOCOL = 1
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True):
     """Who is there.
 
     Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client.
@@ -32,13 +32,11 @@ class Hello:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """Answered with {}."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True):
     """Hear the news from now on.
 
     Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not
@@ -48,8 +46,7 @@ class Subscribe:
     wants_all: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reprocess:
+class Reprocess(Struct, frozen=True):
     """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs.
 
     Answered with {count}.
@@ -59,15 +56,13 @@ class Reprocess:
     job_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Stop these jobs; they rest until their source changes or somebody asks. Answered with {count}."""
 
     job_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(Struct, frozen=True):
     """Raise the urgency of these jobs; it never sinks again before they ran. Answered with {count}."""
 
     job_ids: tuple[int, ...] = ()
@@ -75,52 +70,44 @@ class Escalate:
     amount: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Rescan:
+class Rescan(Struct, frozen=True):
     """Look at everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
 
     is_full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetOption:
+class SetOption(Struct, frozen=True):
     """Change one option of the running engine: debug_output, fast_scan, verbose. Answered with {name, value}."""
 
     name: str
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadConfig:
+class ReloadConfig(Struct, frozen=True):
     """Read the configuration again, changed or not. Answered with {changed: […]}; a broken one is refused and the old one stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(Struct, frozen=True):
     """Answered with {connections: […], workers: […], gateway} (shared/health.py; shared/peers.py, null = no gateway runs)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
+class Disconnect(Struct, frozen=True):
     """Drop a client. Answered with {}."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestartWorker:
+class RestartWorker(Struct, frozen=True):
     """End a worker in good order; another takes its place. Answered with {}."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """Answered with {pid, version, project, cache, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(Struct, frozen=True):
     """Answer when everything that was changed before this request is processed.
 
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
@@ -139,44 +126,37 @@ class Settle:
     fails_fast: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Start no more runs. Answered with {is_paused: true}."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunNext:
+class RunNext(Struct, frozen=True):
     """While paused: start one job more, this one if named. Answered with {job_id}: 0 = nothing is owed."""
 
     job_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """Go on after `pause`. Answered with {is_paused: false}."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """Finish what is owed, look at nothing new, then stop the engine if `stops`. Answered with {} when all is done."""
 
     stops: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Gather changes and act on none until this connection ends or says `release`. Answered with {}."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """End this connection's holds. Answered with {}."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanMissing:
+class ScanMissing(Struct, frozen=True):
     """Search products for missing dependencies: those that patterns (`store.missing.chosen`) and ids name, all without any.
 
     Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
@@ -189,16 +169,14 @@ class ScanMissing:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClearMissing:
+class ClearMissing(Struct, frozen=True):
     """Forget what was found missing in these products. Answered with {count}."""
 
     patterns: tuple[str, ...] = ()
     product_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """A barrier: answered when everything that changed on the disk before it is known to the engine.
 
     Changed files are read, and their jobs are planned and saved.
@@ -207,8 +185,7 @@ class Fence:
     limit_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
 
     `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the
@@ -216,13 +193,11 @@ class Readiness:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class SaveCatalog:
+class SaveCatalog(Struct, frozen=True):
     """Write the catalogs of all platforms. Answered with {} when they are on the disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Show:
+class Show(Struct, frozen=True):
     """A person wants to see a source, or this product (a name) of it, in the editor.
 
     Answered with {}; `ShowAsked` tells whoever listens.
@@ -232,22 +207,19 @@ class Show:
     product: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPeers:
+class ReportPeers(Struct, frozen=True):
     """The gateway tells of its connections; whoever says so is the gateway from then on, until it leaves. Answered with {}."""
 
     report: GatewayReport
 
 
-@dataclass(frozen=True, slots=True)
-class OrderPeers:
+class OrderPeers(Struct, frozen=True):
     """Have the gateway do something about its connections. Answered with {} when it was passed on; what comes of it is news."""
 
     order: PeerOrder
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
 
     is_when_idle: bool = False

@@ -19,7 +19,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.link import codec, places
@@ -50,8 +51,7 @@ _FOR_STRANGERS = (Ping, Status, Shutdown)
 """What a client of another protocol may say: enough to restart the engine."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLimits:
+class LinkLimits(Struct, frozen=True):
     """What one client, and all of them together, may use.
 
     Args:

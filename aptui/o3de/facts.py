@@ -6,15 +6,15 @@ Tests: `tests/o3de/project/test_settings.py`.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui.config.model import Config
 from aptui.config.packing import canonical, pack
 
 
-@dataclass(frozen=True, slots=True)
-class O3deSharedPattern:
+class O3deSharedPattern(Struct, frozen=True):
     """Which sources of a builder take part in the shared cache; `kind` is glob or pattern.
 
     `asset_type` decides nothing: the reference too reads it, writes it into its settings.json, and asks path and builder alone.
@@ -27,8 +27,7 @@ class O3deSharedPattern:
     is_checked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class O3deSharedCache:
+class O3deSharedCache(Struct, frozen=True):
     """The shared cache; `mode` is inactive, server or client."""
 
     mode: str = "inactive"
@@ -36,8 +35,7 @@ class O3deSharedCache:
     patterns: tuple[O3deSharedPattern, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StatsForm:
+class StatsForm(Struct, frozen=True):
     """What of the statistics is printed at the end, and how many rows."""
 
     is_human: bool = True
@@ -46,8 +44,7 @@ class StatsForm:
     individual: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class UserSettings:
+class UserSettings(Struct, frozen=True):
     """Switches of a person, as the reference's Settings tab writes them; None = not said."""
 
     zero_analysis: bool | None = None
@@ -56,8 +53,7 @@ class UserSettings:
     is_verbose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JobOverride:
+class JobOverride(Struct, frozen=True):
     """What `BuilderConfig.ini` says about jobs with this key, or about a builder; "" and None = not said."""
 
     name: str
@@ -70,8 +66,7 @@ class JobOverride:
     params: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFacts:
+class ProjectFacts(Struct, frozen=True):
     """Folders of engine and gems as (name, folder), in their order, and settings without a key of aptui's own.
 
     `max_jobs` is what the settings say, 1 or less = by the machine.

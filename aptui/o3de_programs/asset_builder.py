@@ -10,8 +10,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.batch.alone import Workers
 from aptui.config.model import Config, ConfigErrors
@@ -74,8 +76,7 @@ def _project_above(source: str) -> str:
     return folder
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """A job that is to be done."""
 
     builder: Builder

@@ -7,7 +7,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui import __version__
 from aptui.core.model import PathKey
@@ -97,8 +98,7 @@ _Work = tuple[int, int]
 """How often files were looked at because they changed, and how many jobs have ended."""
 
 
-@dataclass(slots=True, eq=False)
-class _IdleWaiter:
+class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed and, with `besides`, until more than that was done."""
 
     then: Callable[[], None]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 
@@ -40,8 +41,7 @@ _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class BuilderSwitches:
+class BuilderSwitches(Struct, frozen=True):
     """What a command line says: `source` absolute; `project` "" = look for it; `processes`: not the analysis alone."""
 
     source: str = ""

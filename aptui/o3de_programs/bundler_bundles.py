@@ -6,8 +6,9 @@ Tests: `tests/o3de_programs/test_asset_bundler_batch.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.o3de.bundling import asset_lists, pak
 from aptui.o3de.bundling.asset_lists import ListedAsset
@@ -57,8 +58,7 @@ def _version(given: BundlerSwitches) -> int:
     return version
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+class _Order(Struct, frozen=True):
     """A bundle that is to be made; `assets` None = those of the list."""
 
     platform: str

@@ -6,7 +6,8 @@ Tests: `tests/o3de_programs/test_asset_bundler_batch.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.o3de.bundling import asset_lists, settings_files
 from aptui.o3de.bundling.asset_lists import ComparisonKind, ListedAsset

@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
@@ -33,8 +34,7 @@ AssetKey = tuple[str, int]
 """UUID of the source in braces and upper case, and sub id."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformProducts:
+class PlatformProducts(Struct, frozen=True):
     """All products of one platform that a runtime may load."""
 
     platform: str

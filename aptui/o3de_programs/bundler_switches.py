@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 
@@ -115,8 +116,7 @@ _IGNORED = {"ignorefilecase": "paths are compared whatever their case anyway"}
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class BundlerSwitches:
+class BundlerSwitches(Struct, frozen=True):
     """What a command line says: `values` {switch in lower case: its values}; one without values is there with none."""
 
     command: str

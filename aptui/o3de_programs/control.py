@@ -15,8 +15,9 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from aptui.link import places
 from aptui.shared.errors import HostError
@@ -68,8 +69,7 @@ def commands_in(data: bytes) -> tuple[list[str], bytes]:
     return found, b""
 
 
-@dataclass(slots=True, eq=False)
-class _Peer:
+class _Peer(Struct, eq=False):
     """Somebody who is connected; `is_gone` once that is over."""
 
     channel: socket.socket

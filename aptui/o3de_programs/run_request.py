@@ -6,8 +6,9 @@ Tests: `tests/o3de_programs/test_asset_processor.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
@@ -22,8 +23,7 @@ from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError
 
 
-@dataclass(slots=True)
-class RunRequest:
+class RunRequest(Struct):
     """A run as its command line and its configuration want it.
 
     Args:

@@ -10,9 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.model import COMMON_PLATFORM

@@ -7,7 +7,8 @@ key>,<platform>,<{guid}>`, `HashFile,<path>`. Unlike there, sums by job key and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.o3de.facts import StatsForm
 
@@ -15,8 +16,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _ANALYSIS, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Struct, frozen=True):
     """How long something took, and how often it happened."""
 
     total_ms: int

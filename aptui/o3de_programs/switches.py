@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec import Struct, field
 
 from aptui.shared.errors import UserError
 
@@ -25,8 +26,7 @@ class SwitchArity(Enum):
     """A number, or nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Struct, frozen=True):
     """A switch of the reference; `why_ignored` says why it changes nothing here, "" = it works."""
 
     name: str
@@ -117,8 +117,7 @@ _DASHED = re.compile(r"--?(?P<name>[A-Za-z_][^\s=]*)(?P<value>=.*)?", re.DOTALL)
 _SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class GivenSwitches:
+class GivenSwitches(Struct, frozen=True):
     """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none.
 
     `order` are all names with their values as they stood.

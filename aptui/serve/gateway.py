@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from msgspec import Struct
 
 from aptui.config import dirs
 from aptui.link import places
@@ -55,8 +56,7 @@ _NICE = 10
 """Above the engine's workers (`engine.pool.processes.PoolSettings`): what has to be made comes before what is told of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
+class ListenAddress(Struct, frozen=True):
     """Where a gateway came to listen."""
 
     url: str

@@ -11,11 +11,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from aiohttp import web
+from msgspec import Struct
 
 from aptui.serve.access import guard
 from aptui.serve.http import dav, feed, files, metrics
@@ -43,8 +43,7 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """What can be asked at an address.
 
     Args:

@@ -16,10 +16,11 @@ import io
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import BinaryIO
 from uuid import UUID
+
+from msgspec import Struct
 
 FORMAT_VERSION = 3
 _ELEMENT, _VALUE, _SIZE, _NAME, _VERSION = 8, 16, 32, 64, 128
@@ -94,8 +95,7 @@ def bits_of(count: int) -> bytes:
 _DEPENDENCIES, _BITS_64 = folded(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_of(64)
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryAsset:
+class RegistryAsset(Struct, frozen=True):
     """A product as a runtime knows it: `path` relative to its platform; `needs` (UUID, sub id, flags); `former` sub ids."""
 
     uuid: bytes
@@ -236,8 +236,7 @@ def _needs(item: RegistryAsset) -> bytes:
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryElement:
+class BinaryElement(Struct, frozen=True):
     """An element as it stands in a stream: `name` is the CRC-32 of its field's name, 0 = it has none."""
 
     type_id: bytes

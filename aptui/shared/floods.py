@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 KINDS_LIMIT = 256
 """Kinds that are remembered: whoever invents names must not fill our memory; all further kinds are one."""
 _OTHERS = "others"
 
 
-@dataclass(slots=True)
-class _Kind:
+class _Kind(Struct):
     began_s: float
     count: int = 0
     held_back: int = 0

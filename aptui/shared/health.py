@@ -7,8 +7,9 @@ Tests: `tests/engine/watch/test_watcher.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class WatchMode(StrEnum):
@@ -21,8 +22,7 @@ class WatchMode(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedRoot:
+class WatchedRoot(Struct, frozen=True):
     """One watched root: `path` is text for people, `detail` a sentence or "".
 
     `watches` is what the kernel holds.
@@ -34,8 +34,7 @@ class WatchedRoot:
     watches: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
+class WorkerInfo(Struct, frozen=True):
     """One worker process: `state` is starting, idle, working or ending; `job` what it is at ("" = nothing), since `age_ms`.
 
     Of a cluster, also its scheduler, which may be lost, and workers that may be unfit for any job.
@@ -50,8 +49,7 @@ class WorkerInfo:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """One client of the engine: `kind` is tui, cli, batch or its own word.
 
     `waiting_bytes` are written to it and not read yet.
@@ -66,8 +64,7 @@ class Connection:
     waiting_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """Everything about the engine that may need a person.
 
     Args:

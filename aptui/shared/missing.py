@@ -16,7 +16,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 LINE_LIMIT = 800
 """So many paths, and so many ids, are taken of one line; 0 = all."""
@@ -51,8 +52,7 @@ _BREAK = re.compile(rb"[\r\n]")
 _SLASHES = re.compile(r"[\\/]+")
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """What was found, each name once with the text it was first found as.
 
     Keys of `paths` are in lower case, with single forward slashes and without one in front. `is_partial` = there is more
@@ -271,8 +271,7 @@ def _safe_end(data: bytes) -> int:
 # ------------------------------------------------------------------------------------------------------------ specialists
 
 
-@dataclass(frozen=True, slots=True)
-class Specialist:
+class Specialist(Struct, frozen=True):
     """Makes files of a certain kind readable as bytes with names in them.
 
     Args:

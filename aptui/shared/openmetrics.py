@@ -6,13 +6,13 @@ Tests: `tests/store/history/test_figures.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One line of a family; `suffix` stands behind the family's name."""
 
     value: float
@@ -20,8 +20,7 @@ class Sample:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """Samples of one name; `kind` is a type of the format: gauge, counter, gaugehistogram, stateset."""
 
     name: str

@@ -7,7 +7,7 @@ Tests: `tests/serve/peers/test_peers.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from aptui.shared.addresses import canonical, is_host_name, parsed
 from aptui.shared.errors import UserError

@@ -7,15 +7,15 @@ Tests: `tests/serve/peers/test_peers.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 DEVICE_PORT = 22_229
 """Where devices listen unless said otherwise, as in O3DE."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Struct, frozen=True):
     """A device or editor that the gateway dials; `is_auto`: again and again while it is not connected."""
 
     id: str
@@ -24,8 +24,7 @@ class Dial:
     is_auto: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PeerSettings:
+class PeerSettings(Struct, frozen=True):
     """What people say about connections: whom to dial, and the lists, whose entries are canonical (`core.addresses`).
 
     Args:
@@ -50,8 +49,7 @@ class PeerState(StrEnum):
     CONNECTED = "connected"
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """A connection of the gateway.
 
     Args:
@@ -82,8 +80,7 @@ class Peer:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
+class TurnedAway(Struct, frozen=True):
     """An address that was not let in: `why`, how often, since when and when last."""
 
     address: str
@@ -93,8 +90,7 @@ class TurnedAway:
     last_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayReport:
+class GatewayReport(Struct, frozen=True):
     """What a gateway tells of itself: where it listens, its connections, its lists; `trouble` "" or what is wrong with them.
 
     `overridden` are keys of the configuration that do not hold, because people changed them where they could not be written.
@@ -125,8 +121,7 @@ class PeerAction(StrEnum):
     LIST_OFF = "list_off"
 
 
-@dataclass(frozen=True, slots=True)
-class PeerOrder:
+class PeerOrder(Struct, frozen=True):
     """One action of a person on a connection.
 
     Args:

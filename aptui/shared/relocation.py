@@ -7,12 +7,13 @@ Tests: `tests/engine/requests/test_relocation.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import replace
 
-@dataclass(frozen=True, slots=True)
-class Relocate:
+
+class Relocate(Struct, frozen=True):
     """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
 
     `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold
@@ -50,8 +51,7 @@ class Fate(StrEnum):
     """The dependant's text is made to name the new place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dependant:
+class Dependant(Struct, frozen=True):
     """A source that depends on a file that moves or goes.
 
     Args:
@@ -75,8 +75,7 @@ class Dependant:
     fate: Fate = Fate.BREAKS
 
 
-@dataclass(frozen=True, slots=True)
-class RelocationItem:
+class RelocationItem(Struct, frozen=True):
     """A file that moves or goes. Of metadata `owner` is the relative path of its source ("" = it was named itself), ids are empty.
 
     `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones
@@ -100,8 +99,7 @@ class RelocationItem:
     """What stands against it, or why it failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """A dependant whose text names, or may name, what moved.
 
     `count` is how many places are (or would be) rewritten; `possible` are (old, new) spellings that were looked for and not found.
@@ -115,16 +113,14 @@ class Update:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A file that was matched and is left alone."""
 
     path: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RelocationCounts:
+class RelocationCounts(Struct, frozen=True):
     """How many: all of the operation, also where the lists of a report were cut."""
 
     sources: int = 0
@@ -141,8 +137,7 @@ class RelocationCounts:
     update_failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RelocationReport:
+class RelocationReport(Struct, frozen=True):
     """What came of it (`is_performed`), or would come of it.
 
     `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that

@@ -16,7 +16,8 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
@@ -36,8 +37,7 @@ _NO_DESCRIPTORS_AGAIN_S = 1.0
 MakeRoom = Callable[[float], bool]
 
 
-@dataclass(slots=True, eq=False)
-class _Pending:
+class _Pending(Struct, eq=False):
     """A socket on its way to its protocol."""
 
     channel: socket.socket

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class SharingSum:
+class SharingSum(Struct):
     """Counts of one builder, or of all.
 
     `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the
@@ -41,17 +41,17 @@ class SharingSum:
 
     def since(self, before: SharingSum) -> SharingSum:
         """Return what was counted since it was `before`."""
-        return SharingSum(**{item.name: getattr(self, item.name) - getattr(before, item.name) for item in fields(SharingSum)})
+        return SharingSum(**{name: getattr(self, name) - getattr(before, name) for name in SharingSum.__struct_fields__})
 
     def add(self, other: SharingSum) -> None:
         """Count what `other` counted."""
-        for item in fields(SharingSum):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        for name in SharingSum.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def sum_of(counts: Mapping[str, int]) -> SharingSum:
     """Return counts as they were written down, perhaps by another version: what it knows besides is left out."""
-    return SharingSum(**{item.name: int(counts.get(item.name, 0)) for item in fields(SharingSum)})
+    return SharingSum(**{name: int(counts.get(name, 0)) for name in SharingSum.__struct_fields__})
 
 
 class Account:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.shared.errors import KnownError
 from aptui.sharing import record as records
@@ -28,8 +29,7 @@ _MOST_WAITING = 10_000
 """Results beyond so many that wait are made again by whoever needs them."""
 
 
-@dataclass(frozen=True, slots=True)
-class MadeResult:
+class MadeResult(Struct, frozen=True):
     """A result of this machine: `files` are absolute paths of its products by digest; `is_current` tells unchanged inputs."""
 
     facts: JobFacts

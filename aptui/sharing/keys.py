@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FORMAT = 3
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
@@ -27,8 +28,7 @@ _NAME = re.compile("[0-9a-f]{64}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True):
     """What a job is made of.
 
     Args:

@@ -10,9 +10,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.sharing import leases
 from aptui.sharing.folder_store import sweep
@@ -28,8 +29,7 @@ _KEPT_SHARE = 0.9
 _BATCH = 200
 
 
-@dataclass(slots=True)
-class StoreMaintenance:
+class StoreMaintenance(Struct):
     """What was found and done; `is_busy`: another process was at it, so nothing was done."""
 
     records: int = 0
@@ -41,8 +41,7 @@ class StoreMaintenance:
     is_busy: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Entry:
+class _Entry(Struct, frozen=True, order=True):
     """A file: `used` is when its result was, `touched` when somebody last read it."""
 
     used: float

@@ -6,7 +6,9 @@ Tests: `tests/sharing/test_simulation.py`.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import HostError, UserError
@@ -17,8 +19,7 @@ from aptui.sharing.seal import TRUSTED, Seal, read_key
 from aptui.sharing.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(Struct, frozen=True):
     """One namespace.
 
     `local` is where this machine keeps what it makes, `fetched` the same place for what it got from `remote`, the team's store.

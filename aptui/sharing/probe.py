@@ -6,7 +6,8 @@ import hashlib
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
@@ -16,8 +17,7 @@ from aptui.sharing.store import Store
 _PROBE = b"aptui cache test\n"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAnswer:
+class ProbeAnswer(Struct, frozen=True):
     """What a test of a shared cache says."""
 
     address: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.messages import LogRecord, StagedProduct
 from aptui.core.model import ProductFlag
@@ -29,8 +30,7 @@ _MAX_PART_BYTES = 255
 _RECORD, _VARIANTS = "record", "variants"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """The result of one successful run.
 
     Args:
@@ -66,8 +66,7 @@ class Record:
         return {product.digest.hex(): product.size for product in self.products}
 
 
-@dataclass(frozen=True, slots=True)
-class Variants:
+class Variants(Struct, frozen=True):
     """The variants at the base key of a job whose builder finds dependencies: ((found, record's key), ...), newest first."""
 
     base: str

@@ -6,8 +6,9 @@ At a base key lies a record, or, once a builder found dependencies, the list of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from aptui.sharing import record as records
 from aptui.sharing.keys import Discovered, variant_key
@@ -21,8 +22,7 @@ Open = Callable[[bytes], tuple[str, bytes]]
 """`Seal.opened`, or what a store of this machine believes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedResult:
+class SharedResult(Struct, frozen=True):
     """A record, its bytes as they were sealed, and where it lies."""
 
     record: Record

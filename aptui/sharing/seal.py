@@ -15,7 +15,8 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 from aptui.sharing.store import Mismatch
@@ -31,8 +32,7 @@ _SHORTEST_KEY_BYTES = 16
 _LONGEST_KEY_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Struct, frozen=True):
     """What this machine writes records with, and what it asks of those it reads.
 
     Args:

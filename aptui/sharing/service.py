@@ -13,8 +13,10 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import StagedProduct
@@ -42,8 +44,7 @@ _ASKERS = 8
 THIS_MACHINE = "this machine"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundResult:
+class FoundResult(Struct, frozen=True):
     """A result that somebody has: its record is here and believed, its blobs are still where they are."""
 
     facts: JobFacts
@@ -58,8 +59,7 @@ class FoundResult:
         return self.result.record
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHit:
+class CacheHit(Struct, frozen=True):
     """A result that is here: `staged` are the absolute paths of its products' files, in the order of the record.
 
     `origin` says where it came from, for people; `is_remote` whether anything did come from elsewhere.

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct, to_builtins
 
 from aptui.sharing.account import Account, SharingSum, sum_of
 
 _FILE = Path(".aptui", "shared.json")
 
 
-@dataclass(frozen=True, slots=True)
-class SharingTotals:
+class SharingTotals(Struct, frozen=True):
     """{builder: its counts} of all runs since `since_ms`, and of the last one, which ended at `last_ms`."""
 
     builders: dict[str, SharingSum]
@@ -62,7 +62,7 @@ def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None
 
 
 def _plain(sums: dict[str, SharingSum]) -> dict[str, dict[str, int]]:
-    return {name: asdict(one) for name, one in sums.items()}
+    return {name: to_builtins(one) for name, one in sums.items()}
 
 
 def _sums(data: dict[str, dict[str, int]]) -> dict[str, SharingSum]:

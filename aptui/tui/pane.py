@@ -8,11 +8,11 @@ Tests: `tests/tui/screens/tools/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+from msgspec import Struct
 from textual.containers import Container
 
 if TYPE_CHECKING:
@@ -156,8 +156,7 @@ class Pane(Container):
         """Read everything again: the engine came back, or people asked (`Ctrl+L`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaneSpec:
+class PaneSpec(Struct, frozen=True):
     """A pane as the tab bar knows it; `short` is its title where room is scarce, `place` is `module:class`."""
 
     id: str

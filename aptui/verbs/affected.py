@@ -9,8 +9,9 @@ import os
 import subprocess
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from aptui.batch.options import load_config
 from aptui.config.model import Config
@@ -31,8 +32,7 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 """Git must not write its index meanwhile: an engine takes that for an operation under way."""
 
 
-@dataclass(slots=True)
-class _AffectedScan:
+class _AffectedScan(Struct):
     """What git said: absolute paths that changed, the repositories it was asked in, the scan folders it knows nothing of."""
 
     paths: list[str] = field(default_factory=list)
@@ -184,8 +184,7 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
 # ------------------------------------------------------------------------------------------------------------------- files
 
 
-@dataclass(slots=True)
-class _Changes:
+class _Changes(Struct):
     """The changed files as {path in lower case: why}, new sources with the builders that match them, settings, configuration."""
 
     keys: dict[str, str] = field(default_factory=dict)

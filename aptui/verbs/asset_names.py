@@ -10,8 +10,9 @@ import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.batch.options import load_config
 from aptui.config.model import Config
@@ -28,8 +29,7 @@ from aptui.verbs.opening import DATABASE
 _GLOB = re.compile(r"[*?]")
 
 
-@dataclass(frozen=True, slots=True)
-class AskedAssets:
+class AskedAssets(Struct, frozen=True):
     """A database open for reading; `config` None = it is nobody's project. `cache_dir` has the products."""
 
     config: Config | None

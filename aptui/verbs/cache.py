@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from aptui.batch.options import load_config
 from aptui.shared import printing
@@ -138,7 +139,7 @@ def gc(arguments: Namespace) -> int:
     limit = byte_count(said) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
     done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
-        printing.say_json({"store": path, "limit_bytes": limit, **asdict(done)})
+        printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
     elif done.is_busy:
         printing.say("another process is at it already")
     else:
@@ -160,7 +161,7 @@ def _verify(arguments: Namespace) -> int:
             return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
-        printing.say_json({"store": path, **asdict(found)})
+        printing.say_json({"store": path, **to_builtins(found)})
     else:
         for name in found.damaged:
             printing.say(f"damaged, and removed: {printing.line(name)}", "red")
@@ -191,8 +192,8 @@ def _stats(arguments: Namespace) -> int:
                 "blobs": held.blobs,
                 "size_bytes": held.size_bytes,
                 "since": printing.iso(totals.since_ms),
-                "last_run": {name: asdict(one) for name, one in totals.last.items()},
-                "builders": {name: asdict(one) for name, one in totals.builders.items()},
+                "last_run": {name: to_builtins(one) for name, one in totals.last.items()},
+                "builders": {name: to_builtins(one) for name, one in totals.builders.items()},
             }
         )
         return 0
@@ -263,7 +264,7 @@ def _test(arguments: Namespace) -> int:
         raise UserError("no shared cache is configured", hint="'shared_cache: {mode: client, store: …}' in aptui.yaml")
     answer = probe(sharing)
     if arguments.json:
-        printing.say_json(asdict(answer))
+        printing.say_json(to_builtins(answer))
     else:
         printing.say(f"{printing.line(answer.address)}: {printing.line(answer.said)}", "red" if answer.is_bad else "green")
     return INCOMPLETE if answer.is_bad else 0
@@ -286,7 +287,7 @@ def _ready(arguments: Namespace) -> int:
 
 def _told(arguments: Namespace, found: Any, what: str) -> int:
     if arguments.json:
-        printing.say_json(asdict(found))
+        printing.say_json(to_builtins(found))
         return INCOMPLETE if found.missing else 0
     for name in found.missing:
         printing.say(f"  not there: {printing.line(name)}", "yellow")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from aptui.batch.options import RunOptions, load_config
 from aptui.batch.run import INTERRUPTED, run
@@ -58,7 +59,7 @@ def verify(arguments: Namespace) -> int:
                 "products": checked,
                 "without_digest": unknown,
                 "repaired": repaired,
-                "findings": [asdict(finding) for finding in findings],
+                "findings": [to_builtins(finding) for finding in findings],
             }
         )
         return code

@@ -13,9 +13,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.batch.options import load_config
@@ -46,8 +48,7 @@ _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
+class DoctorCheck(Struct, frozen=True):
     """One line: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
 
     name: str
@@ -65,7 +66,7 @@ def doctor(arguments: Namespace) -> int:
     """Check everything; exit 1 when something must be mended."""
     checks = list(_checks(arguments))
     if arguments.json:
-        printing.say_json_list(asdict(check) for check in checks)
+        printing.say_json_list(to_builtins(check) for check in checks)
     else:
         for check in checks:
             state = printing.coloured(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)

@@ -12,8 +12,10 @@ import os
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.batch.options import load_config, project_dir
 from aptui.config import folder as config_folder
@@ -31,8 +33,7 @@ from aptui.verbs.opening import all_builders, os_path
 from aptui.verbs.unwanted import ignored_by
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedValue:
+class ExplainedValue(Struct, frozen=True):
     """A project: what its configuration comes to, as it was written (`root`), and its builders, completed by their classes.
 
     `files` maps each settings file above the path, relative to the scan folders, to where it lies.

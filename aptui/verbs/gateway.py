@@ -11,10 +11,11 @@ import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from aptui.batch.options import load_config
 from aptui.link import places
@@ -279,7 +280,7 @@ def _words(heard: Heard) -> str:
 def _plain(notice: object) -> dict[str, Any]:
     from aptui.serve.protocol.codec import name_of
 
-    return {"notice": name_of(notice), **asdict(notice)}  # type: ignore[call-overload]  # every notification is a record
+    return {"notice": name_of(notice), **to_builtins(notice)}
 
 
 def _catalog(connected: Client, arguments: Namespace) -> int:
@@ -291,7 +292,7 @@ def _catalog(connected: Client, arguments: Namespace) -> int:
             continue
         for asset in heard.notice.assets:
             if arguments.json:
-                printing.say_json(asdict(asset))
+                printing.say_json(to_builtins(asset))
             else:
                 printing.say(f"{asset.id}  {asset.size:>10}  {asset.platform}/{printing.line(asset.path)}")
         if heard.notice.is_last:
@@ -331,14 +332,14 @@ def _ask(connected: Client, arguments: Namespace) -> int:
         raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
     record = REQUESTS[name].request
     given = dict(_pairs(words))
-    if arguments.platform and any(each.name == "platform" for each in fields(record)):
+    if arguments.platform and "platform" in record.__struct_fields__:
         given.setdefault("platform", arguments.platform)
-    known = {each.name for each in fields(record)}
+    known = set(record.__struct_fields__)
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
     answer = connected.ask(_convert(given, record, converted))
-    printing.say_json(asdict(answer))
+    printing.say_json(to_builtins(answer))
     return 0
 
 

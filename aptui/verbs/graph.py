@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui.core.model import EdgeKind
 from aptui.shared import printing
@@ -23,8 +24,7 @@ _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
 """Dependencies that may lead to no node at all; a path is at least a file."""
 
 
-@dataclass(slots=True)
-class _Direction:
+class _Direction(Struct):
     """What was found one way: edges, and for each node what it declared and nobody is ("loose": (kind, text))."""
 
     title: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING, Entry
@@ -20,8 +21,7 @@ _SHORT = 12
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
 
 
-@dataclass(frozen=True, slots=True)
-class _HistoryRun:
+class _HistoryRun(Struct, frozen=True):
     """A run with its number (1 is the last one), what it was made of and what it made."""
 
     number: int

@@ -10,8 +10,9 @@ import os
 import secrets
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from aptui.core.identity import DEPARTED_STATE, META_SUFFIX, braced, unpack
 from aptui.core.paths import from_text
@@ -30,8 +31,7 @@ SELECT f.ScanFolder, s.SourceName FROM aptui_sources o JOIN Sources s ON s.Sourc
 JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.digest = ? ORDER BY s.SourceName"""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A source that looks moved without its identity file: absolute paths of the file left behind, and of where it belongs."""
 
     source: str
@@ -56,7 +56,7 @@ def identities(arguments: Namespace) -> int:
             _mend(move)
         return 0
     if arguments.json:
-        printing.say_json({"identities": known, "moves": [asdict(move) for move in moves]})
+        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moves]})
     else:
         _print(known, moves)
     return 1 if moves or any(row["problem"] for row in known) else 0

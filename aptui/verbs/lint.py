@@ -11,9 +11,10 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
+
+from msgspec import Struct, to_builtins
 
 from aptui.core.paths import from_text
 from aptui.shared import printing
@@ -34,8 +35,7 @@ _LARGEST_TEXT = 16 << 20
 _BINARY_LOOK = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
+class LintFinding(Struct, frozen=True):
     """One finding: `check` is one of `CHECKS`, `asset` the source or product it is about."""
 
     check: str
@@ -70,7 +70,7 @@ def lint(arguments: Namespace) -> int:
         _write_junit(arguments.junit, wanted, found)
     counts = Counter(each.check for each in found)
     if arguments.json:
-        printing.say_json({"findings": [asdict(each) for each in found], "counts": {name: counts[name] for name in wanted}})
+        printing.say_json({"findings": [to_builtins(each) for each in found], "counts": {name: counts[name] for name in wanted}})
     else:
         for each in found:
             printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")

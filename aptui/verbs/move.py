@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from aptui.batch.options import load_config
 from aptui.config.model import Config
@@ -88,7 +89,7 @@ def _order(arguments: Namespace, source: str, destination: str | None) -> Reloca
 def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
     report = _perform(config, order) if order.is_confirmed else _preview(config, order)
     if arguments.json:
-        printing.say_json(asdict(report))
+        printing.say_json(to_builtins(report))
     else:
         _tell(report)
     if report.refusals and order.is_confirmed:

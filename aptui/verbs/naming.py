@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.config.model import Config
 from aptui.core.paths import normalize, to_text
@@ -20,8 +21,7 @@ from aptui.store.queries.reader import JobRow, Reader, SourceRow
 _LISTED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """What a path names: the relative path, the scan folder's path ("" = only the relative path was given), the absolute path."""
 
     rel: str

@@ -9,9 +9,10 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.batch.options import load_last_config
 from aptui.config.model import Config
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 DATABASE = "assetdb.sqlite"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedProject:
+class OpenedProject(Struct, frozen=True):
     """A project whose database is open for reading; `builders` are names by UUID."""
 
     config: Config

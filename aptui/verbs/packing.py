@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError

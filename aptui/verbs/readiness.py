@@ -13,8 +13,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config import load
 from aptui.config.dirs import DATABASE
@@ -28,8 +30,7 @@ _TROUBLE = "shared cache"
 """What every sentence about one has in it (sharing/reporting.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitReadiness:
+class CommitReadiness(Struct, frozen=True):
     """`found` results were there; `missing` are names of jobs, `doubts` sentences about what cannot be told."""
 
     found: int

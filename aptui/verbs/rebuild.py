@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import random
 import secrets
@@ -220,7 +219,7 @@ def _recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
 def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
     """Run all of these twice, in private, and yield what differs."""
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
-    settings = SettingsTree(dataclasses.replace(config.project, builders=builders), dict(texts))
+    settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
     folder = _folder(config)
     try:
         with (

@@ -7,7 +7,8 @@ import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.batch.options import engine_arguments, load_config, wish_of

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentTypeError
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCacheSetup:
+class SharedCacheSetup(Struct, frozen=True):
     """How many jobs: `percent` of all, or `count` when that is not 0."""
 
     percent: float = 0.0

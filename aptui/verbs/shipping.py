@@ -8,8 +8,9 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
@@ -244,7 +245,7 @@ def compare(arguments: Namespace) -> int:
             {
                 "old": {"products": len(old.products), "total_bytes": old.total_bytes},
                 "new": {"products": len(new.products), "total_bytes": new.total_bytes},
-                **{kind: [asdict(change) for change in changes if change.kind == kind] for kind in CHANGES},
+                **{kind: [to_builtins(change) for change in changes if change.kind == kind] for kind in CHANGES},
             }
         )
     else:

@@ -16,9 +16,10 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
+
+from msgspec import Struct
 
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
@@ -49,8 +50,7 @@ class CommandError(Exception):
     """The command cannot be made or started; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """A command ready to run: the program's path, its arguments, the line that people see, and the variables that it refers to."""
 
     program: str
@@ -59,8 +59,7 @@ class Invocation:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """How a command ended: `error` is "" for exit status 0."""
 
     error: str

@@ -10,10 +10,11 @@ import re
 import time
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
 from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
@@ -33,8 +34,7 @@ _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not fou
 """What shells say before they exit with 127."""
 
 
-@dataclass(slots=True)
-class CommandJob:
+class CommandJob(Struct):
     """What a command left: `error` is "" when it succeeded."""
 
     command_line: str

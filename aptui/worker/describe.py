@@ -16,11 +16,11 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from aptui.core.model import Builder
 from aptui.sdk import trusted_params

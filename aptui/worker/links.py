@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from aptui.core.links import path_link, settled
 from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct

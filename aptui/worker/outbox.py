@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
 from aptui.worker import files

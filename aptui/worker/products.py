@@ -14,7 +14,9 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.messages import ProcessOrder, StagedProduct
 from aptui.core.model import COMMON_PLATFORM
@@ -28,8 +30,7 @@ NAME_BYTES = 255
 _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
-@dataclass(frozen=True, slots=True)
-class StagingFolders:
+class StagingFolders(Struct, frozen=True):
     """The folders of one run, all below `staging`."""
 
     staging: str

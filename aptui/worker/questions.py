@@ -8,14 +8,14 @@ Tests: `tests/engine/cluster/test_pool.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core import run_report
 from aptui.core.model import Builder
 
 
-@dataclass(slots=True)
-class ClassQuestion:
+class ClassQuestion(Struct):
     """What to look at.
 
     `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or
@@ -27,8 +27,7 @@ class ClassQuestion:
     stand_in: Builder | None = None
 
 
-@dataclass(slots=True)
-class ClassDescription:
+class ClassDescription(Struct):
     """One builder class; `params_schema` is JSON, "" when it says nothing about its parameters."""
 
     name: str
@@ -42,8 +41,7 @@ class ClassDescription:
     """Without a default: what an older version remembered does not know them, and is asked for anew."""
 
 
-@dataclass(slots=True)
-class ScriptProblem:
+class ScriptProblem(Struct):
     """Why a script that an adapter ran gave less than it should; one that `is_lasting` stays so until the code changes."""
 
     script: str
@@ -51,8 +49,7 @@ class ScriptProblem:
     is_lasting: bool
 
 
-@dataclass(slots=True)
-class ClassAnswer:
+class ClassAnswer(Struct):
     """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
 
     `found` and `problems` are what an adapter found.

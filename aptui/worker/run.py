@@ -12,9 +12,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
@@ -48,8 +49,7 @@ Load = Callable[[Builder], Any]
 """Returns the instance of a builder's class; imports its code at the first call."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSharing:
+class BatchSharing(Struct, frozen=True):
     """What the commands that one worker runs have in common.
 
     `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long;
@@ -74,8 +74,7 @@ class Terminated(BaseException):
     """SIGTERM: no `except Exception` of a builder stops this."""
 
 
-@dataclass(slots=True)
-class _Ending:
+class _Ending(Struct):
     outcome: Outcome
     error: str = ""
     changed: tuple[str, ...] = ()

@@ -14,8 +14,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from aptui.worker import processes
 from aptui.worker.command import Invocation

@@ -8,11 +8,11 @@ code may scribble on any file descriptor, and must not be able to confuse the en
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
 import msgspec
+from msgspec import Struct
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
@@ -38,8 +38,7 @@ class FrameKind(IntEnum):
     RETIRE = 11
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSetup:
+class WorkerSetup(Struct, frozen=True):
     """The first message to a worker. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
     After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced.
@@ -57,8 +56,7 @@ class WorkerSetup:
     variables: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerNote:
+class WorkerNote(Struct, frozen=True):
     """READY (empty text) and RETIRE (the reason)."""
 
     text: str = ""

@@ -7,12 +7,12 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+
+class Cost(Struct, frozen=True):
     """One run: wall and CPU seconds of the process and its children, and its own peak memory in MiB."""
 
     wall_s: float

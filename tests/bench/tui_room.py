@@ -17,9 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from aptui import __version__
 from aptui.core.messages import JobChanged
@@ -38,8 +39,7 @@ _VISIBLE_SHARE = 0.2
 """So many of the updates hit the rows that are on the screen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """Bytes that came at once; `end` is how many had come then in all."""
 
     at_s: float

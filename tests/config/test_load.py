@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.config import compiled, dirs, model, packing
 from aptui.config import load as config_load

@@ -1,8 +1,7 @@
 """What people change on the Connections screen gets into the file that says it, or is kept beside it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from aptui.config import edit, peer_lists
 from aptui.config.load import load

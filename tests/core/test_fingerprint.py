@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import replace
-
+import msgspec
 import pytest
 from fakes import copier, scripter, sha
+from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.model import (
@@ -201,14 +200,14 @@ def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERE
     return {kind: digest for kind, _name, digest in fingerprint.rule_entries(rule, LINUX, debug_output=False)}
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CommandRule)])
+@pytest.mark.parametrize("name", CommandRule.__struct_fields__)
 def test_every_field_of_a_command_counts(name: str) -> None:
     other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
 
     assert digests_of(other)["command"] != digests_of()["command"]
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ReferenceRule)])
+@pytest.mark.parametrize("name", ReferenceRule.__struct_fields__)
 def test_every_field_of_a_reference_counts(name: str) -> None:
     value = getattr(REFERENCE, name)
     other = replace(REFERENCE, **{name: not value if isinstance(value, bool) else value * 2})
@@ -224,6 +223,6 @@ def test_commands_and_references_have_the_same_digest_in_every_version() -> None
 
 
 def test_a_field_that_nobody_uses_changes_no_fingerprint() -> None:
-    later = dataclasses.make_dataclass("Later", [("new_field", str, "")], bases=(CommandRule,), frozen=True)
+    later = msgspec.defstruct("Later", [("new_field", str, "")], bases=(CommandRule,), frozen=True)
 
     assert digests_of(later("tool"))["command"] == digests_of(CommandRule("tool"))["command"]

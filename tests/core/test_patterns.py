@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aptui.core.model import Pattern, PatternKind
 from aptui.core.patterns import PatternSet, ignore_matcher, is_like, literal_prefix, matches, wildcard, wildcard_regex

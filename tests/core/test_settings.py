@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from fakes import Setup, copier, scripter
+from msgspec.structs import replace
 
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import BuilderKind, PathKey

@@ -14,10 +14,10 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from disk_project import Project
+from msgspec import Struct
 
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
 PATIENCE_S = 20.0
@@ -25,8 +25,7 @@ FINE, KNOWN, UNKNOWN = 0, 2, 70
 """How a child exits: idle; stopped by an error of the three families; by anything else, which is a bug."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What happens at the `at`-th point: a kill, or `error` (an errno), once or from then on."""
 
     at: int

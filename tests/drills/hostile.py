@@ -8,9 +8,10 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
+
+from msgspec import Struct, field
 
 sys.path.append(str(Path(__file__).parent.parent / "engine"))
 
@@ -29,8 +30,7 @@ RSS_GROWTH_BYTES = 20 << 20
 PATIENCE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Hostile:
+class Hostile(Struct, frozen=True):
     """How the runs of a builder must end: one of `outcomes`, with an error that begins so, within the limit and a second."""
 
     name: str

@@ -17,11 +17,11 @@ import subprocess
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 from disk_project import Project
+from msgspec.structs import replace
 
 from aptui.core import settings
 from aptui.core.model import Builder, Platform

@@ -9,8 +9,9 @@ import errno
 import random
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from .children import FINE, KNOWN, Child, Fault
 from .world import World
@@ -18,8 +19,7 @@ from .world import World
 Say = Callable[[str], None]
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What a drill did and found."""
 
     name: str

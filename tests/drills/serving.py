@@ -58,7 +58,7 @@ def without_second_looks() -> None:
 
 def without_losses() -> None:
     """Break the contract: what may be lost is taken for heard."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     take = ChangeTracker.take
     ChangeTracker.take = lambda self, hint: take(self, replace(hint, is_lost=False))

@@ -234,7 +234,7 @@ def running(limits: LinkLimits | None = None):
 def example(record: Any, seed: int = 1) -> Any:
     """Return a record with a value that is not the default in every field."""
     hints = typing.get_type_hints(record)
-    names = record.__dataclass_fields__
+    names = record.__struct_fields__
     return record(**{name: _value(hints[name], seed + at) for at, name in enumerate(names)})
 
 
@@ -247,7 +247,7 @@ def _value(hint, seed):
     if origin is tuple:
         inner = arguments[:1] * 2 if arguments[-1] is Ellipsis else arguments
         return tuple(_value(item, seed + at) for at, item in enumerate(inner))
-    if hasattr(hint, "__dataclass_fields__"):
+    if hasattr(hint, "__struct_fields__"):
         return example(hint, seed)
     if issubclass(hint, Enum):
         return list(hint)[seed % len(hint)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
+
+from msgspec.structs import replace
 
 from aptui.config import load as config_load
 from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder

@@ -1,8 +1,7 @@
 """The RELOCATION REPORT of the reference, line by line."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from aptui.o3de_programs.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
 from aptui.shared.relocation import (

@@ -7,13 +7,14 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from disk_project import Project
+from msgspec.structs import replace
 
 from aptui.config import load
 from aptui.serve import gateway

@@ -1,7 +1,7 @@
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.shared.errors import UserError
 from aptui.sharing import record as records

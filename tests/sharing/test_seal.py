@@ -1,7 +1,6 @@
-import dataclasses
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from aptui.shared.errors import UserError
 from aptui.sharing.seal import MAX_RECORD_BYTES, Seal, parted, read_key, with_field
@@ -103,7 +102,7 @@ def test_policies_differ_with_whatever_decides_whom_is_believed():
     seals = [Seal(), Seal("branch"), Seal(team_key=TEAM), Seal(writers=(PUBLIC,)), Seal(team_key=b"x" * 16)]
 
     assert len({seal.policy for seal in seals}) == len(seals)
-    assert dataclasses.replace(Seal(), signing_key=CI).policy == Seal().policy
+    assert replace(Seal(), signing_key=CI).policy == Seal().policy
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path):

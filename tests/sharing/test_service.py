@@ -1,10 +1,10 @@
 import os
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
 from aptui.shared.errors import UserError

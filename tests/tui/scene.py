@@ -16,12 +16,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
-from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from msgspec import to_builtins
+from msgspec.structs import replace
 from waiting import until_async
 
 from aptui.config import load
@@ -115,7 +116,7 @@ class Engine(FakeSession):
 
     def _who(self) -> dict[str, object]:
         workers = [WorkerInfo(number, 4712 + number, "idle", "", 0, (68 + number) << 20, 30 + number) for number in (1, 2)]
-        return {"connections": [asdict(each) for each in self.connections], "workers": [asdict(each) for each in workers]}
+        return {"connections": [to_builtins(each) for each in self.connections], "workers": [to_builtins(each) for each in workers]}
 
     def _how(self) -> dict[str, object]:
         return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
 import pytest
 import verb_project
+from msgspec import to_builtins
 
 from aptui.cli import main
 from aptui.link.client import EngineClient
@@ -154,7 +154,7 @@ class FakeEngine:
         item = RelocationItem(
             "a.txt", "/p/a.txt", "game", "b.txt", "/p/b.txt", "game", deed=RelocationAction.FAILED, problem="no space"
         )
-        return asdict(RelocationReport(order, (item,), is_performed=True, counts=RelocationCounts(sources=1, failed=1)))
+        return to_builtins(RelocationReport(order, (item,), is_performed=True, counts=RelocationCounts(sources=1, failed=1)))
 
     def __enter__(self) -> Self:
         return self

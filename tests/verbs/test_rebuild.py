@@ -136,7 +136,7 @@ def test_what_cannot_be_is_said(run: Run, project: Path) -> None:
 
 
 def rows(**counts: int) -> list[JobRow]:
-    plain = dict.fromkeys(JobRow.__dataclass_fields__, "")
+    plain = dict.fromkeys(JobRow.__struct_fields__, "")
     made = []
     for builder, count in counts.items():
         for at in range(count):

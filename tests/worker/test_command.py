@@ -6,10 +6,10 @@ import os
 import select
 import signal
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from run_room import Room
 
 from aptui.core.messages import LogLevel, Outcome

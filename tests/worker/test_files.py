@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import xxhash
+from msgspec.structs import replace
 
 from aptui.core.messages import CopyOrder, HashOrder, Outcome
 from aptui.worker import files

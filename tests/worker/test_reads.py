@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from pool_harness import Harness, python_builder
 from run_room import PYTHON, Room, jobs, made, write
 

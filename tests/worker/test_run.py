@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from run_room import PYTHON, Room, jobs, made, write
 
 from aptui.core.messages import LogLevel, Outcome

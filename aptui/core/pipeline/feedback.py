@@ -9,7 +9,8 @@ written. A batch hears of no change: at rest it compares the sources whose chain
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.model import FileFact, Job, PathKey, Source
 from aptui.core.run_report import TICK_NS, Used
@@ -24,8 +25,7 @@ The file may be seen after the last of them only.
 """
 
 
-@dataclass(slots=True)
-class _Span:
+class _Span(Struct):
     """Runs of one intermediate: when they began and had ended, nanoseconds since the epoch, and who ran last, for people."""
 
     began_ns: int

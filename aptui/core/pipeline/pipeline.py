@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from aptui.core.archive import Archive
 from aptui.core.messages import (
@@ -66,8 +67,7 @@ from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """How far everything is, at this moment.
 
     `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
@@ -98,8 +98,7 @@ class Status:
         return bool(self.ready_analyses or self.running_analyses)
 
 
-@dataclass(frozen=True, slots=True)
-class Owed:
+class Owed(Struct, frozen=True):
     """What is pending: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
 
     pending: Mapping[str, int]

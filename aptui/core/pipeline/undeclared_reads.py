@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, LogRecord, Read, RunResult
 from aptui.core.model import (

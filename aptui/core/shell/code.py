@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
 class TemplateError(Exception):
@@ -18,8 +19,7 @@ class TemplateError(Exception):
         self.hint = hint
 
 
-@dataclass(slots=True)
-class Word:
+class Word(Struct):
     r"""A word of a command: its text without quotes, `\0` for each placeholder, and the placeholders in it, also in its `$( )`."""
 
     text: str = ""

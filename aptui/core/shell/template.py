@@ -10,9 +10,10 @@ nothing of it is ever run. Where a reference would not help, because a program i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from aptui.core.shell.code import TemplateError, Word, check, is_before_command
 
@@ -32,8 +33,7 @@ class Around(Enum):
     COMMENT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A placeholder: text[start:end]; `begins_word`: a value that begins with `-` would be an option there."""
 
     name: str
@@ -43,8 +43,7 @@ class Slot:
     begins_word: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A command line that was looked at.
 
     `program_params` are parameters that stand where a program's name does.
@@ -100,8 +99,7 @@ def looked_at(text: str) -> Template:
 # ---------------------------------------------------------------------------------------------------------------- scanning
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """The simple command that is being read."""
 
     words: list[Word] = field(default_factory=list)

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core import history, rows
 from aptui.core.fingerprint import Manifest
@@ -22,16 +23,14 @@ Log = tuple[LogRecord, ...]
 Finished = tuple[Job, RunResult]
 
 
-@dataclass(slots=True)
-class CommitChange:
+class CommitChange(Struct):
     """What a commit changed for others: (name, digest hex or "" when removed), and whether anything did."""
 
     products: tuple[tuple[str, str], ...]
     is_changed: bool
 
 
-@dataclass(slots=True)
-class Commit:
+class Commit(Struct):
     """A run whose products move in, and what its job is when they have.
 
     `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
@@ -75,8 +74,7 @@ class Commit:
         return tuple(product.name for product in self.products if product.name not in known)
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(Struct):
     """What one batch of results leads to: commits, losers with their reason, who is about to go, and names to delete first."""
 
     verdict: Verdict

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core import rows
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
@@ -31,8 +32,7 @@ Claims = dict[str, dict[int, PathKey]]
 """{product name: {job id: key of its source}}, in the order in which they were laid."""
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(Struct):
     """What the product names of one batch mean; nothing has changed for it yet.
 
     `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who

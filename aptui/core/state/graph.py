@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Entry, Manifest
@@ -42,8 +44,7 @@ Ring = tuple[frozenset[Identity], tuple[str, ...]]
 """The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
 
 
-@dataclass(slots=True)
-class Assembly:
+class Assembly(Struct):
     """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet."""
 
     manifest: Manifest

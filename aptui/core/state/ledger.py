@@ -6,7 +6,8 @@ Tests: `tests/core/state/test_commits.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core.messages import Command, Notice, Rows, SaveRows
 from aptui.core.model import Source
@@ -26,8 +27,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
 """{operation that drops: ((operation that puts, the column equal to the first column of the dropped row), …)}."""
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """Numbers that only rise, and the answer that is being written.
 
     `ticket` is that of the rows being gathered: a source touched now is saved when `ticket` is acknowledged.

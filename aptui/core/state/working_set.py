@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
 
 from aptui.core.archive import Archive
 from aptui.core.identity import legacy_of
@@ -29,8 +30,7 @@ UNSETTLED: Final = Unsettled()
 _SHELF_SIZE = 4096
 
 
-@dataclass(slots=True)
-class PendingFolder:
+class PendingFolder(Struct):
     """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
 
     `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.

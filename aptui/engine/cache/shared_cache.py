@@ -13,9 +13,10 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from aptui.core.messages import AnalyseOrder, CommitProducts, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
@@ -45,16 +46,14 @@ _LONGEST_S = 3600.0
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """The orders of one message: what is not found of them runs together, as it was meant to."""
 
     open_count: int = 0
     misses: list[Order] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Lookup:
+class _Lookup(Struct):
     """A job that is being looked up: `is_running` it runs here meanwhile, `is_over` nobody wants the answer any more."""
 
     order: ProcessOrder
@@ -68,8 +67,7 @@ class _Lookup:
     hit: CacheHit | None = None
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """What became of jobs since the last turn: `results` to take, `misses` to run, a message each, `beaten` run keys to stop."""
 
     results: list[RunResult] = field(default_factory=list)

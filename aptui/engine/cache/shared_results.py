@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, ProductFlag
@@ -29,8 +31,7 @@ _ABI = "1"
 _MOST_DIGESTS = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class SharedInput:
+class SharedInput(Struct, frozen=True):
     """A file that a job was made of, as it was looked at before."""
 
     path: str

@@ -15,8 +15,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, UndeclaredReads

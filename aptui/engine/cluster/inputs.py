@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aptui.core.fingerprint import MISSING, file_digest
 from aptui.core.messages import Outcome, ProcessOrder, RunResult, StagedProduct

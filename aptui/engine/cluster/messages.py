@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
@@ -34,16 +34,14 @@ Blob = tuple[bytes, int]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CodeFile:
+class CodeFile(Struct, frozen=True):
     """A file of a project's `builders/` folder: its path in there, and its bytes."""
 
     rel: str
     blob: Blob
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSetup:
+class ClusterSetup(Struct, frozen=True):
     """What a worker has to know before its first job: the same for all jobs of a configuration, so it lies in the store.
 
     `tools` are (builder, program that its command names).
@@ -57,16 +55,14 @@ class ClusterSetup:
     tools: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BlobStoreAddress:
+class BlobStoreAddress(Struct, frozen=True):
     """Where files travel through: the address and namespace of a store."""
 
     address: str
     namespace: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskInput:
+class TaskInput(Struct, frozen=True):
     """A file that a job may read: `folder` is the index of its scan folder in `Task.folders`."""
 
     folder: int
@@ -76,8 +72,7 @@ class TaskInput:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source.
 
     `name` is the task's key, `topic` where its answer is announced.
@@ -92,8 +87,7 @@ class Task:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskAnswer:
+class TaskAnswer(Struct, frozen=True):
     """What became of a task at the worker of this address. Without a `result` it could not run it, for the reason in `refusal`."""
 
     result: RunResult | None = None
@@ -101,16 +95,14 @@ class TaskAnswer:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
+class Greeting(Struct, frozen=True):
     """Ask a worker what it is."""
 
     setup: Blob
     depot: BlobStoreAddress
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
+class WorkerReport(Struct, frozen=True):
     """What a worker is: `kits` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing at all."""
 
     version: str

@@ -16,9 +16,10 @@ import selectors
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
@@ -46,8 +47,7 @@ _NEED_PATIENCE_S = 60.0
 _MOST_STAYING = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterClient:
+class ClusterClient(Struct, frozen=True):
     """What a `ClusterPool` needs besides a pool's settings: `tools` are (builder, program), `folders` the scan folders' paths."""
 
     place: Place
@@ -58,8 +58,7 @@ class ClusterClient:
     say: Callable[[str], None]
 
 
-@dataclass(slots=True)
-class _WaitingOrder:
+class _WaitingOrder(Struct):
     errand: RemoteTask
     since_s: float
 

@@ -6,7 +6,8 @@ Tests: `tests/engine/cluster/test_pool.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.messages import ProcessOrder
 from aptui.core.model import Builder
@@ -19,8 +20,7 @@ MEMORY = "memory"
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteWorker:
+class RemoteWorker(Struct, frozen=True):
     """A worker of the cluster, by the `number` that people call it.
 
     `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at. It is there since
@@ -43,8 +43,7 @@ class RemoteWorker:
         return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteTask:
+class RemoteTask(Struct, frozen=True):
     """One run on its way: an order and what it takes along."""
 
     order: ProcessOrder

@@ -22,8 +22,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import Outcome, ProcessOrder
@@ -55,8 +57,7 @@ _CARRIERS = 8
 """Threads that bring files to the store and products home."""
 
 
-@dataclass(slots=True)
-class _Submitted:
+class _Submitted(Struct):
     """A task under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
 
     `is_orphan`: all of them are gone; Dask would wait for them for ever.
@@ -73,8 +74,7 @@ class _Submitted:
             self.task.cancel(why)
 
 
-@dataclass(slots=True)
-class _SchedulerSession:
+class _SchedulerSession(Struct):
     """What one thread keeps: all of it is the event loop's."""
 
     client: Client | None = None

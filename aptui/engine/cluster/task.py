@@ -17,8 +17,10 @@ import socket
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
@@ -165,8 +167,7 @@ def cancel(names: Sequence[str]) -> None:
 # ---------------------------------------------------------------------------------------------------------------- a job
 
 
-@dataclass(slots=True)
-class _Translator:
+class _Translator(Struct):
     """Paths of here into paths of the engine's machine."""
 
     pairs: tuple[tuple[str, str], ...]

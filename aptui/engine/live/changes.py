@@ -20,9 +20,10 @@ import stat
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.core.messages import LogLevel
 from aptui.core.model import FileFact, PathKey, Project, RelPath
@@ -59,8 +60,7 @@ _FENCE_LIMIT_S = 3.0
 Stat = tuple[int, int, int, int]
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
 
     due: float
@@ -68,8 +68,7 @@ class _Written:
     since: float
 
 
-@dataclass(slots=True)
-class _CookieWait:
+class _CookieWait(Struct):
     """Somebody waits until all that was said before is looked at, which it is when the watcher comes to `path`."""
 
     path: bytes

@@ -11,8 +11,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.config.serve import GatewaySettings
@@ -27,8 +29,7 @@ Told = Callable[[str, bool], None]
 """Called with an error ("" = none) and whether anything changed."""
 
 
-@dataclass(slots=True)
-class LoadedConfiguration:
+class LoadedConfiguration(Struct):
     """What reading the configuration again came to: a configuration with its builders, or an error; `told` want to know of it."""
 
     config: Config | None

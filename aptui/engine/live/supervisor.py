@@ -15,8 +15,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.model import Config

@@ -8,8 +8,9 @@ Tests: `tests/engine/loop/test_engine.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from aptui.core.model import FileFact, PathKey
 
@@ -49,8 +50,7 @@ class ChangeSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EngineContext:
+class EngineContext(Struct, frozen=True):
     """One opened engine, as its parts know it.
 
     Args:

@@ -15,8 +15,9 @@ import os
 import selectors
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSaved

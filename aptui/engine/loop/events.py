@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.engine.loop.begun import BegunRuns

@@ -8,8 +8,9 @@ Tests: `tests/engine/loop/test_reports.py`.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder

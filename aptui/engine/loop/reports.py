@@ -6,8 +6,9 @@ Not every open of a builder is observed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseResult, Outcome, RunResult
 from aptui.core.run_report import Stamp, UsedFile

@@ -16,15 +16,15 @@ import sys
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Self
+
+from msgspec import Struct
 
 from aptui.engine.pool.process import python_environment
 from aptui.shared.missing import Names
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What came of reading a file: `names`, or `error`. `is_broken` = the process died of it."""
 
     digest: bytes = b""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
+
+from msgspec import Struct, field
 
 from aptui.core.patterns import wildcard
 from aptui.shared.globs import PATTERN_LIMIT
@@ -24,8 +25,7 @@ _SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
 _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
-@dataclass(slots=True)
-class ScanRules:
+class ScanRules(Struct):
     """The rules of all scan folders; `complaints` says which files could not be read."""
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)

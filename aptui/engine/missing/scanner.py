@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.messages import Rows
 from aptui.core.paths import cache_path, from_text, to_text
@@ -34,8 +36,7 @@ _PAGE = 128
 _LOOK_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class NamePlace:
+class NamePlace(Struct, frozen=True):
     """Where to search: the database, the cache, the scan folders in order."""
 
     database: Path
@@ -43,8 +44,7 @@ class NamePlace:
     roots: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Progress of a search: `read` does not count remembered files.
 
     `flawed` are files with missing dependencies, `hits` the dependencies.
@@ -142,8 +142,7 @@ class MissingSearch:
         return f"{VERSION} {self._line_limit} {extensions}"
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """What a search works with."""
 
     place: NamePlace

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.messages import (
     AnalyseOrder,
@@ -29,8 +31,7 @@ Result = AnalyseResult | RunResult | HashResult
 Identity = tuple[str, str, str, str, str]
 
 
-@dataclass(slots=True)
-class PoolMessage:
+class PoolMessage(Struct):
     """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
 
     `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order.

@@ -23,7 +23,8 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform

@@ -16,9 +16,11 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import aptui
 from aptui.engine.pool.sandbox import Sandbox
@@ -47,8 +49,7 @@ class WorkerListener(Protocol):
         """All frames that came with one wake-up were handed over."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStart:
+class WorkerStart(Struct, frozen=True):
     """How to start a worker: the setup frame without its nonce, and variables beyond the allowed ones."""
 
     setup: wire.WorkerSetup

@@ -10,7 +10,8 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core.messages import Outcome
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
@@ -25,8 +26,7 @@ DEAF_LIMIT_S = 0.5
 """A worker whose channel is closed and that has not ended by then did not mean to end."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSettings:
+class PoolSettings(Struct, frozen=True):
     """How workers are kept.
 
     Args:

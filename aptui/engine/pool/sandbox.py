@@ -16,9 +16,10 @@ import site
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 import aptui
 from aptui.shared.errors import HostError
@@ -33,8 +34,7 @@ _PATIENCE_S = 10.0
 HINT = "install bubblewrap, or write 'sandbox: off'"
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """How to start a worker in it.
 
     Args:

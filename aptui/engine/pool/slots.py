@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core.messages import Outcome
 from aptui.engine.pool.memory_budget import resident_bytes
@@ -21,8 +22,7 @@ PATIENT_S = 10.0
 """A job for which there is no room in memory lets so many others pass, or for so long; then no job starts before it."""
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
+class Slot(Struct, eq=False):
     """A member and what it was given.
 
     `verdicts` say why it is being ended: {run key: (outcome, error)} for those that are to blame. `start` is the

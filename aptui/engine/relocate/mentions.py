@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.paths import parent
 from aptui.engine.relocate import references
@@ -82,8 +84,7 @@ def _note_own(plan: Plan, reader: Reader) -> None:
             plan.own[movers[source_id].old_file] = stay
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(Struct, frozen=True):
     """What was found in a dependant's text."""
 
     changed: frozenset[int] = frozenset()

@@ -5,7 +5,7 @@ Tests: `tests/engine/relocate/test_relocate.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from aptui.config.model import Config
 from aptui.engine.relocate.files import DiskTree
@@ -13,8 +13,7 @@ from aptui.engine.relocate.version_control import Git
 from aptui.shared.relocation import Relocate, RelocationItem, RelocationReport, Skipped, Update, counted
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A dependant whose text may name what moves: its path, where it will be, and which items (by index) it depends on."""
 
     path: str
@@ -24,8 +23,7 @@ class Mention:
     targets: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """A report to be, and what performing it needs besides."""
 
     order: Relocate

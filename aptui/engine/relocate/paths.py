@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from aptui.core.model import ScanFolder
 from aptui.core.paths import parent
@@ -56,8 +57,7 @@ class Tree(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSource:
+class FoundSource(Struct, frozen=True):
     """What a source pattern means: `pattern` and `files` are relative to `folder`."""
 
     folder: ScanFolder
@@ -274,8 +274,7 @@ def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------- destination
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """Where files go: `text` is absolute or relative to the scan folder of the source; `pattern` "" = it is one file's new name."""
 
     pattern: str

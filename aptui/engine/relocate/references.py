@@ -13,10 +13,11 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 LIMIT_BYTES = 64 << 20
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
@@ -31,8 +32,7 @@ class UnreadableError(Exception):
     """A file that is no text, too large, or cannot be read or written; says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     """One thing that has another name now.
 
     `target` says whose name it was; `is_seen_from_here` = a path relative to the file's folder. A path has `/`, a UUID is
@@ -46,8 +46,7 @@ class Rename:
     is_seen_from_here: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(Struct, frozen=True):
     """What became of a text: `changed` and `same` are the targets that were found, with a new and with the old name."""
 
     data: bytes

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.core.messages import ShowAsked
 from aptui.core.model import RelPath
@@ -31,8 +32,7 @@ _COUNT_MOST_S = 5.0
 """… but no answer is older than this."""
 
 
-@dataclass(slots=True)
-class _BarrierRequest:
+class _BarrierRequest(Struct):
     """Somebody waits until what changed before is known; `ticket` -1 = not all of it is looked at yet."""
 
     request: Request
@@ -44,8 +44,7 @@ class _BarrierRequest:
     epoch: int = 0
 
 
-@dataclass(slots=True)
-class _PendingRequest:
+class _PendingRequest(Struct):
     """What is pending, as it was counted at `at`; `cost_s` is processor time of this thread."""
 
     at: float = 0.0

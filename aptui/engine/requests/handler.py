@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct, to_builtins
 
 from aptui import __version__
 from aptui.config.variables import variables_of
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 
-@dataclass(slots=True)
-class _Settling:
+class _Settling(Struct):
     """Somebody waits until what was changed before is processed."""
 
     request: Request
@@ -43,8 +43,7 @@ class _Settling:
     is_heard: bool = False
 
 
-@dataclass(slots=True)
-class _WaitingRequest:
+class _WaitingRequest(Struct):
     """Somebody waits for a condition."""
 
     request: Request
@@ -382,7 +381,7 @@ class RequestHandler:
             run=status.run - (settling.run_before if is_same else 0),
             failed=status.failed - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
-            shared=asdict(shared) if shared != SharingSum() else {},
+            shared=to_builtins(shared) if shared != SharingSum() else {},
             unknown=list(engine.scans.unknown.values()),
             configuration=self._live.configuration_error,
             variables=variables_of(self._live.config),

@@ -12,9 +12,11 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, MissingScan, ProductsChanged, Rows
 from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
@@ -31,8 +33,7 @@ _BUSY = 4
 _LOOK_S = 0.1
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """The search that is under way; a new epoch of the engine ends it."""
 
     request: Request
@@ -179,7 +180,7 @@ class MissingScanRequests:
         if error is not None:
             running.request.refuse(error.what, error.hint, error.exit_code)
             return
-        fields = asdict(tally)
+        fields = to_builtins(tally)
         del fields["began_s"]
         running.request.answer(**fields)
 

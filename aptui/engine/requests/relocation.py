@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections import deque
-from dataclasses import fields
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from aptui.core.paths import from_text
 from aptui.engine.live.roots import SOURCES
@@ -104,7 +105,7 @@ class RelocationRequests:
         match report:
             case RelocationReport():
                 answer = shortened(report, _LISTED)
-                request.answer(**{field.name: getattr(answer, field.name) for field in fields(answer)})
+                request.answer(**asdict(answer))
             case KnownError():
                 request.refuse(report.what, report.hint, report.exit_code)
             case _:

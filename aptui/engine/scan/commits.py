@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TAIL_BYTES = 4096
@@ -16,8 +17,7 @@ _TEXT_BYTES = 64 * 1024
 _PACKED_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change.
 
     `left` is the commit that was left for it at `moved_ms`, by the log of HEAD, which knows the second.

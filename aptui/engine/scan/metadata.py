@@ -14,9 +14,10 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
+
+from msgspec import Struct, field
 
 from aptui.core.identity import META_SUFFIX, braced, path_uuids
 from aptui.core.model import Digest, FileFact, PathKey, RelPath, SourceIdentity, SourceUuid
@@ -28,8 +29,7 @@ _SIZE_LIMIT = 1 << 20
 _LATEST_MS = 1 << 63
 
 
-@dataclass(slots=True)
-class Metadata:
+class Metadata(Struct):
     """What is done about identity files in one engine's scan folders.
 
     Args:

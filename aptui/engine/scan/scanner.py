@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from aptui.core.identity import META_SUFFIX, meta_key
 from aptui.core.messages import FolderSeen, FoldersKept

@@ -13,10 +13,11 @@ import marshal
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from aptui.core.fingerprint import short
 from aptui.core.model import Builder, Project, RelPath
@@ -32,8 +33,7 @@ _MOST_DIFFERING = 256
 """When more differs than this, the scan walks anew: it is not the walk that costs then."""
 
 
-@dataclass(slots=True)
-class UpToDateCheck:
+class UpToDateCheck(Struct):
     """What was seen: folders as remembered, and those that are not, with their parts; `vanished` were remembered and are not there.
 
     `is_of_bytes`: the files of the folders that are as remembered were read.
@@ -66,8 +66,7 @@ Opens = Callable[[], AbstractContextManager[Verifies | None]]
 """Makes what compares bytes, in the process that will use it; `nullcontext` makes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What sources are compared with."""
 
     digests: Digests

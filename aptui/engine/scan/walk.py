@@ -17,7 +17,8 @@ import marshal
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.model import Project, RelPath, ScanFolder
 from aptui.core.paths import key_of, to_text
@@ -37,8 +38,7 @@ Digests = Mapping[str, Sequence[tuple[int, bytes]]]
 """{relative folder in lower case: ((scan folder id, digest), ...)}, as it is remembered."""
 
 
-@dataclass(slots=True)
-class FolderPart:
+class FolderPart(Struct):
     """One real folder: `rel` is its relative path in real case, "" = the scan folder itself."""
 
     scan_folder: ScanFolder

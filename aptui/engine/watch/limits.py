@@ -7,7 +7,8 @@ import fcntl
 import os
 import re
 import termios
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs"})
 """File systems whose every change goes through this kernel, which then tells of it."""
@@ -17,8 +18,7 @@ _INOTIFY = "/proc/sys/fs/inotify/"
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class WatchLimits:
+class WatchLimits(Struct, frozen=True):
     """The `fs.inotify` limits of this user."""
 
     max_queued_events: int
@@ -26,8 +26,7 @@ class WatchLimits:
     max_user_instances: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """Where something is mounted, and the kind of its file system."""
 
     point: bytes

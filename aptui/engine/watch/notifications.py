@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from aptui.engine.watch import limits as watch_limits
 from aptui.engine.watch.limits import WatchLimits
 
@@ -32,8 +34,7 @@ REGULAR = "the regular check is due"
 """Why all files are looked at now and then without anybody having said so."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotifiedRoot:
+class NotifiedRoot(Struct, frozen=True):
     """A folder to watch.
 
     Args:
@@ -54,8 +55,7 @@ class NotifiedRoot:
     skips: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeNotification:
+class ChangeNotification(Struct, frozen=True):
     """Paths of one root to look at.
 
     Args:
@@ -73,8 +73,7 @@ class ChangeNotification:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTimings:
+class WatchTimings(Struct, frozen=True):
     """Times, and where the facts about this machine come from.
 
     Args:
@@ -122,16 +121,14 @@ class WatchTimings:
 Tell = Callable[[ChangeNotification], None]
 
 
-@dataclass(slots=True)
-class _Young:
+class _Young(Struct):
     """A folder whose watch may not have been set when it was last reported."""
 
     due: float
     wait_s: float
 
 
-@dataclass(slots=True)
-class _Losses:
+class _Losses(Struct):
     """When the next loss may be reported, and why one has to be."""
 
     wait_s: float

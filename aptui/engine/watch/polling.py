@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS, RootNotifications
 
@@ -20,8 +21,7 @@ FOREIGN_FOLDERS = 10_000
 """Links that lead out of a root may bring this many folders more to watch."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolledTree:
+class PolledTree(Struct, frozen=True):
     """What watching a tree takes.
 
     Args:
@@ -107,8 +107,7 @@ def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Ite
             continue
 
 
-@dataclass(frozen=True, slots=True)
-class ListingDifference:
+class ListingDifference(Struct, frozen=True):
     """What two looks at a tree have shown.
 
     Args:
@@ -124,8 +123,7 @@ class ListingDifference:
     removed: set[bytes]
 
 
-@dataclass(slots=True)
-class Listings:
+class Listings(Struct):
     """What each folder below `top` looked like.
 
     Args:

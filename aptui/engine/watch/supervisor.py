@@ -10,8 +10,9 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
@@ -68,8 +69,7 @@ class Native(Protocol):
 OpenNative = Callable[[NotifiedRoot, int], Native]
 
 
-@dataclass(slots=True, eq=False)
-class Watched:
+class Watched(Struct, eq=False):
     """One root and how it is watched at present."""
 
     root: NotifiedRoot

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.engine.watch.notifications import ChangeNotification, Tell
 from aptui.engine.watch.supervisor import Native, Watched
@@ -25,8 +26,7 @@ _PATIENCE_S = 2.0
 """A watch that was set after the file was made never comes to it."""
 
 
-@dataclass(slots=True)
-class _Passing:
+class _Passing(Struct):
     since: float
     reached: set[Native] = field(default_factory=set)
 

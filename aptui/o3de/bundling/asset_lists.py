@@ -6,9 +6,10 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.core.patterns import wildcard
 from aptui.o3de.bundling import object_stream
@@ -25,8 +26,7 @@ _LIST, _VECTOR, _FILE, _HASH = (
 _WORDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAsset:
+class ListedAsset(Struct, frozen=True):
     """A product: `path` relative to the platform's folder, `modified` as the engine's file system says it, `digest` SHA-1."""
 
     guid: str

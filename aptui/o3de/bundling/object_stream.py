@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from dataclasses import field as attribute
 from html import unescape
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec import field as attribute
 
 from aptui.shared.errors import HostError, UserError
 
@@ -24,8 +25,7 @@ _HEAD = '<ObjectStream version="3">'
 _KINDS = ("ObjectStream", "Class")
 
 
-@dataclass(slots=True)
-class Element:
+class Element(Struct):
     """A class in a stream. `tag`, `lead` and `tail` are its start tag and the blanks before its tags as read, "" = it is new."""
 
     name: str
@@ -65,8 +65,7 @@ class Element:
             child.value, child.tag = value, ""
 
 
-@dataclass(slots=True)
-class Stream:
+class Stream(Struct):
     """A whole file: the classes in it, and what stands around them."""
 
     root: Element

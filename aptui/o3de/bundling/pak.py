@@ -10,8 +10,9 @@ import os
 import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from aptui.o3de.bundling import settings_files
 from aptui.shared.asset_registry import RegistryAsset, stream_of
@@ -26,8 +27,7 @@ _OWN_BYTES = 16 << 10
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class PackedAsset:
+class PackedAsset(Struct, frozen=True):
     """A product that goes into a bundle: what the runtime is told of it, the file, and the SHA-1 that the list has (b"" = none)."""
 
     known: RegistryAsset
@@ -35,8 +35,7 @@ class PackedAsset:
     digest: bytes = b""
 
 
-@dataclass(slots=True)
-class _Bundle:
+class _Bundle(Struct):
     path: Path
     draft: Path
     zip: zipfile.ZipFile

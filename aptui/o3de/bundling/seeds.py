@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.o3de.bundling import object_stream
 from aptui.o3de.bundling.object_stream import Element, Stream
@@ -42,8 +43,7 @@ def is_for(flags: int, platform: str) -> bool:
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
+class Seed(Struct, frozen=True):
     """One asset: `guid` in braces and upper case; `hint` is the path that it had, relative to its platform's folder."""
 
     guid: str

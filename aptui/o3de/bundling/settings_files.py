@@ -7,8 +7,9 @@ what is an enumeration there is written as the number of 8 bits that it is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.o3de.bundling import object_stream
 from aptui.o3de.bundling.asset_lists import ComparisonKind
@@ -31,8 +32,7 @@ _RULES, _STEP, _SETTINGS, _MANIFEST = (
 _NO_PATTERN = 255
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonStep:
+class ComparisonStep(Struct, frozen=True):
     """One comparison: inputs and output are files, or names of intermediate results that begin with `$`; "" = said elsewhere."""
 
     kind: ComparisonKind

@@ -6,7 +6,8 @@ Tests: `tests/o3de/project/test_project_format.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aptui.config.schema import Node
 from aptui.o3de.facts import JobOverride

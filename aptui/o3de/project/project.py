@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.config.schema import Node
 from aptui.o3de.registry.files import os_name
@@ -32,16 +33,14 @@ _NAME = re.compile(r"[^=<>~!\s]+")
 """The name in `PhysX5>=1.0`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gem:
+class Gem(Struct, frozen=True):
     """An active gem and its folder."""
 
     name: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectRoots:
+class ProjectRoots(Struct, frozen=True):
     """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
 
     `missing` are gems that are asked for and lie nowhere.
@@ -200,8 +199,7 @@ def _registered_engine(wanted: str, known: Node | None, sight: InputRecorder) ->
 # ── gems ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     path: str
     dependencies: tuple[str, ...]
 

@@ -10,9 +10,11 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from aptui.config import compiled, dirs, formats, merge, packing, signature
 from aptui.config import explain as config_explain
@@ -67,7 +69,7 @@ def load(
     """
     options, sets = _options(options, sets)
     file = compiled.kept_file(project_dir, sets, wanted, options)
-    surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, asdict(options)]
+    surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, to_builtins(options)]
     config = _recall(file, surroundings)
     if config is None:
         sight = InputRecorder()

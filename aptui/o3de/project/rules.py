@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from aptui.config import schema as yaml
 from aptui.config.schema import Node

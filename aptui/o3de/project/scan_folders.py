@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.schema import Node
 from aptui.core.patterns import wildcard
@@ -23,8 +25,7 @@ _PROJECT_FOLDER = "Project/Assets"
 """Key of the project's own scan folder, against which gems inside the project can be placed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFolderEntry:
+class ScanFolderEntry(Struct, frozen=True):
     """A folder to scan; `include` and `exclude` are ids and tags of platforms."""
 
     name: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.dirs import core_count, host_platform
 from aptui.config.model import ConfigErrors
@@ -27,8 +29,7 @@ _NAMED_GEMS = 5
 """How many gems that are not there a warning names."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedO3deProject:
+class OpenedO3deProject(Struct, frozen=True):
     """A project as its settings say it is: `tree` in the terms of an `aptui.yaml`."""
 
     tree: Node

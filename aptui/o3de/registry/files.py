@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import UserError
@@ -20,8 +21,7 @@ _HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 
 """FNV-1a of 64 bits, by which the reference sorts the tags of a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
+class SettingsFile(Struct, frozen=True):
     """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as the reference does."""
 
     path: str

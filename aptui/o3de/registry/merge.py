@@ -7,8 +7,9 @@ was and can be compared with the newer one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from aptui.config.schema import Node
 from aptui.shared.errors import UserError

@@ -6,7 +6,8 @@ Tests: `tests/o3de/registry/test_registry.py`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MARKER = "project.json"
 TAGS = ("profile", "tools", "assetprocessor")
@@ -17,8 +18,7 @@ BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
 """Those of the program without a window: the name of a program comes right behind the kind of its build."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What the command line adds to a project's own settings; paths may be relative to the current folder.
 
     `registry` is (regset or regremove, what follows it) in the order of the command line; `regset` is set after that.

@@ -6,8 +6,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aptui.config.schema import Node
 from aptui.o3de.registry.files import PATCH, files_of
@@ -23,8 +24,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryMessage:
+class RegistryMessage(Struct, frozen=True):
     """One thing that was said about a key: `text` is the value it had from then on, None when it was removed by this."""
 
     where: str

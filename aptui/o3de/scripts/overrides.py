@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from aptui import sdk
 from aptui.core.model import Builder, Pattern, PatternKind
@@ -30,7 +32,9 @@ def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str
     """Return overrides in the form in which scripts' surroundings hold them, "" for none."""
     if not builders and not jobs:
         return ""
-    return json.dumps({"builders": [asdict(each) for each in builders], "jobs": [asdict(each) for each in jobs]}, sort_keys=True)
+    return json.dumps(
+        {"builders": [to_builtins(each) for each in builders], "jobs": [to_builtins(each) for each in jobs]}, sort_keys=True
+    )
 
 
 def described(builder: Builder, overrides: str) -> Builder:

@@ -12,9 +12,10 @@ import contextlib
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from aptui import sdk
 from aptui.core.model import Builder, BuilderKind

@@ -19,9 +19,10 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+from msgspec import Struct, field, to_builtins
 
 import aptui
 from aptui.o3de.scripts.azlmbr import registrations
@@ -31,8 +32,7 @@ _REAL = "aptui.o3de.scripts.azlmbr"
 _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What scripts of a project find: the bootstrap files in the order of their run, roots, and folders of packages for Python.
 
     `overrides` is what `scripts.overrides` lays over what they answer.
@@ -46,7 +46,7 @@ class Surroundings:
 
     def to_json(self) -> str:
         """Return them as text."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(to_builtins(self), sort_keys=True)
 
 
 def surroundings(text: str) -> Surroundings:
@@ -55,8 +55,7 @@ def surroundings(text: str) -> Surroundings:
     return Surroundings(**{**values, "scripts": tuple(values["scripts"]), "packages": tuple(values["packages"])})
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxProblem:
+class SandboxProblem(Struct, frozen=True):
     """Why a script did not come to its end; one that `is_lasting` does not go away before its code changes."""
 
     script: str
@@ -64,8 +63,7 @@ class SandboxProblem:
     is_lasting: bool
 
 
-@dataclass(slots=True)
-class ScriptSandbox:
+class ScriptSandbox(Struct):
     """What running the scripts came to. `code` are the files of each, itself the first."""
 
     problems: list[SandboxProblem] = field(default_factory=list)

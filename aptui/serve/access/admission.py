@@ -10,10 +10,12 @@ import ipaddress
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.shared.addresses import Address, entry_for, host_names, parsed, plain
 from aptui.shared.peers import PeerSettings, TurnedAway
@@ -31,8 +33,7 @@ _parsed = lru_cache(maxsize=256)(parsed)
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionRefusal:
+class AdmissionRefusal(Struct, frozen=True):
     """Why somebody may not come in; `is_first`: nobody at that address was turned away before."""
 
     why: str

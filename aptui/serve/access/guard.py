@@ -11,11 +11,11 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
+from msgspec import Struct, field
 
 from aptui.serve.access.tokens import LOCAL, Tokens
 from aptui.serve.protocol.codec import Scope
@@ -46,8 +46,7 @@ _HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClientIdentity:
+class ClientIdentity(Struct, frozen=True):
     """A client's identity: the name of its token, its scopes and address; a device that we dialled has no token (`digest` "")."""
 
     name: str
@@ -136,8 +135,7 @@ class Rate:
         return True
 
 
-@dataclass(slots=True)
-class Guard:
+class Guard(Struct):
     """The rules of one gateway.
 
     Args:

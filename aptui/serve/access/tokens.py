@@ -16,8 +16,9 @@ import secrets
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.link import places
 from aptui.serve.protocol.codec import Scope
@@ -29,8 +30,7 @@ LOCAL = "local"
 _BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A token as it is kept; `digest` is SHA-256 in hex: 256 random bits need no slow one. `expires_ms` is 0 for one that lasts."""
 
     name: str

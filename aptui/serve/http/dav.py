@@ -11,7 +11,6 @@ import binascii
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
@@ -19,6 +18,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from aiohttp import hdrs, web
+from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.access import guard
@@ -40,16 +40,14 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<D:multistatus xmlns:D="DAV:">\n'
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
+class _Resource(Struct, frozen=True):
     """A file, or (`file` None) a folder; `path` is a product's name, or a folder's, "" for the top."""
 
     path: str
     file: ProductFile | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """What a PROPFIND asks for: these properties, None = all; `is_names`: not their values."""
 
     names: tuple[str, ...] | None = None

@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
+from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.http.confinement import ConfinedRoot
@@ -38,8 +38,7 @@ _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
 _BLOCK_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class OpenedProduct:
+class OpenedProduct(Struct):
     """A product with its open file, which whoever takes it closes; several may have taken the same one.
 
     Args:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.link import port
 from aptui.serve.context import GatewayContext
@@ -43,8 +44,7 @@ def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
     return lambda reader: product_files.awaited_by_id(reader, uuid, platform)
 
 
-@dataclass(slots=True)
-class _Wait:
+class _Wait(Struct):
     room: GatewayContext
     awaited: Callable[[Reader], list[Awaited]]
     is_there: Callable[[Reader], bool]

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from aptui.config import peer_lists
 from aptui.core.messages import PeerOrdered

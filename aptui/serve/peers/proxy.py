@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from aiohttp import hdrs, web
+from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -49,8 +49,7 @@ _PIECE_BYTES = 1 << 16
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyLimits:
+class ProxyLimits(Struct, frozen=True):
     """What requests may cost.
 
     Args:
@@ -67,8 +66,7 @@ class ProxyLimits:
     in_all: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyTarget:
+class ProxyTarget(Struct, frozen=True):
     """A service: `base` is its URL without a slash at its end, "" = raw TCP to `host` and `port`."""
 
     base: str

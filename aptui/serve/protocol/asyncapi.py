@@ -6,7 +6,6 @@ Tests: `tests/serve/protocol/test_codec.py`.
 from __future__ import annotations
 
 import inspect
-from dataclasses import MISSING, fields
 from typing import Any
 
 import msgspec
@@ -79,7 +78,7 @@ def _request(name: str) -> _Json:
     record, _answer_record, scope = REQUESTS[name]
     _out, schemas = msgspec.json.schema_components([record], ref_template=_REF)
     own = schemas[record.__name__]
-    required = [each.name for each in fields(record) if each.default is MISSING and each.default_factory is MISSING]
+    required = [each.name for each in msgspec.structs.fields(record) if each.required]
     payload = {
         "type": "object",
         "properties": {"id": _ID, "request": {"const": name}, **own.get("properties", {})},

@@ -18,12 +18,12 @@ Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from aptui.link import bounds
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
@@ -165,7 +165,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     exchange = REQUESTS.get(name)
     if exchange is None:
         raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
-    known = {each.name for each in fields(exchange.request)}
+    known = set(exchange.request.__struct_fields__)
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number)
@@ -234,8 +234,7 @@ def encoded(value: object) -> str:
         return _encoder.encode(replace_surrogates(msgspec.to_builtins(value))).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class _WireForm:
+class _WireForm(Struct, frozen=True):
     id: int = 0
     answer: dict[str, Any] | None = None
     refusal: dict[str, Any] | None = None
@@ -245,7 +244,7 @@ class _WireForm:
 
 
 def _fields(record: Any) -> dict[str, object]:
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 @cache

@@ -5,8 +5,9 @@ Tests: `tests/serve/protocol/test_codec.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Match(StrEnum):
@@ -38,8 +39,7 @@ class Reach(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(Struct, frozen=True):
     """A product, as runtimes know it.
 
     `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` SHA-256 in hex.
@@ -55,8 +55,7 @@ class Asset:
     legacy: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(Struct, frozen=True):
     """A job: `status` is pending, processing, completed, failed or cancelled; `run_key` that of its last run, 0 = none."""
 
     job_id: int
@@ -73,16 +72,14 @@ class JobInfo:
     completed_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """A line of a log: `level` 0 debug, 1 information, 2 warning, 3 error."""
 
     level: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFolderInfo:
+class ScanFolderInfo(Struct, frozen=True):
     """A scan folder; `path` is absolute."""
 
     name: str
@@ -91,8 +88,7 @@ class ScanFolderInfo:
     is_recursive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DependencyInfo:
+class DependencyInfo(Struct, frozen=True):
     """A product that another needs; `path` is "" when there is no such product.
 
     `flags` bits 0 to 3 are 0 load before, 1 right after, 2 on demand.

@@ -5,13 +5,12 @@ Tests: `tests/serve/ws/test_sessions.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aptui.serve.protocol.model import Asset, JobInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """Assets that there are; the last part has `is_last`. What was known of their platforms before is void when the first comes."""
 
     assets: tuple[Asset, ...]
@@ -19,15 +18,13 @@ class Catalog:
     is_last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AssetChanged:
+class AssetChanged(Struct, frozen=True):
     """A product is there, new or with other bytes."""
 
     asset: Asset
 
 
-@dataclass(frozen=True, slots=True)
-class AssetRemoved:
+class AssetRemoved(Struct, frozen=True):
     """A product is gone; `id` "" = it is not known any more."""
 
     id: str
@@ -35,23 +32,20 @@ class AssetRemoved:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceChanged:
+class SourceChanged(Struct, frozen=True):
     """A source appeared or changed."""
 
     path: str
     uuid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRemoved:
+class SourceRemoved(Struct, frozen=True):
     """A source is gone."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFailed:
+class SourceFailed(Struct, frozen=True):
     """A source cannot be processed: it could not be analysed, or a job of it failed."""
 
     path: str
@@ -59,29 +53,25 @@ class SourceFailed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobStarted:
+class JobStarted(Struct, frozen=True):
     """A job runs."""
 
     job: JobInfo
 
 
-@dataclass(frozen=True, slots=True)
-class JobCompleted:
+class JobCompleted(Struct, frozen=True):
     """A job ended well."""
 
     job: JobInfo
 
 
-@dataclass(frozen=True, slots=True)
-class JobFailed:
+class JobFailed(Struct, frozen=True):
     """A job failed."""
 
     job: JobInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How much is owed, over all platforms; `eta_ms` -1 = nobody can say."""
 
     waiting: int
@@ -92,15 +82,13 @@ class Counts:
     eta_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CriticalReady:
+class CriticalReady(Struct, frozen=True):
     """Nothing critical is owed for a platform any more: an editor can open while the rest goes on."""
 
     platform: str
 
 
-@dataclass(frozen=True, slots=True)
-class Show:
+class Show(Struct, frozen=True):
     """A person at the screen wants to see this in the editor: a source, and the product of it if one was chosen."""
 
     source: str
@@ -110,15 +98,13 @@ class Show:
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChanged:
+class EngineChanged(Struct, frozen=True):
     """An engine came (`is_here`) or went; what is asked meanwhile is answered from what rests."""
 
     is_here: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Resync:
+class Resync(Struct, frozen=True):
     """Notifications were lost: what the client knows may be wrong. With `wants_catalog` the whole catalog follows."""
 
     why: str

@@ -5,13 +5,12 @@ Tests: `tests/serve/ws/test_answers.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aptui.serve.protocol.model import Asset, DependencyInfo, JobInfo, LogLine, Match, Reach, ScanFolderInfo, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True):
     """Who calls. Before it nothing else is answered.
 
     Args:
@@ -31,8 +30,7 @@ class Hello:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(Struct, frozen=True):
     """Who answers.
 
     `connection` is this connection's number, `scopes` what the client may do, `epoch` 0 = no engine runs just now.
@@ -48,18 +46,15 @@ class Welcome:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """Ask whether anybody is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Nothing more to say than that it was done."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssetStatus:
+class AssetStatus(Struct, frozen=True):
     """How far an asset is; what is owed is hurried.
 
     Args:
@@ -79,8 +74,7 @@ class AssetStatus:
     fence: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WaitReady:
+class WaitReady(Struct, frozen=True):
     """As `asset_status`, but answered when it is processed, `compiled` or `failed`, or with its state after `timeout_s`."""
 
     platform: str = ""
@@ -91,8 +85,7 @@ class WaitReady:
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class AssetState:
+class AssetState(Struct, frozen=True):
     """The state; `jobs` are those that are pending, or that failed.
 
     `is_fenced` is false where what changed on the disk may not be in it.
@@ -104,8 +97,7 @@ class AssetState:
     is_fenced: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(Struct, frozen=True):
     """Hurry everything that makes these assets, and what they depend on. Named as in `asset_status`."""
 
     asset: str = ""
@@ -115,22 +107,19 @@ class Escalate:
     fence: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Escalated:
+class Escalated(Struct, frozen=True):
     """How many jobs were hurried."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorStatus:
+class ProcessorStatus(Struct, frozen=True):
     """What is owed for a platform ("" = all), and whether everything critical is done."""
 
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorState:
+class ProcessorState(Struct, frozen=True):
     """`state` is idle, working, paused, held, in trouble, or "gone" while no engine runs.
 
     `is_ready`: the first scan is over and no critical job is owed, so that an editor can open.
@@ -144,23 +133,20 @@ class ProcessorState:
     is_scanning: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformStatus:
+class PlatformStatus(Struct, frozen=True):
     """Which platforms products are made for."""
 
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformState:
+class PlatformState(Struct, frozen=True):
     """`is_enabled` is about the platform that was asked for; `platforms` are all enabled ones."""
 
     is_enabled: bool
     platforms: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobsInfo:
+class JobsInfo(Struct, frozen=True):
     """The jobs of a source or asset, by search term, asset id or job key; those that are owed are hurried if `escalates`."""
 
     asset: str = ""
@@ -171,8 +157,7 @@ class JobsInfo:
     fence: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class JobList:
+class JobList(Struct, frozen=True):
     """Jobs; `is_cut` = there are more; `is_fenced` as in `AssetState`."""
 
     jobs: tuple[JobInfo, ...]
@@ -180,8 +165,7 @@ class JobList:
     is_fenced: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class JobLog:
+class JobLog(Struct, frozen=True):
     """What a job logged: of the run `run_key`, or of the last run of `job_id`.
 
     With `wants_path` also where it lies (scope control).
@@ -192,8 +176,7 @@ class JobLog:
     wants_path: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JobLogText:
+class JobLogText(Struct, frozen=True):
     """A log; `is_cut` = its beginning was left out."""
 
     lines: tuple[LogLine, ...]
@@ -202,16 +185,14 @@ class JobLogText:
     is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SourceInfo:
+class SourceInfo(Struct, frozen=True):
     """A source by its path (relative, absolute, or of one of its products), or by its UUID or the asset id of a product."""
 
     path: str = ""
     asset: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
+class SourceFacts(Struct, frozen=True):
     """A source and everything made of it; `is_found` false: nothing has that name, and `path` is what was asked."""
 
     is_found: bool
@@ -223,8 +204,7 @@ class SourceFacts:
     jobs: tuple[JobInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProductInfo:
+class ProductInfo(Struct, frozen=True):
     """A product by its path or asset id, of one platform or ("") of all."""
 
     path: str = ""
@@ -232,8 +212,7 @@ class ProductInfo:
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProductFacts:
+class ProductFacts(Struct, frozen=True):
     """The products, and the source that they are made of, relative and absolute; no products = nothing has that name."""
 
     products: tuple[Asset, ...]
@@ -242,16 +221,14 @@ class ProductFacts:
     source_uuid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvePath:
+class ResolvePath(Struct, frozen=True):
     """What a path is, whoever's it is: an absolute one of a source or product, or a relative one of either."""
 
     path: str
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPath:
+class ResolvedPath(Struct, frozen=True):
     """`relative` to its scan folder, `file` absolute; of a source its products' paths. Not found, it echoes what was asked."""
 
     is_found: bool
@@ -261,8 +238,7 @@ class ResolvedPath:
     products: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(Struct, frozen=True):
     """What a product needs at run time: one step far, or all the way."""
 
     asset: str
@@ -270,91 +246,78 @@ class Dependencies:
     reach: Reach = Reach.DIRECT
 
 
-@dataclass(frozen=True, slots=True)
-class DependencyList:
+class DependencyList(Struct, frozen=True):
     """The products that are needed, the asked one not among them; `is_cut` = there are more."""
 
     dependencies: tuple[DependencyInfo, ...]
     is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnresolvedCounts:
+class UnresolvedCounts(Struct, frozen=True):
     """How many dependencies of a product lead to nothing."""
 
     asset: str
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unresolved:
+class Unresolved(Struct, frozen=True):
     """By asset id, and by path."""
 
     by_id: int
     by_path: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFolders:
+class ScanFolders(Struct, frozen=True):
     """Where sources are."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanFolderList:
+class ScanFolderList(Struct, frozen=True):
     """The scan folders, the one that wins first."""
 
     folders: tuple[ScanFolderInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClearFingerprint:
+class ClearFingerprint(Struct, frozen=True):
     """Forget what the jobs of the sources that `term` means were made of: they run again."""
 
     term: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reprocess:
+class Reprocess(Struct, frozen=True):
     """Run jobs again: those of sources (paths or `*` patterns), or these."""
 
     sources: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """How many."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rescan:
+class Rescan(Struct, frozen=True):
     """Look at all sources again."""
 
 
-@dataclass(frozen=True, slots=True)
-class SaveCatalog:
+class SaveCatalog(Struct, frozen=True):
     """Write the catalogs, and answer when they are on the disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckMove:
+class CheckMove(Struct, frozen=True):
     """What would come of moving a source; nothing is moved."""
 
     source: str
     destination: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckDelete:
+class CheckDelete(Struct, frozen=True):
     """What would come of deleting a source; nothing is deleted."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class RelocationCheck:
+class RelocationCheck(Struct, frozen=True):
     """The files that would move or go as (old, new) relative paths, who depends on them, and what stands in the way."""
 
     files: tuple[tuple[str, str], ...]
@@ -362,13 +325,11 @@ class RelocationCheck:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendCatalog:
+class SendCatalog(Struct, frozen=True):
     """Every asset of the client's platforms once more, as after `hello`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadProduct:
+class ReadProduct(Struct, frozen=True):
     """The bytes of a product, by asset id or path, in binary frames after the answer; `length` 0 = to its end."""
 
     asset: str = ""
@@ -378,16 +339,14 @@ class ReadProduct:
     length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProductBytes:
+class ProductBytes(Struct, frozen=True):
     """The product whose bytes follow, and how many they are."""
 
     product: Asset
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """Stop the engine."""
 
     is_when_idle: bool = False

@@ -7,9 +7,10 @@ import contextlib
 import signal
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.serve.access import tokens
 from aptui.serve.gateway import Gateway, announce, retract

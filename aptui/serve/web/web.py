@@ -14,12 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from msgspec import Struct, field
 
 from aptui.config.serve import GatewaySettings
 from aptui.serve import gateway
@@ -51,8 +51,7 @@ _POLICY = (
 _IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
 
-@dataclass(slots=True)
-class Tickets:
+class Tickets(Struct):
     """Tickets that were given and not used."""
 
     clock: Callable[[], float] = time.monotonic

@@ -82,9 +82,9 @@ async def fence(session: WireSession) -> bool:
 
 
 def _details(request: Any) -> dict[str, object]:
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
-    return {"arguments": asdict(request)}
+    return {"arguments": to_builtins(request)}
 
 
 _Handler = Callable[["WireSession", Any, bool], Awaitable[object]]

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.paths import normalize, to_text
 from aptui.link import port
@@ -52,8 +54,7 @@ _BUSY = 4
 _PIECE_BYTES = 256 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class _AssetLookup:
+class _AssetLookup(Struct, frozen=True):
     """What a question names; `uuid` b"" = by term."""
 
     platform: str
@@ -63,8 +64,7 @@ class _AssetLookup:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundAsset:
+class _FoundAsset(Struct, frozen=True):
     """What there is of it: jobs that are owed, others that count, products, sources."""
 
     owed: tuple[JobRow, ...] = ()

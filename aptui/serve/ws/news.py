@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from aptui.core.messages import JobChanged, ProductsChanged, Progress, ShowAsked, SourcesChanged
 from aptui.core.paths import from_text

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from aiohttp import WSMsgType, web
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.serve.access.guard import SUBPROTOCOL, ClientIdentity, require
@@ -47,8 +48,7 @@ Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """(platforms, names of notifications) that a client wants; empty = all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Notifications as a client gets them, up to the moment (`epoch`, `seq`)."""
 
     epoch: int

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec import Struct
 
 from aptui.store.db.schema import uuid_text
 
@@ -61,8 +62,7 @@ class _Fact(NamedTuple):
     links: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """An entry, or a line of the listing (`seq` 0 then).
 
     `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are published; `size` -1

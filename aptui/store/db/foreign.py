@@ -16,9 +16,10 @@ import tempfile
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.shared.errors import HostError
 
@@ -40,8 +41,7 @@ class ForeignWriter(Enum):
     SOMEBODY = "somebody else"
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Struct, frozen=True):
     stamp: _Stamp
     folder: Path
     path: Path

@@ -21,9 +21,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
+
+from msgspec import Struct, field
 
 from aptui.core.messages import Rows
 from aptui.shared import trace
@@ -64,14 +65,12 @@ class Intent(NamedTuple):
     stale: str
 
 
-@dataclass(slots=True)
-class _Save:
+class _Save(Struct):
     ticket: int
     rows: Rows
 
 
-@dataclass(slots=True)
-class _Transaction:
+class _Transaction(Struct):
     """Rows of one transaction, `then` what else belongs into it."""
 
     rows: Rows
@@ -79,8 +78,7 @@ class _Transaction:
     then: Callable[[], object] | None = None
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """Something to do in the thread while the caller waits: `action`, or a transaction."""
 
     action: Callable[[], object] | _Transaction

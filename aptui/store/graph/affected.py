@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core.model import COMMON_PLATFORM, DependencyKind, EdgeKind, JobPlan
 from aptui.core.patterns import wildcard
@@ -35,8 +36,7 @@ _INTERMEDIATES_SQL = f"""SELECT p.ProductName FROM json_each(?) k CROSS JOIN Job
 CROSS JOIN Products p ON p.JobPK = j.JobID WHERE p.Flags & {INTERMEDIATE_FLAG} ORDER BY 1"""
 
 
-@dataclass(frozen=True, slots=True)
-class AffectedJob:
+class AffectedJob(Struct, frozen=True):
     """A job that would run again."""
 
     job_id: int
@@ -53,8 +53,7 @@ Which = bytes | JobName
 """All jobs of a builder on a source, or one of them."""
 
 
-@dataclass(slots=True)
-class Affected:
+class Affected(Struct):
     """What would be touched: `sources` {source id: why}, and of each of them which jobs would run, None = all."""
 
     sources: dict[int, str] = field(default_factory=dict)

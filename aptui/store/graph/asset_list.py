@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, cast
+
+from msgspec import Struct, to_builtins
 
 from aptui.shared.errors import UserError
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node
@@ -20,8 +21,7 @@ LIST_BYTES_MOST = 1 << 30
 """A larger file is no list."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedProduct:
+class ListedProduct(Struct, frozen=True):
     """A product that ships.
 
     `pulled_in_by` is the product that needed it first, "" for a seed; `digest` "" and `size` -1 when not known.
@@ -35,8 +35,7 @@ class ListedProduct:
     pulled_in_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LooseEnd:
+class LooseEnd(Struct, frozen=True):
     """A dependency of a shipped product that nothing fulfils.
 
     `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared).
@@ -48,8 +47,7 @@ class LooseEnd:
     asset_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AssetList:
+class AssetList(Struct, frozen=True):
     """What ships; products by name."""
 
     platform: str
@@ -70,8 +68,8 @@ class AssetList:
             "platform": self.platform,
             "seeds": list(self.seeds),
             "total_bytes": self.total_bytes,
-            "products": [asdict(product) for product in self.products],
-            "loose_ends": [asdict(end) for end in self.loose_ends],
+            "products": [to_builtins(product) for product in self.products],
+            "loose_ends": [to_builtins(end) for end in self.loose_ends],
         }
 
 
@@ -162,8 +160,7 @@ def _text(value: object) -> str:
 # --------------------------------------------------------------------------------------------------------------- comparing
 
 
-@dataclass(frozen=True, slots=True)
-class AssetListChange:
+class AssetListChange(Struct, frozen=True):
     """How a product differs between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
 
     kind: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.model import EdgeKind
 from aptui.shared.relocation import Dependant
@@ -24,8 +25,7 @@ FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK JOIN Job
 JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSource:
+class KnownSource(Struct, frozen=True):
     """A source that is to move or go, with its products."""
 
     source: SourceRow

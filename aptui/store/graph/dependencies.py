@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.links import LOAD_MASK, PRE_LOAD
 from aptui.core.model import LinkKind, ProductFlag
@@ -17,8 +18,7 @@ from aptui.store.queries.reader import Reader
 _CHUNK = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class AssetDependency:
+class AssetDependency(Struct, frozen=True):
     """A product dependency.
 
     `product_id` is the other side, 0 = there is no such product; `is_by_id` (0 or 1): declared by asset id.
@@ -32,8 +32,7 @@ class AssetDependency:
     is_by_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnmetPath:
+class UnmetPath(Struct, frozen=True):
     """A path that leads nowhere yet, or leads on for ever: with `*`, or an exclusion (which is no dependency)."""
 
     path: str

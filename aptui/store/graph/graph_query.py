@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import reduce
+
+from msgspec import Struct
 
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Node, is_product, is_source
 
@@ -36,16 +37,14 @@ class QueryError(Exception):
         self.what, self.column, self.hint = what, column, hint
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A word of the asker's: a path, a product, an asset id, a pattern."""
 
     text: str
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A function of expressions; `depth` None = as far as it leads."""
 
     function: str
@@ -53,8 +52,7 @@ class Call:
     depth: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(Struct, frozen=True):
     """Operands with the sign before each; that of the first is "+"."""
 
     operands: tuple[tuple[str, Expression], ...]
@@ -194,8 +192,7 @@ def _nearest(function: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- answering
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
+class QueryAnswer(Struct, frozen=True):
     """What a query comes to: a set, or for `somepath` as the whole query the nodes in their order and the edges between them."""
 
     nodes: tuple[Node, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.store.history import pace
 from aptui.store.history.sessions import Session, SessionRun, runs_between, runs_until
@@ -15,8 +16,7 @@ _LEAST_SHARE = 0.01
 Name = tuple[str, str, str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One job at both ends; `old` is None when nothing is known of it before."""
 
     old: SessionRun | None
@@ -29,8 +29,7 @@ class Change:
         return self.new.size - (self.old.size if self.old else 0)
 
 
-@dataclass(slots=True)
-class Comparison:
+class Comparison(Struct):
     """Jobs that ran in between, by what became of them; the worst first."""
 
     began_to_fail: list[Change] = field(default_factory=list)

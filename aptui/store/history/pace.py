@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from aptui.store.queries.reader import Reader
 
@@ -36,8 +37,7 @@ _BUILDERS_SQL = """SELECT BuilderGuid, JobID FROM Jobs WHERE JobID IN (SELECT jo
 WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How long something takes now (`now_ms`), and usually (`median_ms`, with `noise_ms` around it) over `runs` earlier runs."""
 
     now_ms: float

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.messages import Outcome
 from aptui.shared.errors import UserError
@@ -20,8 +21,7 @@ _WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
 OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One session; `kind` and `outcome` are words of `core.sessions`, `failing` counts what was failed when it ended."""
 
     number: int
@@ -46,8 +46,7 @@ class Session:
         return max(0, self.ended_ms - self.started_ms) / 1000
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRun:
+class SessionRun(Struct, frozen=True):
     """The last run of a job in a session; `ended_after_ms` since the session began, `size` of all its products then."""
 
     job_id: int

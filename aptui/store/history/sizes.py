@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from aptui.store.history.sessions import Session, runs_until
 from aptui.store.queries.reader import Reader
@@ -24,8 +25,7 @@ class SizeBy(StrEnum):
     PLATFORM = "platform"
 
 
-@dataclass(slots=True)
-class SizeRow:
+class SizeRow(Struct):
     """One group; `grew` is None where nothing is compared."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aptui.core.model import COMMON_PLATFORM, EdgeKind
 from aptui.store.history.sessions import SessionRun, runs_of
@@ -21,8 +22,7 @@ _MAKERS_SQL = f"""SELECT j.JobID, p.JobPK FROM json_each(?) k JOIN Jobs j ON j.J
 JOIN Sources s ON s.SourceID = j.SourcePK JOIN Products p ON p.ProductName = '{COMMON_PLATFORM}/' || s.SourceName COLLATE NOCASE"""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """One run on its lane; milliseconds since the session began."""
 
     run: SessionRun
@@ -35,8 +35,7 @@ class Span:
         return self.run.ended_after_ms
 
 
-@dataclass(slots=True)
-class Timeline:
+class Timeline(Struct):
     """The runs of a session in time; `needs` are {job: jobs of the session it waited for}, `critical` the deciding chain."""
 
     spans: list[Span] = field(default_factory=list)

@@ -14,13 +14,13 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, engine
@@ -66,8 +66,7 @@ class FilterError(UserError):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True)
-class TextMatch:
+class TextMatch(Struct, frozen=True):
     """A regex on a field. `column` is where the pattern begins in the text, from 1; `raw` is the pattern as it was typed."""
 
     field: str
@@ -77,8 +76,7 @@ class TextMatch:
     raw: str
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(Struct, frozen=True):
     """A number of a job is at least `least` and less than `most`: when it was completed, or how long it took."""
 
     field: str
@@ -103,8 +101,7 @@ class Columns(Protocol):
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms" or "duration_ms" of each row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A parsed filter; `hint` is advice about one that is valid and probably not what was meant."""
 
     text: str = ""

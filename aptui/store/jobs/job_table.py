@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aptui.core.notices import JobChanged
 from aptui.store.db.schema import uuid_text
@@ -65,8 +65,7 @@ _ANALYSIS = "CreateJobs_"
 _RECENT = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class JobValues:
+class JobValues(Struct, frozen=True):
     """One job as news bring it; `source` and `scan_folder` are texts, `analysis` says that it has no row in Jobs."""
 
     job_id: int

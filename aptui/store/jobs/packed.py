@@ -8,17 +8,16 @@ Tests: `tests/store/jobs/test_job_table.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aptui.store.jobs.texts import CHUNK
 from aptui.store.queries.reader import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """A question: a rising integer key, where it is, and columns as SQL.
 
     The first of `numbers` is the key; none may be NULL.
@@ -43,8 +42,7 @@ class Packed:
         return f"SELECT COUNT(*), {', '.join(joined)} FROM ({inner})"
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """Texts with NUL between them."""
 
     data: bytes

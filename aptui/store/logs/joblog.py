@@ -15,8 +15,9 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
@@ -47,8 +48,7 @@ _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 _temporary_names = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class JobLogLine:
+class JobLogLine(Struct, frozen=True):
     """One line of a log as it is shown; `context` belongs to it."""
 
     level: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.core.paths import from_text
 from aptui.store.logs import joblog
@@ -14,8 +15,7 @@ from aptui.store.queries.reader import Reader
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRunLog:
+class StoredRunLog(Struct, frozen=True):
     """One run of a job, or the last analysis, and its log; `lines` is empty and `note` says why where there is none."""
 
     run_key: int

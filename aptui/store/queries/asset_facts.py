@@ -7,14 +7,14 @@ Tests: `tests/store/graph/test_asset_graph.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from aptui.store.queries.assets import asset_id_text
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFact:
+class SourceFact(Struct, frozen=True):
     """A source as people see it."""
 
     source_id: int
@@ -22,8 +22,7 @@ class SourceFact:
     uuid: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ProductFact:
+class ProductFact(Struct, frozen=True):
     """A product as people see it; `size` -1 and `digest` b"" when not known. `hash64` is XXH64, signed, 0 when not known."""
 
     product_id: int
@@ -43,8 +42,7 @@ class ProductFact:
         return asset_id_text(self.uuid, self.sub_id)
 
 
-@dataclass(frozen=True, slots=True)
-class AssetFile:
+class AssetFile(Struct, frozen=True):
     """A file that something depends on and that is no source, if it is there at all; `name` in lower case."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
@@ -43,8 +44,7 @@ JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AND d.UnresolvedPath = '' ORDER BY p.ProductName"""
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredDependency:
+class DeclaredDependency(Struct, frozen=True):
     """A source dependency; `source_id` 0 = its target is no source that we know: a pattern, a path, a UUID, shown as `text`.
 
     `kind` is "source", "job" or "wildcard".
@@ -55,8 +55,7 @@ class DeclaredDependency:
     source_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceDetails:
+class SourceDetails(Struct, frozen=True):
     """A source and everything about it. `intermediates` are (product, id of the source that it is, 0 = none)."""
 
     source: SourceRow
@@ -74,8 +73,7 @@ class SourceDetails:
         return uuid_text(self.source.uuid)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedLink:
+class ResolvedLink(Struct, frozen=True):
     """A product dependency.
 
     `product_id` 0 = there is no such product, `name` is its asset id then; `has_more` = it depends on others.
@@ -88,8 +86,7 @@ class ResolvedLink:
     has_more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MissingDependency:
+class MissingDependency(Struct, frozen=True):
     """What looks like a dependency in a product's bytes and was not declared; `product_id` 0 = it names no product."""
 
     text: str
@@ -98,8 +95,7 @@ class MissingDependency:
     scanned_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProductDetails:
+class ProductDetails(Struct, frozen=True):
     """A product and what is cheap to know of it; dependencies beyond it are asked for by `graph.dependencies`.
 
     `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` how that ended, beside what was found.

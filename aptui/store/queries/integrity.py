@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text, to_text
 from aptui.store.queries.reader import ProductRow, Reader
@@ -25,8 +26,7 @@ _DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_
 WHERE p.ProductName = ?"""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A product that is not what the database says; `problem` is "missing" or "damaged"."""
 
     product: str
@@ -35,8 +35,7 @@ class Finding:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stray:
+class Stray(Struct, frozen=True):
     """A file in the cache that belongs to no product.
 
     `is_watched`: the engine knows its folder, and deletes it when it looks there.

@@ -8,7 +8,8 @@ Tests: `tests/store/db/test_foreign.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.queries.reader import Reader
@@ -29,8 +30,7 @@ COALESCE(o.completed_ms, j.LastLogTime), j.JobID, s.SourceID FROM Jobs j JOIN So
 LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.BuilderGuid = ? ORDER BY d DESC, 1 LIMIT ?"""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """How often something was done and how long it took."""
 
     count: int = 0
@@ -47,8 +47,7 @@ class Spent:
         return Spent(self.count + other.count, self.total_ms + other.total_ms, max(self.slowest_ms, other.slowest_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class BuilderSpent:
+class BuilderSpent(Struct, frozen=True):
     """What a builder did: its analyses and its jobs."""
 
     builder: bytes
@@ -56,8 +55,7 @@ class BuilderSpent:
     jobs: Spent
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One analysis (`job_id` 0) or job of a builder, as it took the last time."""
 
     source: str
@@ -69,8 +67,7 @@ class Entry:
     source_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """So many products of so many bytes."""
 
     name: str
@@ -78,8 +75,7 @@ class Amount:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CacheContents:
+class CacheContents(Struct, frozen=True):
     """What the cache holds.
 
     `folders` are the largest, by top folder of the products; `grown` is what was made since a moment, by platform.

@@ -9,9 +9,10 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from aptui.core.patterns import wildcard
 from aptui.shared.missing import SCANNER, VERSION, Names
@@ -86,8 +87,7 @@ class MissingHit(NamedTuple):
     """The name of the product that it means."""
 
 
-@dataclass(slots=True)
-class DeclaredReference:
+class DeclaredReference(Struct):
     """What a product declares: asset ids with the sources they are of, and paths and wildcards in lower case."""
 
     assets: set[tuple[bytes, int]] = field(default_factory=set)

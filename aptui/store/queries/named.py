@@ -6,7 +6,8 @@ Tests: `tests/verbs/test_lint.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.store.queries.reader import Reader
 
@@ -27,8 +28,7 @@ WHERE lower(p.ProductName) IN (SELECT lower(ProductName) FROM Products GROUP BY 
 ORDER BY lower(p.ProductName), p.ProductName"""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedSource:
+class NamedSource(Struct, frozen=True):
     """A source that needs others: `root` is the path of its scan folder, `needs` are their paths in real case."""
 
     root: str

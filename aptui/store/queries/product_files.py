@@ -6,7 +6,8 @@ Tests: `tests/serve/http/test_files.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.store.queries.reader import Reader
 
@@ -36,8 +37,7 @@ _OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui
 _CHUNK = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ProductFile:
+class ProductFile(Struct, frozen=True):
     """A product; `digest` b"" and `size` -1 when not known; `is_moving`: a commit may be putting another one in its place."""
 
     name: str
@@ -54,8 +54,7 @@ class ProductFile:
         return self.name.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """A source that a file may come from: how many of its jobs are pending or run, and how many failed."""
 
     source_id: int

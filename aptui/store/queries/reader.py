@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui.core import fingerprint
 from aptui.core.model import FileFact, JobState
@@ -79,8 +80,7 @@ UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid
 ORDER BY 1"""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
+class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`."""
 
     source: str
@@ -104,8 +104,7 @@ class JobRow:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(Struct, frozen=True):
     """A source; `scan_folder` is the name, `root` the path of its scan folder; `digest` b"" when not known."""
 
     source_id: int
@@ -117,8 +116,7 @@ class SourceRow:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ProductRow:
+class ProductRow(Struct, frozen=True):
     """A product; `digest` b"" and `size` -1 when not known."""
 
     name: str
@@ -131,8 +129,7 @@ class ProductRow:
     product_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.messages.Outcome`.
 
     `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.history` packs it.
@@ -151,8 +148,7 @@ class RunRow:
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeRow:
+class EdgeRow(Struct, frozen=True):
     """A source dependency as declared; `type_bits`: 1 source to source, 2 job to job, 4 wildcard."""
 
     builder: bytes
@@ -162,8 +158,7 @@ class EdgeRow:
     from_asset_id: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BuilderMetric:
+class BuilderMetric(Struct, frozen=True):
     """How much one builder did, and how long it took."""
 
     builder: bytes
@@ -183,8 +178,7 @@ class BuilderMetric:
         return self.processing_ms / self.jobs if self.jobs else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobTotals:
+class JobTotals(Struct, frozen=True):
     """Counts over everything; `jobs` {status: count} has every status, failed analyses count as failed."""
 
     sources: int

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aptui.core.model import ProductFlag
 from aptui.store.queries.reader import JobRow, Reader
@@ -31,8 +32,7 @@ _LEGACY_SQL = "SELECT l.ProductPK, l.SubID FROM json_each(?) k CROSS JOIN Legacy
 _LAST = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """A product as a runtime knows it.
 
     `needs` are (UUID, sub id, flags), `legacy` former sub ids; `digest` b"", `size` -1 when not known.

@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import Filter, TextMatch, parse
@@ -55,8 +55,7 @@ class FolderKeys:
         return self._keys.setdefault(path, -1 - len(self._keys))
 
 
-@dataclass(slots=True)
-class AssetTree:
+class AssetTree(Struct):
     """One tree; nodes are numbers from 0.
 
     `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars
@@ -74,7 +73,7 @@ class AssetTree:
     analysis_ms: Codes
     moment: tuple[int, int]
     flawed: frozenset[int] = frozenset()
-    _by_key: Codes | None = field(default=None, repr=False)
+    _by_key: Codes | None = None
 
     def __len__(self) -> int:
         """Return how many nodes there are."""

@@ -17,9 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from aptui.core.notices import (
     ConnectionsChanged,
@@ -58,8 +59,7 @@ class JobNews(NamedTuple):
     received_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What happened since the last frame, in the order in which to apply it: `table`, `running`, `jobs`.
 
     Args:
@@ -98,8 +98,7 @@ class _Received(NamedTuple):
     received_ms: int
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     table: JobTable | None = None
     running: frozenset[int] | None = None
     jobs: dict[JobKey, _Received] = field(default_factory=dict)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
+from msgspec import Struct
 
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import KnownError
@@ -53,8 +53,7 @@ _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(Struct, frozen=True):
     """A job as its row knows it; `key` is the job id, negative for a failed analysis. `status` is a word of `filter.STATUS_WORDS`.
 
     `source_id` is 0 for jobs that came by news: `Reader.job(key).source_id` knows it.
@@ -78,8 +77,7 @@ class JobInfo:
     source_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class CauseGroup:
+class CauseGroup(Struct, frozen=True):
     """Jobs that failed for one cause: the source whose job failed first (`is_source`), or what their errors have in common."""
 
     cause: str

@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from aptui import __version__
 from aptui.shared.errors import HostError, KnownError, UserError
@@ -40,8 +41,7 @@ class SessionState(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineFacts(Struct, frozen=True):
     """The engine we are, or were, attached to."""
 
     pid: int = 0
@@ -165,8 +165,7 @@ class NoSession:
         """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`."""
 
     project_name: str

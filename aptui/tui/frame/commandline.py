@@ -8,9 +8,9 @@ Tests: `tests/tui/test_shell.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -25,8 +25,7 @@ from aptui.tui.frame.line import Line, Part, Parts, strip_of
 _MOST_CANDIDATES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """Something that can be said on the `:` line and found in the palette.
 
     Args:
@@ -197,8 +196,7 @@ class _Prompt(Line):
         return (Part(" :", "accent"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One answer to a question."""
 
     letter: str

@@ -6,9 +6,9 @@ Tests: `tests/tui/test_shell.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from textual import events
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A piece of a line; a click on it runs `action`."""
 
     text: str

@@ -7,9 +7,10 @@ widget's `BINDINGS`; a test compares the two. A person's file is flat: `app.help
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
@@ -25,8 +26,7 @@ _UNREACHABLE = "<none>"
 """A key that no terminal sends: Textual drops an override that is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """An action that has a key: `scope` is `everywhere`, a pane, or a widget; `keys` are normalised."""
 
     id: str
@@ -35,8 +35,7 @@ class Action:
     does: str
 
 
-@dataclass(slots=True)
-class Keymap:
+class Keymap(Struct):
     """All actions by id, with the keys in force; `overrides` go to `App.set_keymap`; `mistakes` are for people."""
 
     actions: dict[str, Action] = field(default_factory=dict)

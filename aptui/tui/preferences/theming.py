@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
 
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
@@ -69,8 +70,7 @@ DEFAULT, ANSI_DEFAULT, WITHOUT_COLOUR = "dark", "ansi-dark", "monochrome"
 _FEW = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A theme as its file says it, complete; `is_ansi`: it uses the terminal's own sixteen colours."""
 
     name: str
@@ -82,8 +82,7 @@ class Look:
     file: str
 
 
-@dataclass(slots=True)
-class Looks:
+class Looks(Struct):
     """All looks by name, the mistakes found in people's own, and what the files were like when they were read."""
 
     by_name: dict[str, Look] = field(default_factory=dict)

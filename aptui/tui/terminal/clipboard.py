@@ -17,8 +17,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.shared.sanitize import sanitize_lines
 from aptui.tui.background import run_in_background
@@ -33,8 +34,7 @@ _SCREEN_CHUNK = 76
 """GNU screen cuts DCS strings of more than 255 bytes or so; base64's own line length is well below."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """What became of a copy.
 
     Args:

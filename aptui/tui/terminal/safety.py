@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.shared.errors import InternalError
 from aptui.shared.sanitize import sanitize
@@ -63,8 +64,7 @@ GLYPHS: dict[str, tuple[str, str]] = {
 """{name: (where the terminal shows UTF-8, where it does not)}; both are one cell wide, so that nothing moves."""
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalFacts:
+class TerminalFacts(Struct, frozen=True):
     """What the environment says of the terminal.
 
     Args:
@@ -105,8 +105,7 @@ def _colours(term: str, color_term: str) -> int:
 # ── the wall ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class _Wall:
+class _Wall(Struct):
     """What the hook needs; one per process, as the hook is."""
 
     facts: TerminalFacts = TerminalFacts()

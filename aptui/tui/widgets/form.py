@@ -11,9 +11,9 @@ Tests: `tests/tui/screens/connections/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -28,8 +28,7 @@ _STEPS = {"tab": 1, "down": 1, "shift+tab": -1, "up": -1}
 Check = Callable[[dict[str, str]], tuple[str, str] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One line; `hint` stands in it while it is empty."""
 
     id: str

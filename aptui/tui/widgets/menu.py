@@ -18,9 +18,10 @@ Tests: `tests/tui/widgets/test_views.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.segment import Segment
 from textual import events
 from textual.app import App, ComposeResult
@@ -41,8 +42,7 @@ _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy
 _KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}
 
 
-@dataclass(frozen=True, slots=True)
-class MenuItem:
+class MenuItem(Struct, frozen=True):
     """One action: its id, what it says, its key as Textual names it (shown at the right), whether it can be taken now."""
 
     id: str

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, cast
 
+from msgspec import Struct
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
@@ -34,8 +35,7 @@ _GAP = "  "
 _SHIFT_CELLS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column.
 
     Args:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from msgspec import Struct
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
@@ -55,8 +56,7 @@ _ROLES = (
 """{token of pygments: role}, the first that fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPreview:
+class TextPreview(Struct, frozen=True):
     """Lines ready to be drawn, and what they are of."""
 
     kind: str

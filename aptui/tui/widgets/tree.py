@@ -19,9 +19,9 @@ Tests: `tests/tui/widgets/test_views.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from msgspec import Struct
 from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
@@ -376,8 +376,7 @@ class VTree(Table):
 # ── children on demand ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class Branch:
+class Branch(Struct):
     """A node of a `LazyTree`.
 
     Args:
@@ -390,8 +389,8 @@ class Branch:
     data: Any = None
     has_children: bool = False
     key: int = -1
-    parent: Branch | None = field(default=None, repr=False)
-    children: list[Branch] | None = field(default=None, repr=False)
+    parent: Branch | None = None
+    children: list[Branch] | None = None
 
 
 class LazyTree:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from contextlib import redirect_stderr
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aptui.batch.options import RunOptions, load_config
 from aptui.batch.run import JOBS_FAILED

@@ -21,9 +21,10 @@ import shlex
 import tarfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui import __version__
 from aptui.config import load
@@ -52,8 +53,7 @@ _HERE = "/…here…"
 _MOST_FACTS_BYTES = 16 << 20
 
 
-@dataclass(slots=True)
-class Capsule:
+class Capsule(Struct):
     """What goes into the file: `facts` is `capsule.json`, `files` {name in the file: path on the disk, or bytes}."""
 
     facts: dict[str, Any]

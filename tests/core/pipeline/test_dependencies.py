@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from fake_world import World
 from fakes import Setup, scripter, sha
+from msgspec.structs import replace
 
 from aptui.core.messages import Asked, KillRuns, Outcome, ProcessOrder, RunResult, StartRuns
 from aptui.core.model import PathKey

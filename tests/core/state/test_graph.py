@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from fake_world import World
 from fakes import Setup, glob
+from msgspec.structs import replace
 
 from aptui.core.model import Companion, PathKey, RelPath, ScanFolder, Source
 from aptui.core.state.graph import Graph

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import xxhash
+from msgspec.structs import replace
 from pool_harness import Harness, command_builder, python_builder
 
 from aptui.core.messages import HashOrder, LogLevel, Outcome

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from disk_project import Project
+from msgspec.structs import replace
 
 from aptui.config import load
 from aptui.engine.pool import sandbox

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from pool_harness import PLATFORMS
 
 from aptui.core.messages import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder

@@ -2,9 +2,9 @@
 
 import itertools
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from watch_room import put
 
 from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, RootNotifications, WatchTimings

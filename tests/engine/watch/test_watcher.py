@@ -4,10 +4,10 @@ import os
 import shutil
 import signal
 import threading
-from dataclasses import replace
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 from watch_room import QUICK, Room, put, watching
 
 from aptui.engine.watch import limits as watch_limits

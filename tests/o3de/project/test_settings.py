@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
 from aptui.config.explain import explain

@@ -12,11 +12,11 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from disk_project import Project
+from msgspec.structs import replace
 from waiting import until
 
 from aptui.client import Client, Disconnected, Refused

@@ -9,11 +9,11 @@ import os
 import socket
 import ssl
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from ipaddress import ip_address
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from waiting import until as live_until
 from waiting import until_async as until
 

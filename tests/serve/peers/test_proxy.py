@@ -7,7 +7,6 @@ import contextlib
 import gzip
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
 from disk_project import Project
+from msgspec.structs import replace
 
 from aptui.client import Client
 from aptui.serve.access import guard

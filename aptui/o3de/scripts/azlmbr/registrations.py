@@ -6,16 +6,16 @@ Tests: `tests/o3de/scripts/test_azlmbr_stand_in.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui.o3de.scripts.azlmbr.math import uuid_of
 
 Callbacks = dict[str, Callable[[list[Any]], Any]]
 
 
-@dataclass(slots=True)
-class Registered:
+class Registered(Struct):
     """A builder of a script. `description` is its `AssetBuilderDesc`, `script` the bootstrap file that was run then."""
 
     bus_id: bytes
@@ -23,8 +23,7 @@ class Registered:
     script: str
 
 
-@dataclass(slots=True)
-class _Registry:
+class _Registry(Struct):
     script: str = ""
     builders: dict[bytes, Registered] = field(default_factory=dict)
     callbacks: dict[bytes, Callbacks] = field(default_factory=dict)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
@@ -34,8 +35,7 @@ OUT, IN = "out", "in"
 """In which direction a reference is followed when it is opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssetPlaces:
+class AssetPlaces(Struct, frozen=True):
     """Where things lie that the database does not say: the cache, and the order of scan folders by name."""
 
     cache_dir: str
@@ -65,8 +65,7 @@ class ReferenceGroup(NamedTuple):
     says: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """A panel.
 
     Args:

@@ -8,11 +8,11 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from textual import on
 from textual.widget import Widget
 
@@ -36,8 +36,7 @@ _PATIENCE = 4
 Place = tuple[Kind, int]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """What a search found: the nodes to show, those that were hit, and of how many files; all of one tree."""
 
     text: str

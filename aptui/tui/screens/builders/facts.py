@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from aptui.core.model import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
@@ -45,8 +46,7 @@ _FLAGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBuilder:
+class KnownBuilder(Struct, frozen=True):
     """A builder as far as it is known: `builder` is None where only the database names it."""
 
     uuid: bytes
@@ -60,16 +60,14 @@ class KnownBuilder:
         return self.spent.analyses + self.spent.jobs if self.spent else Spent()
 
 
-@dataclass(frozen=True, slots=True)
-class FoundBuilders:
+class FoundBuilders(Struct, frozen=True):
     """All builders; `trouble` says what could not be read."""
 
     builders: tuple[KnownBuilder, ...] = ()
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BuilderPlaces:
+class BuilderPlaces(Struct, frozen=True):
     """Where builders are looked for: in the configuration, completed by `complete` from their code, and in the database."""
 
     database: Path

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
@@ -38,8 +39,7 @@ _BAR_CELLS = 8
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
-@dataclass(slots=True)
-class MetricsGroup:
+class MetricsGroup(Struct):
     """The analyses (0) or the jobs (1) of a builder; `entries` is None until they were read."""
 
     which: int

@@ -12,8 +12,9 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.shared.errors import HostError
 from aptui.shared.printing import size
@@ -53,8 +54,7 @@ FINDINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CacheShare:
+class CacheShare(Struct, frozen=True):
     """A row: so many products of so many bytes, a part of all; `made` since yesterday."""
 
     name: str
@@ -65,8 +65,7 @@ class CacheShare:
     made_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CacheInventory:
+class CacheInventory(Struct, frozen=True):
     """All of it, as it was at a moment."""
 
     platforms: tuple[CacheShare, ...]
@@ -81,8 +80,7 @@ class CacheInventory:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CacheProblem:
+class CacheProblem(Struct, frozen=True):
     """Something that is not as it should be in the cache; `source` is "" for a file that belongs to no product."""
 
     kind: str
@@ -93,8 +91,7 @@ class CacheProblem:
     is_watched: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(Struct, frozen=True):
     """How far a look at the cache is: `done` of `whole` (bytes, or folders of an unknown number), and what was found."""
 
     done: int = 0

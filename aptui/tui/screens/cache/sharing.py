@@ -6,9 +6,11 @@ The draft goes into the project's own `aptui.yaml`, character by character where
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.model import PatternKind
 from aptui.shared.errors import KnownError
@@ -30,8 +32,7 @@ _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A pattern as people edit it; `kind` is glob or regex."""
 
     name: str = "New Name"
@@ -44,8 +45,7 @@ class Row:
         return {"name": self.name, self.kind: self.text} | ({} if self.is_enabled else {"enabled": False})
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What would be saved."""
 
     mode: str = "inactive"

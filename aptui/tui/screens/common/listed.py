@@ -6,8 +6,9 @@ Tests: `tests/tui/screens/connections/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.widgets.cells import Cell
@@ -15,8 +16,7 @@ from aptui.tui.widgets.cells import Cell
 _EMPTY = Cell("")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRow:
+class ListedRow(Struct, frozen=True):
     """A row; a column that `order` does not name is sorted by its text, and `data` is whatever the screen needs to know it by."""
 
     key: int

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.screens.common.listed import ListedRow
@@ -54,16 +54,14 @@ _MODES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionsAnswer:
+class ConnectionsAnswer(Struct, frozen=True):
     """The answer to `Connections`."""
 
     connections: tuple[Connection, ...] = ()
     workers: tuple[WorkerInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EngineStatus:
+class EngineStatus(Struct, frozen=True):
     """The answer to `Status`, as far as it is shown."""
 
     pid: int = 0

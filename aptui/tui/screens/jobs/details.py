@@ -13,9 +13,10 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError, KnownError
@@ -37,8 +38,7 @@ LARGEST_BYTES = 8 << 20
 """Of a larger log its end is shown; the pager has all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DetailsRequest:
+class DetailsRequest(Struct, frozen=True):
     """What is to be read.
 
     Args:
@@ -51,8 +51,7 @@ class DetailsRequest:
     expects: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobDetails:
+class JobDetails(Struct, frozen=True):
     """One job as it rests, and the log of one run.
 
     Args:

@@ -8,8 +8,9 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.engine_actions import EngineActions
@@ -24,8 +25,7 @@ Place = tuple[int, int] | None
 Run = Callable[[Sequence[JobInfo]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class RowAction:
+class RowAction(Struct, frozen=True):
     """One thing that can be done: `id` as in `jobs.<id>` of the keymap, `group` orders the menu."""
 
     id: str

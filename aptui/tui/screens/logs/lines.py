@@ -14,10 +14,11 @@ import os
 import threading
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
@@ -34,8 +35,7 @@ _CONTEXT_BYTES = 64 << 10
 _KEPT_LINES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
+class LogView(Struct, frozen=True):
     """What is wanted of a log: the lines of a tab, and what a search finds in them; all others are left out if `hits_only`."""
 
     path: Path
@@ -44,8 +44,7 @@ class LogView:
     hits_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Understood:
+class _Understood(Struct, frozen=True):
     """A view whose filters were understood."""
 
     view: LogView
@@ -97,8 +96,7 @@ class OpenLogFile:
         return (found.st_ino, found.st_dev) == (ours.st_ino, ours.st_dev)
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(Struct):
     """Lines that were found. They take the place of all lines from `start` on; `file` is set where a view begins.
 
     Args:

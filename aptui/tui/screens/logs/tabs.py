@@ -10,9 +10,11 @@ Tests: `tests/tui/screens/logs/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from aptui.shared.errors import KnownError
 from aptui.tui.widgets.cells import Spans
@@ -26,8 +28,7 @@ _WHOLE_WORDS = {"^errors$": "^error$", "^warnings$": "^warning$"}
 _LONGEST_NAME = 24
 
 
-@dataclass(frozen=True, slots=True)
-class LogTab:
+class LogTab(Struct, frozen=True):
     """A tab: lines of these levels, from a source (a regex), that pass a filter; people made it where `is_own`."""
 
     name: str
@@ -53,7 +54,7 @@ def tabs_of(values: Sequence[Any]) -> list[LogTab]:
 
 def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
     """Return people's own tabs as plain data."""
-    return [{key: value for key, value in asdict(tab).items() if key != "is_own"} for tab in tabs if tab.is_own]
+    return [{key: value for key, value in to_builtins(tab).items() if key != "is_own"} for tab in tabs if tab.is_own]
 
 
 def tab_of(form: dict[str, str]) -> LogTab:
@@ -76,8 +77,7 @@ def mistake_in(tab: LogTab) -> tuple[str, str] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class LineTerm:
+class LineTerm(Struct, frozen=True):
     """A regex on the `text`, the `source` or the `level` of a line."""
 
     field: str

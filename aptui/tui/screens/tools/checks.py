@@ -11,8 +11,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aptui.shared.errors import HostError
 from aptui.shared.health import WatchMode
@@ -39,8 +40,7 @@ _STATES = {"ok": ("completed", "completed"), "warn": ("warning", "warning"), "fa
 _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
+class DoctorCheck(Struct, frozen=True):
     """A row: `state` is "ok", "warn" or "fail"."""
 
     name: str

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from aptui.shared.printing import count
 from aptui.tui.preferences.keymap import own_file
 from aptui.tui.terminal.safety import glyph
@@ -33,8 +35,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRow:
+class ToolRow(Struct, frozen=True):
     """A row: `does` is a phrase, `note` sentences with what people should know before they press Enter."""
 
     id: str
@@ -48,8 +49,7 @@ class ToolRow:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustable:
+class Adjustable(Struct, frozen=True):
     """A setting that can be written from here; `kind` is "value" or "list", to which one entry is added."""
 
     key: str

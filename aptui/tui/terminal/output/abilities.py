@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _ERASES_IN_COLOUR = re.compile(
     r"(xterm|linux|rxvt|konsole|vte|gnome|st|putty|foot|alacritty|kitty|wezterm|ghostty|contour|mlterm|iterm2?)(?![a-z])"
@@ -18,8 +19,7 @@ _ERASES_IN_COLOUR = re.compile(
 _BEFORE_1983 = re.compile(r"vt(52|1\d\d)")
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What may be sent.
 
     Args:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -18,8 +19,7 @@ _MOST_ALIKE = 4
 """Lines that look the same say little about where each of them went."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Struct, frozen=True):
     """Lines `top` to `bottom` (included) of a screen move up by `count`, or down if that is negative."""
 
     top: int

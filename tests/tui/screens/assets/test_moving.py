@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import asdict, replace
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 from textual.widgets import Input
 
 from aptui.shared.errors import UserError
@@ -44,7 +45,7 @@ class Mover(FakeSession):
         if verb.destination.startswith("/outside"):
             answer.set_exception(UserError("the destination lies outside of the scan folders"))
         else:
-            answer.set_result(asdict(self.report(verb)))
+            answer.set_result(to_builtins(self.report(verb)))
         return answer
 
     def report(self, order: Relocate) -> RelocationReport:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, replace
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress, Said
 from aptui.link import peer_file
@@ -72,7 +73,10 @@ class Engine(FakeSession):
         answer: Future = Future()
         if isinstance(verb, Connections):
             answer.set_result(
-                {"connections": [asdict(each) for each in self.connections], "workers": [asdict(each) for each in self.workers]}
+                {
+                    "connections": [to_builtins(each) for each in self.connections],
+                    "workers": [to_builtins(each) for each in self.workers],
+                }
             )
         else:
             answer.set_result({"pid": 4711, "uptime_s": 3725.0, "rss_bytes": 36_500_000, "state": "idle", "more": 1})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel
 from aptui.link.port import Cancel, Escalate, Reprocess, Show
