@@ -1,4 +1,4 @@
-"""`jobs`, `log`, `status`, `builders`: what the asset database and the logs say; no engine is needed, none is disturbed."""
+"""`jobs`, `log`, `status`, `builders`: what database and logs say; no engine is needed, one that runs tells what it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.batch.options import load_config
+from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import log_path
 from aptui.config.model import Config
 from aptui.shared import printing
@@ -18,6 +18,7 @@ from aptui.store.history import pace
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
+from aptui.verbs.running import as_running, counts, running_ids
 from aptui.verbs.sessions.history import pace_json
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
@@ -54,9 +55,11 @@ and slower:DURATION; a bare status word is a status; ! in front inverts a term,
 
 def jobs(arguments: Namespace) -> int:
     """List jobs."""
-    with opened(arguments) as project:
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with opened(arguments, config) as project:
         slower = pace.slower_jobs(project.database)
-        rows = _wanted_jobs(project, arguments)
+        rows = _wanted_jobs(project, arguments, running)
         if arguments.slower:
             rows = (row for row in rows if row.job_id in slower)
         if arguments.json:
@@ -71,9 +74,9 @@ def jobs(arguments: Namespace) -> int:
     return 0
 
 
-def _wanted_jobs(project: OpenedProject, arguments: Namespace) -> Iterator[JobRow]:
-    statuses = {"completed" if status in _WITH else status for status in arguments.status}
-    rows = project.database.jobs(statuses=tuple(statuses), platform=arguments.platform)
+def _wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozenset[int]) -> Iterator[JobRow]:
+    statuses = {"completed" if status in _WITH else status for status in arguments.status} if not running else ()
+    rows = as_running(project.database.jobs(statuses=tuple(statuses), platform=arguments.platform), running)
     if arguments.status:
         rows = (row for row in rows if _has_status(row, arguments.status))
     return _filter_rows(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
@@ -98,8 +101,10 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
     """Yield how many jobs hold all terms, then each in one line, for people who hear them."""
-    with opened(arguments) as project:
-        everything = list(project.database.jobs())
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with opened(arguments, config) as project:
+        everything = list(as_running(project.database.jobs(), running))
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
@@ -258,11 +263,13 @@ def status(arguments: Namespace) -> int:
 
     if arguments.openmetrics:
         return _tell_figures(arguments)
-    with opened(arguments) as project:
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with opened(arguments, config) as project:
         totals = project.database.totals()
+        jobs = counts(project.database, totals.jobs, running)
         slower_count = len(pace.slower_jobs(project.database))
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
-        config = project.config
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
     if arguments.json:
         printing.say_json(
@@ -272,7 +279,7 @@ def status(arguments: Namespace) -> int:
                 "gateway": gateway.url if gateway is not None and gateway.is_alive else "",
                 "gateway_problem": gateway.problem if gateway is not None else "",
                 "sources": totals.sources,
-                "jobs": totals.jobs,
+                "jobs": jobs,
                 "warnings": totals.warnings,
                 "errors": totals.errors,
                 "slower_jobs": slower_count,
@@ -294,8 +301,8 @@ def status(arguments: Namespace) -> int:
     printing.say(f"products   {totals.products:,}, {printing.size(product_bytes)}, in {printing.line(os.fspath(config.cache_dir))}")
     printing.say(f"last job   {printing.when(last_ms) or 'never'}")
     for name in STATUSES:
-        if totals.jobs[name] or name in ("completed", "failed"):
-            printing.say(f"{name:<10} {totals.jobs[name]:,}", "red" if name == "failed" and totals.jobs[name] else "")
+        if jobs[name] or name in ("completed", "failed"):
+            printing.say(f"{name:<10} {jobs[name]:,}", "red" if name == "failed" and jobs[name] else "")
     printing.say(f"warnings   {totals.warnings:,}")
     printing.say(f"errors     {totals.errors:,}")
     if slower_count:

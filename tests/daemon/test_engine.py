@@ -175,3 +175,24 @@ def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
     assert home.run("rescan", "--full").returncode == 0
     assert home.run("drain", "--stop").returncode == 0
     home.wait(lambda: not home.pids())
+
+
+def test_what_runs_is_told_while_it_runs(home: Home) -> None:
+    gate = home.project / "gate"
+    os.mkfifo(gate)
+    slow = f"{{name: slow, patterns: ['*.slow'], command: 'read word < {gate}; cp {{source}} {{products_dir}}/x', products: [x]}}"
+    (home.project / "aptui.yaml").write_text(SETTINGS.replace("builders: [", f"builders: [{slow}, "))
+    (home.project / "assets/a.slow").write_text("slow")
+    home.run("start")
+
+    def running() -> list[str]:
+        return [job["source"] for job in json.loads(home.run("jobs", "--status", "processing", "--json").stdout)]
+
+    try:
+        home.wait(lambda: running() == ["a.slow"])
+        status = json.loads(home.run("status", "--json").stdout)
+        assert (status["jobs"]["processing"], status["jobs"]["pending"]) == (1, 0)
+        assert json.loads(home.run("jobs", "--filter", "processing", "--json").stdout)[0]["source"] == "a.slow"
+    finally:
+        gate.write_text("go\n")
+    home.wait(lambda: running() == [])

@@ -305,7 +305,7 @@ def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
             page = browser.open(address, width=1000, height=600)
             page.until("document.body.classList.contains('-first-byte')")
             assert page.evaluate("location.href") == address.partition("#")[0]
-            page.evaluate("document.querySelector('.xterm-helper-textarea').focus()")
+            page.until("document.activeElement.classList.contains('xterm-helper-textarea')")
             page.ask("Input.insertText", text="hello")
             page.ask("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             page.until("document.body.classList.contains('-closed')")

@@ -32,6 +32,8 @@ async function open() {
 }
 
 new MutationObserver(() => {
+  // Keys are the screen's from the first picture on: nobody should have to click into it.
+  if (body.classList.contains("-first-byte")) document.querySelector(".xterm-helper-textarea")?.focus();
   if (body.classList.contains("-closed")) tell("the screen was left");
 }).observe(body, { attributeFilter: ["class"] });
 open();

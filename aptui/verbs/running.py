@@ -1,0 +1,44 @@
+"""Which jobs run now: a running engine alone knows, for the database holds what settled.
+
+Tests: `tests/daemon/test_engine.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aptui.link import places, port
+from aptui.link.client import EngineClient
+from aptui.shared.errors import HostError
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.store.queries.reader import JobRow, Reader
+
+STATUS = "processing"
+_LIMIT_S = 2.0
+
+
+def running_ids(config: Config) -> frozenset[int]:
+    """Return the ids of the jobs that run, none where no engine answers; ask before the database is opened."""
+    try:
+        with EngineClient.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
+            return frozenset(client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)["running"])
+    except HostError:
+        return frozenset()
+
+
+def as_running(rows: Iterator[JobRow], running: frozenset[int]) -> Iterator[JobRow]:
+    """Yield rows, those of running jobs as such."""
+    return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
+
+
+def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> dict[str, int]:
+    """Return {status: number of jobs}, with those that run counted as such."""
+    found = dict(jobs)
+    for row in filter(None, map(database.job, running)):
+        found[row.status] -= 1
+        found[STATUS] += 1
+    return found
