@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TypeGuard
 
@@ -18,6 +19,7 @@ from aptui.core.model import JobState
 pytestmark = pytest.mark.real
 
 ROOT = Path(aptui.__file__).parent
+PROJECT = ROOT.parent
 REPOSITORY = ROOT.parent
 
 
@@ -141,3 +143,14 @@ def test_every_module_has_a_test_of_its_name_or_says_which_test_holds_it() -> No
             lost.append(str(place))
 
     assert lost == []
+
+
+def test_the_source_distribution_holds_what_is_tracked_and_nothing_else() -> None:
+    with open(PROJECT / "pyproject.toml", "rb") as file:
+        told = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    listed = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no clone")
+    tracked = {name.partition("/")[0] for name in listed.stdout.splitlines()}
+
+    assert {f"/{name}" for name in tracked} == {*told, "/pyproject.toml"}

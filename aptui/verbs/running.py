@@ -6,8 +6,9 @@ Tests: `tests/daemon/test_engine.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aptui.link import places, port
 from aptui.link.client import EngineClient
