@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from aptui.config import cluster as config_cluster
-from aptui.config import schema as yaml
 from aptui.config import serve
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
-from aptui.config.schema import Node
 from aptui.config.sharing import UNSEALED, is_own
 from aptui.config.signature import signed
 from aptui.config.tools import identify, tools_digest
 from aptui.config.variables import digests_of
+from aptui.config.yaml import nodes, scalars
+from aptui.config.yaml.nodes import Node
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -84,10 +84,10 @@ class Compiler:
         self._logs = self._path("logs", os.path.join(self._cache, ".aptui", "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
         self._limits = ResourceLimits(
-            yaml.seconds(limits["analyse"]),
-            yaml.seconds(limits["process"]),
-            yaml.byte_count(limits["memory"]),
-            yaml.byte_count(limits["all_memory"]),
+            scalars.seconds(limits["analyse"]),
+            scalars.seconds(limits["process"]),
+            scalars.byte_count(limits["memory"]),
+            scalars.byte_count(limits["all_memory"]),
         )
 
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
@@ -113,7 +113,7 @@ class Compiler:
             tools=tuple(self._tools),
             serve=serve.compiled(self._plain_tree("serve"), self._dir),
             cluster=cluster or config_cluster.ClusterSettings(),
-            meta_delay_ms=round(1000 * yaml.seconds(self._plain("meta_delay", 0.0))),
+            meta_delay_ms=round(1000 * scalars.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,
             sandbox=self._plain("sandbox", "off"),
             sandbox_paths=self._folders("sandbox_paths"),
@@ -149,7 +149,7 @@ class Compiler:
         names: dict[str, Node] = said.get("builders", Node({}, "")).value
         for name, node in names.items():
             if name not in builders and not (self._dir / "builders").is_dir():
-                self._wrong(f"no builder is called '{name}'", node, yaml.nearest(name, builders))
+                self._wrong(f"no builder is called '{name}'", node, nodes.nearest(name, builders))
         path = local["path"].value if "path" in local else store_dir()
         mode, store = said["mode"].value, said.get("store")
         if mode != "inactive" and store is None:
@@ -165,10 +165,10 @@ class Compiler:
             writers=tuple(node.value.lower() for node in said.get("writers", Node([], "")).value),
             patterns=tuple(pattern for pattern in patterns if pattern is not None),
             builders=tuple((name, node.value) for name, node in names.items()),
-            deadline_s=yaml.seconds(said["deadline"].value),
+            deadline_s=scalars.seconds(said["deadline"].value),
             waits_for_uploads=said["upload"].value == "complete",
             local_store=self._absolute(path) if local["enabled"].value else "",
-            local_limit_bytes=yaml.byte_count(local["size_limit"].value),
+            local_limit_bytes=scalars.byte_count(local["size_limit"].value),
             links=local["links"].value == "hard",
         )
 
@@ -202,7 +202,7 @@ class Compiler:
         if len(found) != 1:
             raise UserError("a pattern has either a glob or a regex", where=node.where)
         is_glob, enabled = "glob" in node.value, node.get("enabled")
-        pattern = yaml.pattern_of(found[0] if is_glob else node)
+        pattern = scalars.pattern_of(found[0] if is_glob else node)
         return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
 
     def _cluster(self, root: Node) -> config_cluster.ClusterSettings:
@@ -274,7 +274,7 @@ class Compiler:
         known = self._tags.keys() | {tag for tags in self._tags.values() for tag in tags}
         if reference.lower() in known:
             return True
-        self._wrong(f"'{reference}' is neither a platform nor a tag", node, yaml.nearest(reference, known))
+        self._wrong(f"'{reference}' is neither a platform nor a tag", node, nodes.nearest(reference, known))
         return False
 
     def _matching(self, node: Node | None) -> set[str]:
@@ -303,7 +303,7 @@ class Compiler:
         name, path = node.value["name"].value, node.get("path")
         if path is None:
             names = [item.value["name"].value for item in self._items("scan_folders") if item is not node]
-            raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=yaml.nearest(name, names))
+            raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=nodes.nearest(name, names))
         absolute = os.path.normpath(os.path.join(self._dir, os.path.expanduser(path.value)))
         if not os.path.isdir(absolute):
             problem = "is not a folder" if os.path.lexists(absolute) else "does not exist"
@@ -359,8 +359,8 @@ class Compiler:
             is_critical=values.get("critical", False),
             deletes_products_on_failure=values.get("on_failure") == "delete",
             analyse_limit_s=self._limits.analyse_s,
-            process_limit_s=yaml.seconds(values.get("time_limit", self._limits.process_s)),
-            memory_limit_bytes=yaml.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
+            process_limit_s=scalars.seconds(values.get("time_limit", self._limits.process_s)),
+            memory_limit_bytes=scalars.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
             asset_type=UUID(values["asset_type"]).bytes if "asset_type" in values else b"",
             undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
             traces_reads=values.get("trace_reads", False),
@@ -381,7 +381,7 @@ class Compiler:
         forms = [form for form in _FORMS if form in node.value]
         if not forms:
             names = [item.value["name"].value for item in self._items("builders") if item is not node]
-            near = yaml.nearest(name, names)
+            near = nodes.nearest(name, names)
             hint = near if near.startswith("did") else "give it one of the three"
             raise UserError(f"builder '{name}' has none of 'copy', 'uses', 'command'", where=node.where, hint=hint)
         if len(forms) > 1:
@@ -417,10 +417,10 @@ class Compiler:
         return tuple(pattern for pattern in found if pattern is not None)
 
     def _pattern(self, node: Node) -> Pattern:
-        pattern = yaml.pattern_of(node)
+        pattern = scalars.pattern_of(node)
         if pattern.kind is PatternKind.GLOB and re.search(r"\{[^}]*,[^}]*\}|\[[^\]]+\]", pattern.text):
             self._warnings.append(
-                f"{node.where}: braces and brackets stand for themselves in {yaml.shown(node)}; there is {{regex: …}}"
+                f"{node.where}: braces and brackets stand for themselves in {nodes.shown(node)}; there is {{regex: …}}"
             )
         return pattern
 
@@ -490,7 +490,7 @@ class Compiler:
     def _reference(self, node: Node) -> ReferenceRule:
         """Return a rule whose groups are those that its path names."""
         said: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
-        regex = yaml.checked_regex(said["regex"])
+        regex = scalars.checked_regex(said["regex"])
         path = said["path"].value if "path" in said else ""
         for group in re.findall(r"\{([^{}]*)\}", path):
             if group not in regex.groupindex:
@@ -510,11 +510,11 @@ class Compiler:
         )
 
     def _lifting(self, node: Node | None, groups: tuple[str, ...]) -> str:
-        found = self._try(yaml.checked_regex, node) if node else None
+        found = self._try(scalars.checked_regex, node) if node else None
         if node is None or found is None:
             return ""
         for group in found.groupindex.keys() - set(groups):
-            self._wrong(f"unknown group '{group}'", node, yaml.nearest(group, groups))
+            self._wrong(f"unknown group '{group}'", node, nodes.nearest(group, groups))
         if groups == ("file",) and not found.groupindex and found.groups != 1:
             self._wrong("which group is the file is not clear", node, "name it: (?P<file>…)")
         return found.pattern
@@ -534,19 +534,19 @@ class Compiler:
     # the rest
 
     def _ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
-        found = [self._try(yaml.ignore_regex, node) for node in self._items("ignore")]
+        found = [self._try(scalars.ignore_regex, node) for node in self._items("ignore")]
         rules = [rule for rule in found if rule is not None]
         if (
             len(folders) == 1
         ):  # with several, a relative path would hit the others too; the scanner prunes these by absolute path anyway
             below = [os.path.relpath(own, folders[0].path) for own in (self._cache, self._logs) if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
-        return yaml.joined(rules)
+        return scalars.joined(rules)
 
     def _companions(self) -> Iterator[Companion]:
         declared: dict[str, Node] = self._plain("companions", {})
         for text, node in declared.items():
-            source = self._try(yaml.pattern_of, Node(text, node.key_where))
+            source = self._try(scalars.pattern_of, Node(text, node.key_where))
             for rule in node.value if isinstance(node.value, list) else [node]:
                 keys = (
                     {key: child.value for key, child in rule.value.items()}

@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.config import schema as yaml
 from aptui.config.dirs import user_file
 from aptui.config.load import check_with, tree
-from aptui.config.schema import Node
+from aptui.config.yaml import checking, nodes
+from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import HostError, UserError
 
 Value = str | int | float | bool
@@ -76,7 +76,7 @@ def mistake_in(key: str, value: Value | list[Value]) -> str:
     node = _nodes(value)
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
-    found = yaml.check(node, is_partial=True)
+    found = checking.check(node, is_partial=True)
     return found[0].what if found else ""
 
 
@@ -113,11 +113,11 @@ def edited(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, 
     Raises:
         UserError: the layer is not valid, or too unusual to be changed here.
     """
-    root = yaml.read_yaml(text.encode(), name)
+    root = nodes.read_yaml(text.encode(), name)
     steps = key.split(".")
     after = _appended(text, root, steps, value) if adds else _set(text, root, steps, value)
     try:
-        is_as_meant = yaml.read_yaml(after.encode(), name).plain() == _meant(root.plain(), steps, value, adds=adds)
+        is_as_meant = nodes.read_yaml(after.encode(), name).plain() == _meant(root.plain(), steps, value, adds=adds)
     except UserError:
         is_as_meant = False
     if not is_as_meant:
@@ -203,7 +203,7 @@ def inline(value: Any) -> str:
         return f"[{', '.join(map(inline, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
-    if _PLAIN.fullmatch(value) and yaml.read_yaml(value.encode(), "").value == value:
+    if _PLAIN.fullmatch(value) and nodes.read_yaml(value.encode(), "").value == value:
         return value
     return json.dumps(value, ensure_ascii=not value.isprintable())
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from aptui.config import edit
-from aptui.config import schema as yaml
-from aptui.config.schema import Node
+from aptui.config.yaml import nodes
+from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
 _COMMA_AFTER = re.compile(r"\s*,[ \t]*")
@@ -95,7 +95,7 @@ def _identity(entry: Any) -> Hashable:
 
 
 def _list(text: str, name: str, key: str) -> Node | None:
-    node: Node | None = yaml.read_yaml(text.encode(), name)
+    node: Node | None = nodes.read_yaml(text.encode(), name)
     for step in key.split("."):
         node = node.get(step) if node is not None else None
     return node if node is not None and isinstance(node.value, list) else None

@@ -16,7 +16,7 @@ from msgspec import Struct
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 from aptui.config.formats import dialect_of
 from aptui.config.load import layer_trees
@@ -48,7 +48,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
 
 def explained(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return what each of these layers says about a key, in their order."""
-    from aptui.config.schema import nearest
+    from aptui.config.yaml.nodes import nearest
 
     said = [
         ConfigMessage(node.where, _show_node(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None

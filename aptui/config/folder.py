@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from aptui.config.model import one_line
 from aptui.config.packing import canonical
-from aptui.config.schema import MAX_BYTES, Node, check_folder, read_yaml
+from aptui.config.yaml.checking import check_folder
+from aptui.config.yaml.nodes import MAX_BYTES, Node, read_yaml
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 from aptui.config.compiled import keep, kept_file, recall
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 from aptui.config.model import ConfigErrors
 
@@ -42,12 +42,12 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
     Raises:
         ConfigErrors: all mistakes that were found.
     """
-    from aptui.config import schema as yaml
+    from aptui.config.yaml import checking, nodes
 
     trees: list[Node] = []
     mistakes: list[UserError] = []
     readers = [partial(_read_shipped, data, file) for file, data in layers[:SHIPPED_LAYERS]]
-    readers += [partial(yaml.read_yaml, data, file) for file, data in layers[SHIPPED_LAYERS:]]
+    readers += [partial(nodes.read_yaml, data, file) for file, data in layers[SHIPPED_LAYERS:]]
     readers += [partial(_set_layer, text) for text in sets]
     for at, read in enumerate(readers):
         try:
@@ -55,7 +55,7 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
         except UserError as mistake:
             mistakes.append(mistake)
         else:
-            mistakes += yaml.check(trees[-1], is_partial=at > SHIPPED_LAYERS)
+            mistakes += checking.check(trees[-1], is_partial=at > SHIPPED_LAYERS)
     if mistakes:
         raise ConfigErrors(mistakes)
     return trees
@@ -68,9 +68,10 @@ def _read_shipped(data: bytes, name: str) -> Node:
 
 @lru_cache(maxsize=SHIPPED_LAYERS)
 def _parsed(data: bytes, name: str) -> Node:
-    from aptui.config import schema as yaml
 
-    return yaml.read_yaml(data, name)
+    from aptui.config.yaml import nodes
+
+    return nodes.read_yaml(data, name)
 
 
 def _merge(base: Node, top: Node, path: tuple[str, ...] = ()) -> Node:
@@ -95,7 +96,7 @@ def _merge_named(base: Node, top: Node) -> Node:
 
 def _set_layer(text: str) -> Node:
     """Turn `builders.textures.params.format=webp` into a layer that says just that."""
-    from aptui.config.schema import Node, read_yaml
+    from aptui.config.yaml.nodes import Node, read_yaml
 
     key, equals, value = text.partition("=")
     where = f"--set {key}"

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from aptui.config import schema as yaml
 from aptui.config.dirs import FILE_NAME
-from aptui.config.schema import Node
+from aptui.config.yaml import scalars
+from aptui.config.yaml.nodes import Node
 from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
@@ -219,7 +219,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     ignore = ("*.tmp", *engine.ignore, *(_root_documents(folder) if root == "." else ()))
     if copy_patterns:
         for pattern in copy_patterns:
-            yaml.pattern_of(Node(pattern, "--copy"))
+            scalars.pattern_of(Node(pattern, "--copy"))
         rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
         return Proposal(folder, engine, root, (rule,), ignore)
     counts = _extensions(folder / root, ignore)

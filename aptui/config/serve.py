@@ -14,7 +14,7 @@ from aptui.shared.peer_rules import checked
 from aptui.shared.peers import Dial
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 PORT = 45_650
 

@@ -128,7 +128,7 @@ def _store_of(config: Config) -> str:
 def gc(arguments: Namespace) -> int:
     """Remove what was used longest ago."""
     from aptui.config.edit import mistake_in, value_of
-    from aptui.config.schema import byte_count
+    from aptui.config.yaml.scalars import byte_count
     from aptui.sharing import maintenance
 
     config = load_config(arguments)

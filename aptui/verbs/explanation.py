@@ -21,7 +21,8 @@ from aptui.batch.options import load_config, project_dir
 from aptui.config import folder as config_folder
 from aptui.config import load
 from aptui.config.model import Config
-from aptui.config.schema import Node, pattern_of
+from aptui.config.yaml.nodes import Node
+from aptui.config.yaml.scalars import pattern_of
 from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches

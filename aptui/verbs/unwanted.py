@@ -84,14 +84,14 @@ def ignored_by(rel: str, config: Config) -> str:
 
 def _rule(paths: list[str], config: Config) -> str:
     """Read the layers again to find the rule; the compiled configuration has only what they come to together."""
-    from aptui.config import schema as yaml
+    from aptui.config.yaml import scalars
 
     try:
         rules = tree(config.project_dir).get("ignore")
     except KnownError:  # it was changed since
         return ""
     for node in rules.value if rules is not None else ():
-        if any(re.fullmatch(yaml.ignore_regex(node), path, re.IGNORECASE) for path in paths):
+        if any(re.fullmatch(scalars.ignore_regex(node), path, re.IGNORECASE) for path in paths):
             shown = node.value if isinstance(node.value, str) else node.plain()
             return f"{shown!r} ({node.where})"
     return ""

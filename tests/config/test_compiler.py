@@ -12,7 +12,9 @@ import pytest
 from aptui.config import dirs
 from aptui.config.dirs import data_dir
 from aptui.config.load import init, load
-from aptui.config.schema import check, read_yaml, schema
+from aptui.config.yaml.checking import check
+from aptui.config.yaml.nodes import read_yaml
+from aptui.config.yaml.schema import schema
 from aptui.core.model import BuilderKind
 from aptui.shared.errors import InternalError, UserError
 

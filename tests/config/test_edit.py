@@ -86,7 +86,7 @@ def test_a_missing_mapping_is_made():
 
 @pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
 def test_any_text_is_read_back_as_it_was_given(value):
-    from aptui.config.schema import read_yaml
+    from aptui.config.yaml.nodes import read_yaml
 
     assert read_yaml(edited("", "x", "name", value).encode(), "x").plain() == {"name": value}
 

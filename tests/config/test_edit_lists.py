@@ -3,7 +3,7 @@
 import pytest
 
 from aptui.config.edit_lists import with_entries
-from aptui.config.schema import read_yaml
+from aptui.config.yaml.nodes import read_yaml
 from aptui.shared.errors import UserError
 
 BLOCK = """\

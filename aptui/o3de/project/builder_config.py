@@ -8,7 +8,7 @@ Tests: `tests/o3de/project/test_project_format.py`.
 
 from __future__ import annotations
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.ini_file import read_ini
 from aptui.o3de.registry.registry import listed, plain_text, truth

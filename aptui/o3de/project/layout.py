@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from aptui.config.model import ConfigErrors
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.project.project import BOOTSTRAP, PLATFORM_CONFIG, Options, ProjectRoots, merge_options, user_registry
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.registry import Registry

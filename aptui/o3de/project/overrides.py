@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.project.rules import python_regex
 

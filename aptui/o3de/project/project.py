@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.registry.files import os_name
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json

@@ -27,7 +27,7 @@ from aptui.o3de.registry.options import MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
     from aptui.core.model import Builder, Project
     from aptui.o3de.project.settings import OpenedO3deProject
 
@@ -241,7 +241,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
 
 
 def _near(opened: OpenedO3deProject, key: str) -> str:
-    from aptui.config.schema import nearest
+    from aptui.config.yaml.nodes import nearest
 
     above, _, last = key.rpartition("/")
     return nearest(last, opened.registry.members(above))

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.config import schema as yaml
-from aptui.config.schema import Node
+from aptui.config.yaml import scalars
+from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard_regex
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.registry import plain_text, truth
@@ -121,7 +121,7 @@ class AssetRules:
     def _absolute(self, regex: str, node: Node) -> Node | None:
         pattern = replace(node, value={"regex": replace(node, value=regex), "absolute": replace(node, value=True)})
         try:
-            yaml.pattern_of(pattern)
+            scalars.pattern_of(pattern)
         except UserError as mistake:
             self._warn(node, f"{mistake.what}; the rule is not used")
             return None
@@ -196,7 +196,7 @@ class AssetRules:
                 self._warn(node, f"exclude '{name}' has neither 'glob' nor 'pattern'; it is not used")
                 continue
             try:
-                yaml.ignore_regex(rule)
+                scalars.ignore_regex(rule)
             except UserError as mistake:
                 self._warn(node, f"{mistake.what}; exclude '{name}' is not used")
             else:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard
 from aptui.o3de.project.project import Options, ProjectRoots
 from aptui.o3de.project.rules import named

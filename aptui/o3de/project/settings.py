@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from aptui.config.dirs import core_count, host_platform
 from aptui.config.model import ConfigErrors
-from aptui.config.schema import Node, nearest
+from aptui.config.yaml.nodes import Node, nearest
 from aptui.core.model import COMMON_PLATFORM
 from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings
 from aptui.o3de.project import builder_config

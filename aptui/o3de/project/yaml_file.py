@@ -14,7 +14,7 @@ from typing import Any
 
 from aptui.config import load, merge
 from aptui.config.dirs import FILE_NAME
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.project.layout import SETTINGS
 from aptui.o3de.project.project import MARKER, Options, is_project
 from aptui.o3de.project.settings import OpenedO3deProject, open_project

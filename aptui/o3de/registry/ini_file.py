@@ -5,7 +5,7 @@ Tests: `tests/o3de/registry/test_registry.py`.
 
 from __future__ import annotations
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
 

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from typing import NoReturn
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
 MAX_DEPTH = 100

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
 IMPORT = "$import"

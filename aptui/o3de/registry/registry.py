@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.registry.files import PATCH, files_of
 from aptui.o3de.registry.ini_file import read_ini
 from aptui.o3de.registry.input_recorder import InputRecorder

@@ -16,7 +16,7 @@ from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 EVERYWHERE = "everywhere"
 COVERING = frozenset({"command", "menu", "picker"})
@@ -118,7 +118,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
     for action_id, keys, where in own:
         action = keymap.actions.get(action_id)
         if action is None:
-            from aptui.config.schema import nearest  # for start-up
+            from aptui.config.yaml.nodes import nearest  # for start-up
 
             hint = nearest(action_id, keymap.actions)
             keymap.mistakes.append(UserError(f"there is no action '{action_id}'", where=where, hint=hint))

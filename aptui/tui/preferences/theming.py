@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.theme import Theme
 
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 ROLES: dict[str, str] = {
     "failed": "bold ansi_red",

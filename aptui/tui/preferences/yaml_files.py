@@ -16,7 +16,7 @@ from aptui import __version__
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.schema import Node
+    from aptui.config.yaml.nodes import Node
 
 _LARGEST_BYTES = (1 << 20) + 1
 _FORM = 1
@@ -46,7 +46,7 @@ def compiled(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     kept = _kept_file(file)
     value = _recall(kept, key)
     if value is None:
-        from aptui.config.schema import read_yaml  # for start-up: YAML is paid for only when something changed
+        from aptui.config.yaml.nodes import read_yaml  # for start-up: YAML is paid for only when something changed
 
         value = compile_node(read_yaml(data, str(file)))
         _keep(kept, key, value)
@@ -60,7 +60,7 @@ def known_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
         UserError: with the nearest known key as hint.
     """
     if key not in known:
-        from aptui.config.schema import nearest  # for start-up
+        from aptui.config.yaml.nodes import nearest  # for start-up
 
         raise UserError(
             f"there is no {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.config.schema import Node
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.merge import json_patch, merge_patch, resolve_imports, steps_of
 from aptui.shared.errors import UserError

@@ -78,7 +78,7 @@ def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
 
 def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
     theming.load_looks()
-    monkeypatch.setattr("aptui.config.schema.read_yaml", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("aptui.config.yaml.nodes.read_yaml", lambda *_: pytest.fail("read again"))
 
     assert set(theming.load_looks().by_name) == SHIPPED
 

@@ -1,0 +1,214 @@
+"""YAML as nodes that know their places: bounded reading, and how a value or a near word is said in a message.
+
+The only module that imports ruamel.yaml.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+from ruamel.yaml import YAML, events
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.reader import ReaderError
+
+from aptui.shared.errors import UserError
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 50
+_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+class Node(Struct, eq=False):
+    """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key.
+
+    `span` are the characters it was read from, for `config.edit`; `is_flow`: it is written in brackets or braces.
+    """
+
+    value: Any
+    where: str
+    key_where: str = ""
+    span: tuple[int, int] = (0, 0)
+    is_flow: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether values and places are the same, however they are written."""
+        if not isinstance(other, Node):
+            return NotImplemented
+        return (self.value, self.where, self.key_where) == (other.value, other.where, other.key_where)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def plain(self) -> Any:
+        """Return the value without places."""
+        if isinstance(self.value, dict):
+            return {key: child.plain() for key, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain() for child in self.value]
+        return self.value
+
+    def get(self, key: str) -> Node | None:
+        """Return the child named `key`, if this is a mapping that has it."""
+        return self.value.get(key) if isinstance(self.value, dict) else None
+
+    def at(self, path: Iterable[str | int]) -> Node:
+        """Return the node at `path`, a way of keys and indices."""
+        node = self
+        for step in path:
+            node = node.value[step]
+        return node
+
+
+def read_yaml(data: bytes, name: str) -> Node:
+    """Parse one YAML document; refuse what is too large or too deep, anchors, aliases, tags and duplicate keys.
+
+    Args:
+        name: what stands in front of `:line:column` in every message.
+
+    Raises:
+        UserError: at the first mistake.
+    """
+    if len(data) > MAX_BYTES:
+        raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=f"{name}:1:1", hint="a configuration is much smaller than that")
+    text = _decode(data, name)
+    try:
+        return _YamlReader(text, name).document()
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else f"{name}:1:1"
+        raise UserError(f"not valid YAML: {error.problem or error.context}", where=where) from None
+    except ReaderError as error:
+        where = _place(text[: error.position], name)
+        raise UserError("not valid YAML: a control character that YAML does not allow", where=where) from None
+    except YAMLError as error:
+        raise UserError(f"not valid YAML: {' '.join(str(error).split())}", where=f"{name}:1:1") from None
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = _place(data[: error.start].decode("utf-8", "replace"), name)
+        raise UserError(f"byte 0x{data[error.start]:02x} is not UTF-8", where=where, hint="save the file as UTF-8") from None
+
+
+def _place(before: str, name: str) -> str:
+    return f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+class _YamlReader:
+    """Nodes straight from the event stream: nothing is expanded before it is checked, and every node knows its place."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._yaml = YAML(typ="safe", pure=True)
+        self._events: Iterator[Any] = iter(self._yaml.parse(text))
+        self._name = name
+        self._last: Any = None
+        """The event that ended the last list or mapping."""
+
+    def document(self) -> Node:
+        """Read the only document; a file without one is an empty mapping."""
+        next(self._events)
+        if isinstance(next(self._events), events.StreamEndEvent):
+            return Node({}, f"{self._name}:1:1")
+        node = self._node(next(self._events), 1)
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, events.StreamEndEvent):
+            raise UserError("a second document", where=self._where(after), hint="keep one document a file")
+        return node
+
+    def _where(self, event: Any) -> str:
+        return f"{self._name}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+
+    def _node(self, event: Any, depth: int) -> Node:
+        where = self._where(event)
+        self._refuse(event, depth, where)
+        match event:
+            case events.MappingStartEvent():
+                return self._collection(event, self._mapping(depth), where)
+            case events.SequenceStartEvent():
+                items = []
+                while not isinstance(child := next(self._events), events.SequenceEndEvent):
+                    items.append(self._node(child, depth + 1))
+                self._last = child
+                return self._collection(event, items, where)
+            case _:
+                return Node(self._scalar(event, where), where, span=(event.start_mark.index, event.end_mark.index))
+
+    def _collection(self, event: Any, value: Any, where: str) -> Node:
+        """Return a list or mapping; one in block style ends with its last value, not where the next token begins."""
+        if event.flow_style:
+            end = self._last.end_mark.index
+        else:
+            end = max((child.span[1] for child in (value.values() if isinstance(value, dict) else value)), default=0)
+        return Node(value, where, span=(event.start_mark.index, end), is_flow=bool(event.flow_style))
+
+    def _refuse(self, event: Any, depth: int, where: str) -> None:
+        if isinstance(event, events.AliasEvent) or event.anchor is not None:
+            raise UserError("anchors and aliases are not allowed", where=where, hint="write the value out")
+        if event.tag is not None:
+            raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the plain value")
+        if depth > MAX_DEPTH:
+            raise UserError(f"nested deeper than {MAX_DEPTH} levels", where=where)
+
+    def _mapping(self, depth: int) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), events.MappingEndEvent):
+            where = self._where(event)
+            self._refuse(event, depth, where)
+            if not isinstance(event, events.ScalarEvent):
+                raise UserError("a key must be plain text", where=where)
+            key = self._text(event, where)
+            node = self._node(next(self._events), depth + 1)
+            if key in found:
+                raise UserError(f"key '{key}' is given twice, first at {found[key].key_where.rpartition('/')[2]}", where=where)
+            node.key_where = where
+            if node.value is None:  # an empty value stands where the next token begins
+                node.where = where
+            found[key] = node
+        self._last = event
+        return found
+
+    def _scalar(self, event: Any, where: str) -> str | int | float | bool | None:
+        if not event.implicit[0]:
+            return self._text(event, where)
+        tag = self._yaml.resolver.resolve(ScalarNode, event.value, (True, False))
+        if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
+            return self._text(event, where)
+        value: int | float | bool | None = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{event.value} is not a number to count with", where=where)
+        return value
+
+    def _text(self, event: Any, where: str) -> str:
+        text = str(event.value)
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise UserError("half a character (a lone surrogate)", where=where, hint="write the character itself")
+        return text
+
+
+def shown(node: Node) -> str:
+    """Return a value for a message: short, on one line."""
+    if isinstance(node.value, dict | list):
+        return "a mapping" if isinstance(node.value, dict) else "a list"
+    if node.value is None:
+        return "nothing"
+    if isinstance(node.value, bool):
+        return str(node.value).lower()
+    text = repr(node.value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}…'"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the hint for a word that is not known: the nearest one, or all when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"known here: {', '.join(names)}" if names else ""
