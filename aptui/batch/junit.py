@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
@@ -17,8 +16,8 @@ from xml.sax.saxutils import escape, quoteattr
 from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
 from aptui.config.dirs import DATABASE
-from aptui.shared.errors import HostError
 from aptui.shared.printing import line
+from aptui.shared.replacing import replacing
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
@@ -33,19 +32,8 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
 
     `fail_on`: completed jobs whose logs have warnings or errors are failures as well, as the exit code has it.
     """
-    path = Path(os.path.abspath(file))
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("w", encoding="utf-8") as stream:
-            for text in _lines(config, summary, fail_on):
-                stream.write(f"{text}\n")
-        new.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink()
-        raise HostError(
-            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
-        ) from error
+    with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
+        stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))
 
 
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:

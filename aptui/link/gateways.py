@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.link import places
-from aptui.shared.errors import HostError
+from aptui.shared.replacing import PRIVATE, replace_bytes
 
 _RECORD = "gateway.json"
 
@@ -48,13 +48,7 @@ def announce(cache_dir: places.Folder, record: GatewayRecord) -> None:
     """
     path = path_of(cache_dir)
     places.make_private(path.parent)
-    begun = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        with open(begun, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
-            file.write(msgspec.json.encode(record))
-        os.replace(begun, path)
-    except OSError as error:
-        raise HostError(f"'{path}' cannot be written: {error.strerror}", hint="look at its disk") from error
+    replace_bytes(path, msgspec.json.encode(record), mode=PRIVATE, is_synced=False)
 
 
 def retract(cache_dir: places.Folder) -> None:

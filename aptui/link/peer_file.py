@@ -27,6 +27,7 @@ from aptui.shared.addresses import canonical
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.peer_rules import applied, checked
 from aptui.shared.peers import Dial, PeerOrder, PeerSettings
+from aptui.shared.replacing import PRIVATE, replace_bytes
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""
@@ -151,18 +152,7 @@ def _settings(form: _Lists) -> PeerSettings:
 
 def _write(file: Path, settings: PeerSettings, configured: PeerSettings) -> None:
     form = {**peer_lists.plain(settings), "configured": peer_lists.plain(configured)}
-    begun = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
-        with open(begun, "w", encoding="utf-8", opener=_private) as stream:
-            json.dump(form, stream, indent=2)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(begun, file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(begun)
-        raise HostError(f"'{file}' cannot be written: {error.strerror}", hint="look at its disk") from error
+    replace_bytes(file, json.dumps(form, indent=2).encode() + b"\n", mode=PRIVATE)
 
 
 @contextlib.contextmanager

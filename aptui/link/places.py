@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.shared.errors import HostError
+from aptui.shared.replacing import replace_bytes
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 
@@ -223,12 +224,7 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
     """
     folder = engine_dir(cache_dir)
     make_private(folder)
-    begun = folder / f"{_RECORD}.{os.getpid()}"
-    try:
-        begun.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-        os.replace(begun, folder / _RECORD)
-    except OSError as error:
-        raise HostError(f"'{folder}' cannot be written: {error.strerror}", hint="look at its disk") from error
+    replace_bytes(folder / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n", is_synced=False)
 
 
 def retract(cache_dir: Folder) -> None:

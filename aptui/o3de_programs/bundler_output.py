@@ -5,13 +5,13 @@ Tests: `tests/o3de_programs/test_asset_bundler_batch.py`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
 from aptui.o3de.bundling.asset_lists import ListedAsset
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize
 
 
@@ -60,22 +60,15 @@ class BundlerOutput:
             raise UserError(f"'{there[0]}' is there already", hint="--allowOverwrites writes over it")
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file beside its place, and rename it.
+        """Write a file, whole or not at all.
 
         Raises:
             HostError: it cannot be written.
         """
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(text.encode("utf-8", "surrogateescape"))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
         except OSError as error:
-            raise HostError(f"'{path}' cannot be written: {error.strerror}") from error
-        finally:
-            beside.unlink(missing_ok=True)
+            raise HostError(f"'{path.parent}' cannot be made: {error.strerror}") from error
+        replace_bytes(path, text.encode("utf-8", "surrogateescape"))
         if self.is_verbose:
             self.say(f"Written: {path}")

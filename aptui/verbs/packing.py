@@ -9,6 +9,7 @@ import hashlib
 import os
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ _MODE = 0o100644 << 16
 _CHUNK = 1 << 20
 
 
-def pack(wanted: AssetList, cache_dir: Path, target: Path, *, is_compressed: bool = True) -> int:
+def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
     """Write the products and the manifest to `target`, each compared with its recorded digest on the way; return the zip's size.
 
     Names are sorted, times, modes and compression fixed. The manifest stands last: where digests were not recorded, it has those
@@ -43,7 +44,7 @@ def pack(wanted: AssetList, cache_dir: Path, target: Path, *, is_compressed: boo
         manifest = as_json(AssetList(wanted.platform, (), packed)).encode("ascii")
         with bundle.open(_entry(MANIFEST, len(manifest), is_compressed=is_compressed), "w") as file:
             file.write(manifest)
-    return target.stat().st_size
+    return target.tell()
 
 
 def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:

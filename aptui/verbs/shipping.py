@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import to_builtins
 
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
+from aptui.shared.replacing import replace_bytes, replacing
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, AssetListChange, as_json, closure, orphans, read
 from aptui.store.graph.asset_list import compare as differences
@@ -48,8 +46,7 @@ def assetlist(arguments: Namespace) -> int:
         seeds = _seeds(arguments.seeds, place, graph, platform)
         found = orphans(graph, seeds, platform) if arguments.orphans else closure(graph, seeds, arguments.seeds, platform)
     if arguments.output:
-        with _replace_file(Path(arguments.output)) as path:
-            path.write_text(as_json(found), encoding="ascii")
+        replace_bytes(Path(arguments.output), as_json(found).encode("ascii"))
     if arguments.json:
         sys.stdout.write(as_json(found))
     elif not arguments.output:
@@ -151,8 +148,8 @@ def bundle(arguments: Namespace) -> int:
             found = _as_it_is_now(given, graph, arguments.list)
         else:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
-        with _replace_file(Path(arguments.output)) as path:
-            size = pack(found, place.cache_dir, path, is_compressed=not arguments.store)
+        with replacing(Path(arguments.output)) as stream:
+            size = pack(found, place.cache_dir, stream, is_compressed=not arguments.store)
     for end in found.loose_ends:
         if end.kind != "missing":
             printing.complain(
@@ -203,27 +200,6 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
         f"the cache is not settled: of its jobs {said}, such as {first}",
         hint="'aptui batch' settles it; --unsettled packs the last good products",
     )
-
-
-@contextmanager
-def _replace_file(target: Path) -> Iterator[Path]:
-    """Give a name beside `target` to write to; when all went well it becomes `target`, else it goes.
-
-    Raises:
-        HostError: it cannot be written.
-    """
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(target)
-    except OSError as error:
-        raise HostError(
-            f"'{target}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------- compare

@@ -23,6 +23,7 @@ from msgspec import Struct
 from aptui.link import places
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.replacing import PRIVATE, replace_bytes
 
 FILE = "tokens.json"
 LOCAL = "local"
@@ -179,7 +180,6 @@ def revoke(file: Path, name: str) -> None:
 def _changing(file: Path) -> Iterator[list[Token]]:
     """Give the tokens out to be changed and write them back, one process at a time, whole or not at all."""
     places.make_private(file.parent)
-    begun = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         with open(file.with_name(f"{file.name}.lock"), "ab", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -195,18 +195,11 @@ def _changing(file: Path) -> Iterator[list[Token]]:
                 }
                 for each in kept
             ]
-            with open(begun, "w", encoding="utf-8", opener=_private) as stream:
-                json.dump({"tokens": rows}, stream, indent=2)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(begun, file)
+            replace_bytes(file, json.dumps({"tokens": rows}, indent=2).encode(), mode=PRIVATE)
     except OSError as error:
         raise HostError(
             f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
         ) from error
-    finally:
-        with suppress(OSError):
-            begun.unlink(missing_ok=True)
 
 
 def _private(name: str, flags: int) -> int:

@@ -12,6 +12,7 @@ Tests: `tests/verbs/sessions/test_capsule.py`.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -20,7 +21,6 @@ import platform as machine
 import shlex
 import tarfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from aptui.core.messages import Outcome
 from aptui.core.model import Builder
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.replacing import replacing
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.opening import os_path
 from aptui.worker import command as commands
@@ -226,19 +227,14 @@ def write(capsule: Capsule, file: str) -> int:
         HostError: it cannot be written, or an input cannot be read.
     """
     path = Path(os.path.abspath(file))
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with tarfile.open(new, "w:gz", compresslevel=6) as tar:
-            for name in sorted(capsule.files, key=lambda name: (name != FACTS, name)):
-                _add(tar, name, capsule.files[name])
-        new.replace(path)
-        return path.stat().st_size
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink()
-        raise HostError(
-            f"'{error.filename or file}' cannot be read or written: {error.strerror or error}", hint="look at its permissions"
-        ) from error
+    with (
+        replacing(path, what=f"'{file}'") as stream,
+        gzip.GzipFile("", "wb", 6, stream, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        for name in sorted(capsule.files, key=lambda name: (name != FACTS, name)):
+            _add(tar, name, capsule.files[name])
+    return path.stat().st_size
 
 
 def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
@@ -248,7 +244,11 @@ def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
         entry.size = len(content)
         tar.addfile(entry, io.BytesIO(content))
         return
-    with open(content, "rb") as file:
+    try:
+        file = open(content, "rb")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise HostError(f"'{content}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+    with file:
         entry.size = os.fstat(file.fileno()).st_size
         tar.addfile(entry, file)
 

@@ -9,12 +9,11 @@ import json
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from aptui.shared import printing
-from aptui.shared.errors import HostError
+from aptui.shared.replacing import replacing
 from aptui.store.history.sessions import OUTCOMES, Session, session_named
 from aptui.store.history.timeline import Span, Timeline, timeline
 from aptui.verbs.opening import OpenedProject, opened
@@ -105,18 +104,8 @@ def _flows(found: Timeline, spans: dict[int, Span]) -> Iterator[dict[str, Any]]:
 
 
 def _write(file: str, document: dict[str, Any]) -> None:
-    path = Path(os.path.abspath(file))
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("w", encoding="utf-8") as stream:
-            json.dump(document, stream, separators=(",", ":"))
-        new.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink()
-        raise HostError(
-            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
-        ) from error
+    with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
+        stream.write(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _tell(session: Session, found: Timeline, file: str | None) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +77,16 @@ def test_the_same_job_makes_the_same_products_elsewhere(run: Run, tmp_path: Path
     code, out, _ = run("capsule", "run", str(file), "--json")
 
     assert (code, json.loads(out)["same"], json.loads(out)["differences"]) == (0, True, [])
+
+
+def test_one_job_is_the_same_bytes_under_any_name(run: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
+
+    assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
+    time.sleep(1.01)  # a stamp of seconds would differ
+    assert run("capsule", "sub/b.up", "--out", str(second))[0] == 0
+
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_failure_fails_again_and_a_python_builder_takes_its_dependencies_along(run: Run, tmp_path: Path) -> None:
