@@ -20,7 +20,7 @@ PROVEN = {
     "aptui.engine.relocate.references": "alternatives of escaped words",
     "aptui.worker.command_job": "the project's own configuration, in a worker with a time limit",
     "aptui.worker.references": "the project's own configuration, in a worker with a time limit",
-    "aptui.config.yaml.nodes": "the project's own configuration, when it is read",
+    "aptui.config.yaml.scalars": "the project's own configuration, when it is read",
     "aptui.verbs.affected": "the project's own configuration, asked by its user",
     "aptui.verbs.explanation": "the project's own configuration, asked by its user",
     "aptui.verbs.unwanted": "the project's own configuration, asked by its user",
