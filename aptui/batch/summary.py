@@ -262,7 +262,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     finally:
         database.close()
     summary.jobs_run = jobs_run
-    summary.jobs_skipped = max(0, summary.jobs_skipped - reporter.jobs_run)
+    summary.jobs_skipped = max(0, summary.jobs_skipped - reporter.jobs_run - summary.jobs_pending)
     summary.slowest, summary.builders = reporter.slowest, reporter.builders
     return summary
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.sharing import leases, placing
 from aptui.sharing.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.sharing.folder_store import FolderStore
@@ -103,7 +103,7 @@ def serve(
 
     Raises:
         UserError: it would be open to people who should not get in.
-        HostError: the address cannot be had.
+        BusyError: somebody else has the port. HostError: the address cannot be had.
     """
     app = application(serving)
     with contextlib.suppress(KeyboardInterrupt):
@@ -145,6 +145,8 @@ def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) ->
         family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
         listening = socket.create_server((serving.host, serving.port), family=family)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
         raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
     limit_s = min(HANDSHAKE_LIMIT_S, serving.patience_s)
     return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -85,13 +85,13 @@ def _serving(name: str) -> ModuleType:
     """Return a module of the gateway's room.
 
     Raises:
-        HostError: what it needs is not installed.
+        UserError: what it needs is not installed.
     """
     try:
         return import_module(f"aptui.serve.web.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "aptui":
             raise
-        raise HostError(
+        raise UserError(
             f"this needs '{error.name}', which is not installed", hint=f"pip install 'aptui[{_EXTRAS[name]}]'"
         ) from None

@@ -27,6 +27,7 @@ from aptui.worker.answers import AnswerRefused
 
 NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
+_READABLE = 0o644
 _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
@@ -175,6 +176,8 @@ def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) 
         raise AnswerRefused(f"product {product.path!r} is a link, or behind one")
     if not stat.S_ISREG(found.st_mode):
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
+    if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder with an umask of its own
+        os.chmod(path, _READABLE)
     staged = path
     if not is_ours or found.st_nlink > 1:
         # A second hard link could change the product long after it was committed.

@@ -242,6 +242,7 @@ def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -
     assert time.monotonic() - began < 15
     assert answer["interrupted"]
     assert answer["jobs_pending"] >= 1
+    assert answer["jobs_skipped"] == 0, "what is pending was not skipped"
     assert b"stopping" in err
 
 

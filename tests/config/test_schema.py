@@ -10,6 +10,7 @@ import pytest
 
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
+from aptui.config.yaml.scalars import byte_count
 from aptui.shared.errors import UserError
 
 SMALL = "scan_folders: [{name: game, path: assets}]\n"
@@ -339,3 +340,20 @@ def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
 def test_a_folder_without_a_project_says_how_to_begin(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; 'aptui init' writes one"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("100kB", 100_000),
+        ("100KB", 100_000),
+        ("100k", 100_000),
+        ("1G", 10**9),
+        ("2M", 2_000_000),
+        ("1GiB", 1 << 30),
+        (7, 7),
+        ("3B", 3),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text, count):
+    assert byte_count(text) == count

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import BusyError, UserError
 from aptui.sharing import maintenance
 from aptui.sharing.http_store import HttpStore
 from aptui.sharing.keys import base_key
@@ -193,7 +193,7 @@ def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
 
 
 def test_a_port_that_is_taken_is_said_to_be(tmp_path, open_server):
-    with pytest.raises(HostError, match="cannot be had"):
+    with pytest.raises(BusyError, match="is taken"):
         serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
 
 

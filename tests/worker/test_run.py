@@ -252,6 +252,15 @@ def test_a_product_in_the_temporary_folder_is_moved(room):
     assert "/temp/" not in staged.staged
 
 
+def test_a_product_that_nobody_may_read_is_made_readable(room):
+    def process_job(request):
+        os.chmod(write(request.product_path("a.out")), 0)
+        return made(JobProduct("a.out"))
+
+    (staged,) = room.process(process_job).products
+    assert os.stat(staged.staged).st_mode & 0o777 == 0o644
+
+
 def test_a_product_elsewhere_is_copied_and_stays(room, tmp_path):
     elsewhere = write(tmp_path / "shared.out", b"shared")
 

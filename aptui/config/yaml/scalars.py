@@ -17,7 +17,7 @@ from aptui.core.patterns import wildcard_regex
 from aptui.shared.errors import UserError
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
-SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*$"
+SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
     "B": 1,
@@ -30,6 +30,7 @@ _BYTES = {
     "GiB": 1 << 30,
     "TiB": 1 << 40,
 }
+_SHORT = {"k": "kB", "K": "kB", "KB": "kB", "M": "MB", "G": "GB", "T": "TB"}
 
 
 def seconds(value: str | float) -> float:
@@ -43,7 +44,7 @@ def byte_count(value: str | int) -> int:
     if value == "auto":
         return SHARE_OF_MEMORY
     found = re.match(SIZE, value) if isinstance(value, str) else None
-    return int(float(found[1]) * _BYTES[found[2]]) if found else int(value)
+    return int(float(found[1]) * _BYTES[_SHORT.get(found[2], found[2])]) if found else int(value)
 
 
 def checked_regex(node: Node) -> re.Pattern[str]:

@@ -170,7 +170,8 @@ class Guard(Struct):
             )
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
-            raise web.HTTPUnsupportedMediaType(text="say what you send: 'Content-Type: application/json'\n")
+            kind = "application/xml" if request.method == "PROPFIND" else "application/json"
+            raise web.HTTPUnsupportedMediaType(text=f"say what you send: 'Content-Type: {kind}'\n")
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get(hdrs.ORIGIN)

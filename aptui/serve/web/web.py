@@ -27,7 +27,7 @@ from aptui.serve.access import guard, tokens
 from aptui.serve.access.guard import Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, ConnectionLimits
 from aptui.serve.protocol.codec import Scope
-from aptui.shared.errors import HostError
+from aptui.shared.errors import UserError
 from aptui.sharing.accepting import Acceptor
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class TerminalPage:
         """Listen, and return the address with the token.
 
         Raises:
-            HostError: textual-serve is not installed. BusyError: the port is taken.
+            UserError: textual-serve is not installed. BusyError: the port is taken.
         """
         server = _textual_serve()
         bridge = [sys.executable, "-P", "-m", "aptui.serve.web.terminal", *self._command]
@@ -209,7 +209,7 @@ def _textual_serve() -> type[Server]:
     try:
         from textual_serve.server import Server
     except ImportError:
-        raise HostError(
+        raise UserError(
             "the screen in a browser needs textual-serve, which is not installed", hint="pip install 'aptui[web]'"
         ) from None
     return Server

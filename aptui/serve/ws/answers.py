@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from aptui.link import port
+from aptui.serve.access.admission import is_loopback
+from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
 from aptui.serve.protocol.requests import Done
@@ -35,7 +39,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
             code=_NOT_ALLOWED,
         )
     if scope not in _AUDITED:
-        return await _answer(session, name, request)
+        return for_client(identity, await _answer(session, name, request))
     try:
         answered = await _answer(session, name, request)
     except (RequestMistake, KnownError) as error:
@@ -43,6 +47,21 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
         raise
     guard.audit.write(identity, name, "done", **_details(request))
     return answered
+
+
+def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnswer:
+    """Return an answer without the places of this machine's folders, which only it and those who control need to know."""
+    if identity.may(Scope.CONTROL) or is_loopback(identity.address):
+        return answered
+    match answered:
+        case requests.SourceFacts():
+            return replace(answered, scan_folder_path="")
+        case requests.ProductFacts():
+            return replace(answered, source_file="")
+        case requests.ResolvedPath(is_found=True):
+            return replace(answered, file="")
+        case _:
+            return answered
 
 
 def scope_of(name: str, request: Any) -> Scope:

@@ -123,6 +123,8 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
         return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be made anew from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return DamagedError(what, hint="start again: it is set aside then, and made anew from the sources")
+    if str(error).startswith(("no such table", "no such column")):
+        return DamagedError(what, hint="delete it: 'aptui batch' makes it anew from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HostError(what, hint="look at the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

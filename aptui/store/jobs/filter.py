@@ -255,8 +255,8 @@ def _field(text: str, field: str, column: int) -> str:
     if name is None:
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
-        hint = f"did you mean '{near[0]}:'?" if near else f"fields are {', '.join(FIELDS)}"
-        raise FilterError(f"there is no field '{field}'", column, f'{hint} "{word}" in quotes searches for it in the path')
+        hint = f"did you mean '{near[0]}:'" if near else f"fields are {', '.join(FIELDS)}"
+        raise FilterError(f"there is no field '{field}'", column, f'{hint}; "{word}" in quotes searches for it in the path')
     return name
 
 

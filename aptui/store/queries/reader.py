@@ -191,8 +191,8 @@ class JobTotals(Struct, frozen=True):
 class Reader:
     """A read-only connection; make one with `open_reader`."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
+    def __init__(self, database: sqlite3.Connection, path: Path | None = None) -> None:
+        self._database, self._path = database, path
 
     def close(self) -> None:
         """Close the connection."""
@@ -200,10 +200,16 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let every question inside see the same moment."""
+        """Let every question inside see the same moment.
+
+        Raises:
+            HostError: the database cannot be read, or is not whole.
+        """
         self._database.execute("BEGIN")
         try:
             yield
+        except sqlite3.Error as error:
+            raise host_error(self._path or Path(), error) from error
         finally:
             self._database.execute("COMMIT")
 
@@ -353,7 +359,7 @@ def open_reader(path: Path) -> Reader:
         except sqlite3.Error as error:
             raise host_error(path, error) from error
         stack.pop_all()
-    return Reader(database)
+    return Reader(database, path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

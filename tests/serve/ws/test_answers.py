@@ -9,9 +9,11 @@ from waiting import until
 
 from aptui.client import Refused
 from aptui.engine.requests import gateway
+from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, Scope
 from aptui.serve.protocol.model import Match, Reach, Status
+from aptui.serve.ws.answers import for_client
 
 from ..live_served import SETTINGS, Garden, garden
 
@@ -376,3 +378,21 @@ def test_every_request_has_somebody_who_answers_it() -> None:
     from aptui.serve.ws import answers
 
     assert REQUESTS.keys() - answers._HANDLERS.keys() == {"hello", "ping", "send_catalog", "read_product"}
+
+
+@pytest.mark.parametrize(
+    ("address", "scopes", "is_told"),
+    [("192.168.1.5", (Scope.READ,), False), ("192.168.1.5", (Scope.READ, Scope.CONTROL), True), ("127.0.0.1", (Scope.READ,), True)],
+)
+def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_control(address, scopes, is_told):
+    identity = ClientIdentity("x", frozenset(scopes), address)
+    answers = [
+        requests.SourceFacts(True, "a.txt", scan_folder_path="/home/me/game"),
+        requests.ProductFacts((), "a.txt", source_file="/home/me/game/a.txt"),
+        requests.ResolvedPath(True, "a.txt", "/home/me/game/a.txt"),
+    ]
+
+    told = repr([for_client(identity, each) for each in answers])
+
+    assert ("/home/me" in told) == is_told
+    assert told.count("a.txt") >= 3

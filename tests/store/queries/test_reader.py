@@ -16,6 +16,8 @@ import pytest
 
 from aptui.core.model import EdgeKind, FileFact, RelPath
 from aptui.shared.errors import HostError, UserError
+from aptui.store.db import schema
+from aptui.store.db.schema import DamagedError
 from aptui.store.db.tables import O3DE_TABLES, _table_sql
 from aptui.store.queries.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
 
@@ -383,3 +385,13 @@ def test_the_rest_of_a_database_of_o3de_can_be_asked(foreign: Reader) -> None:
     assert foreign.dependents_of("shared.JSON") == ["A.png"]
     assert (foreign.runs_of(1), foreign.inputs_of(1), foreign.file("a.png"), foreign.state("epoch")) == ([], (), None, None)
     assert foreign.builder_metrics() == [BuilderMetric(BUILDER, 0, 0, 4, 1500)]
+
+
+def test_a_database_that_lacks_a_table_is_said_to_be_damaged(tmp_path):
+    path = tmp_path / "assetdb.sqlite"
+    schema.prepare(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE aptui_jobs")
+
+    with closing(open_reader(path)) as reader, pytest.raises(DamagedError, match="no such table: aptui_jobs"), reader.snapshot():
+        list(reader.jobs())

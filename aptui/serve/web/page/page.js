@@ -237,9 +237,11 @@ const TAKE = {
   source_changed({ uuid }) {
     for (const card of cardsOf(uuid)) card.since = performance.now();
   },
-  counts({ waiting, running }) {
-    const left = waiting + running;
-    mood(left ? `${left} ${left === 1 ? "job" : "jobs"} to do` : "everything is current", left ? "busy" : "good");
+  counts({ waiting, running, failed }) {
+    const left = waiting + running, jobs = (count) => `${count} ${count === 1 ? "job" : "jobs"}`;
+    if (left) mood(`${jobs(left)} to do`, "busy");
+    else if (failed) mood(`${jobs(failed)} failed, everything else is current`, "wrong");
+    else mood("everything is current", "good");
   },
   engine_changed({ is_here }) {
     mood(is_here ? "the engine is here" : "waiting for the engine", is_here ? "good" : "wait");
