@@ -33,8 +33,8 @@ pytest_plugins = ["lanes"]
 def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep the caches, settings and state of whoever runs the tests out of them."""
     home = tmp_path_factory.mktemp("xdg")
-    before = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
-    os.environ.update({name: str(home / name.lower()) for name in before})
+    before = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "APTUI_SANDBOX")}
+    os.environ.update({name: str(home / name.lower()) for name in before} | {"APTUI_SANDBOX": "off"})
     yield home
     for name, value in before.items():
         if value is None:

@@ -84,13 +84,19 @@ class Workers:
     Args:
         count: how many.
         environment: is added to theirs.
+        writes: folders that they write to beside those of the cache.
     """
 
     def __init__(
-        self, config: Config, builders: Iterable[Builder], count: int, environment: Mapping[str, str] | None = None
+        self,
+        config: Config,
+        builders: Iterable[Builder],
+        count: int,
+        environment: Mapping[str, str] | None = None,
+        writes: Iterable[str] = (),
     ) -> None:
         from aptui.engine.pool.pool import Pool
-        from aptui.engine.pool.processes import PoolSettings
+        from aptui.engine.pool.processes import settings_for
 
         self._results: list[RunResult | AnalyseResult] = []
         self._selector = selectors.DefaultSelector()
@@ -100,7 +106,7 @@ class Workers:
             count,
             self._selector,
             lambda found: self._results.extend(item for item in found if isinstance(item, RunResult | AnalyseResult)),
-            settings=PoolSettings(environment=environment or {}, memory_budget_bytes=config.limits.all_memory_bytes),
+            settings=settings_for(config, environment, (str(config.temp_dir), *writes)),
         )
 
     def __enter__(self) -> Self:

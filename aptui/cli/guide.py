@@ -39,6 +39,7 @@ EXIT_CODES = {
 ENVIRONMENT = {
     "APTUI_CACHE_TOKEN": "token that a shared cache over HTTP wants",
     "APTUI_GLYPHS": "`ascii` or `utf8`: which characters the screen is drawn with",
+    "APTUI_SANDBOX": "`off`: workers run without a sandbox, unless the project requires one",
     "APTUI_TOKEN": "token that `aptui client` shows to a gateway",
     "APTUI_TRACE": "a file that a running engine writes what it does to, for finding out where time goes",
     "NO_COLOR": "set to anything: no colours",

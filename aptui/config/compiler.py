@@ -115,7 +115,7 @@ class Compiler:
             cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * scalars.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,
-            sandbox=self._plain("sandbox", "off"),
+            sandbox=self._plain("sandbox", "auto"),
             sandbox_paths=self._folders("sandbox_paths"),
         )
 

@@ -141,7 +141,7 @@ class Config(Struct, frozen=True):
     sharing: SharedCacheSettings = SharedCacheSettings()
     serve: GatewaySettings = GatewaySettings()
     cluster: ClusterSettings = ClusterSettings()
-    sandbox: str = "off"
+    sandbox: str = "auto"
     sandbox_paths: tuple[str, ...] = ()
 
     @property

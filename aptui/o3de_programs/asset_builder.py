@@ -102,10 +102,11 @@ class _Session:
             raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
         self._say(f"Platforms = {', '.join(platforms)}")
-        with Workers(self._config, wanted, 1) as workers:
+        kept = _kept_folder() if self._given.processes else ""
+        with Workers(self._config, wanted, 1, writes=[kept] if kept else []) as workers:
             work, is_well = self._analyse(workers, planner, wanted)
-            if self._given.processes:
-                is_well &= self._process(workers, work)
+            if kept:
+                is_well &= self._process(workers, work, kept)
         return 0 if is_well else FAILED
 
     def _analyse(self, workers: Workers, planner: Planner, wanted: Iterable[Builder]) -> tuple[list[_Work], bool]:
@@ -127,8 +128,7 @@ class _Session:
             self._say(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
         return work, is_well
 
-    def _process(self, workers: Workers, work: Sequence[_Work]) -> bool:
-        kept = _kept_folder()
+    def _process(self, workers: Workers, work: Sequence[_Work], kept: str) -> bool:
         is_well = True
         for at, item in enumerate(work, 1):
             staging = os.path.join(kept, str(at))

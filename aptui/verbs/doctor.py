@@ -330,12 +330,14 @@ def _sandbox(config: Config) -> DoctorCheck:
     from aptui.engine.pool import sandbox
 
     found = sandbox.planned(config)
-    problem = "bubblewrap (bwrap) is not on this machine"
+    if sandbox.is_off(config):
+        advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
+        if config.sandbox == "auto":
+            advice = f"take {sandbox.VARIABLE} out of your environment"
+        return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
+    problem = sandbox.MISSING
     if found is not None:
         problem = sandbox.problem_of(replace(found, writes=()))  # there may be no staging folder yet
-    if config.sandbox == "off":
-        advice = "" if problem or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
-        return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
     return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")

@@ -5,6 +5,7 @@ Tests: `tests/worker/test_workspace.py`.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -16,6 +17,10 @@ KEPT_RECORDS = 2000
 """Kept of each end of a log; a builder that logs in a loop must not fill the engine."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
+_SANDBOX = (
+    "it ran in a sandbox: wrote to its own folders alone, saw only files of the system, the project and PATH, and had no network, "
+    "home folder, display or graphics card; 'sandbox_paths' in aptui.yaml shows it more, 'sandbox: off' everything"
+)
 
 
 class RunLog:
@@ -53,6 +58,11 @@ class RunLog:
             return
         self._dropped += len(self._tail) == KEPT_RECORDS
         self._tail.append(record)
+
+    def note_sandbox(self) -> None:
+        """Say what a run that failed had no access to, where it ran in a sandbox: that may be why."""
+        if os.environ.get("APTUI_SANDBOX") == "on":
+            self.write(LogLevel.INFO, _SANDBOX)
 
     def extend(self, records: Iterable[LogRecord]) -> None:
         """Add records made elsewhere."""

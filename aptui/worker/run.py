@@ -439,6 +439,7 @@ def _failure(log: RunLog, text: str, trace: str = "") -> _Ending:
     text = one_line(valid_text(text))
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
+    log.note_sandbox()
     return _Ending(Outcome.FAILED, text)
 
 

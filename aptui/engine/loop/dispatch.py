@@ -70,27 +70,16 @@ class RunDispatcher:
         """The workers; a run that finds nothing to do never pays for them."""
         if self.pool_if_any is None:
             from aptui.engine.pool.pool import Pool
-            from aptui.engine.pool.processes import PoolSettings
-            from aptui.engine.pool.sandbox import sandbox_of
+            from aptui.engine.pool.processes import settings_for
 
             context = self._context
-            sandbox, problem = sandbox_of(context.config)
-            if problem:
-                context.news.say_once(problem)
             self.pool_if_any = self._pool_class(Pool)(
                 context.project.builders,
                 context.project.platforms,
                 context.config.workers,
                 context.selector,
                 self._take_from_pool,
-                settings=PoolSettings(
-                    memory_budget_bytes=context.config.limits.all_memory_bytes,
-                    scan_folders=(
-                        *(folder.path for folder in context.project.scan_folders),
-                        *(path for path in context.project.linked_folders if path != "/"),
-                    ),
-                    sandbox=sandbox,
-                ),
+                settings=settings_for(context.config),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
             )
             context.closing.callback(self.pool_if_any.close, _GRACE_S)

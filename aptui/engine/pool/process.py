@@ -103,8 +103,8 @@ class WorkerProcess:
         except OSError:
             pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
         name, _, value = self.mark.partition("=")
-        self._is_wrapped = start.sandbox is not None
-        command = python_command(str(theirs.fileno()), "0" if self._is_wrapped else str(os.getpid()))
+        self.is_wrapped = start.sandbox is not None
+        command = python_command(str(theirs.fileno()), "0" if self.is_wrapped else str(os.getpid()))
         try:
             self._process = subprocess.Popen(
                 command if start.sandbox is None else start.sandbox.command(command),
@@ -255,7 +255,7 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """Ask the worker's process group to end, but not what it is wrapped in: that would take it along at once."""
-        if not self._is_wrapped:
+        if not self.is_wrapped:
             processes.kill_group(self.pid, signal.SIGTERM)
             return
         for pid in processes.family(self.pid, self.mark) - {self.pid}:
@@ -293,7 +293,7 @@ class WorkerProcess:
     def _status(self) -> int | None:
         """The exit status; minus a signal's number when one killed it, which a wrapper tells as shells do."""
         code = self._process.returncode
-        return 128 - code if self._is_wrapped and code is not None and code > 128 else code
+        return 128 - code if self.is_wrapped and code is not None and code > 128 else code
 
     @property
     def exit_text(self) -> str:

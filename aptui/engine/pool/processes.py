@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from aptui.core.messages import Outcome
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
 from aptui.engine.pool.reaper import OrphanReaper
-from aptui.engine.pool.sandbox import Sandbox
+from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.engine.pool.slots import Slot
 from aptui.worker import processes
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
 
 START_LIMIT_S = 60.0
 """A worker that is not ready by then is stuck in its imports (a network file system that hangs)."""
@@ -50,6 +54,25 @@ class PoolSettings(Struct, frozen=True):
     sandbox: Sandbox | None = None
     idle_s: float = 300.0
     rest_s: float = 1800.0
+
+
+def settings_for(config: Config, environment: Mapping[str, str] | None = None, writes: Iterable[str] = ()) -> PoolSettings:
+    """Return how workers of a project are kept: in its sandbox, and they say what they open outside its scan folders.
+
+    Args:
+        environment: is added to theirs.
+        writes: folders that they write to beside that for staging.
+
+    Raises:
+        HostError: a sandbox is required and cannot be had.
+    """
+    links = (path for path in config.project.linked_folders if path != "/")
+    return PoolSettings(
+        environment=environment or {},
+        scan_folders=(*(folder.path for folder in config.project.scan_folders), *links),
+        memory_budget_bytes=config.limits.all_memory_bytes,
+        sandbox=sandbox_of(config, writes),
+    )
 
 
 class WorkerManager:

@@ -3,7 +3,8 @@
 Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
 cache, and what `sandbox_paths` adds, all read-only; the staging folder, which alone can be written to; temporary and home folders
 in memory, empty. There is no network. What is not kept away: signals to other processes of the same user, and what the system's
-own folders show to everybody.
+own folders show to everybody. A namespace of process ids would keep signals away; but workspaces and left-over processes are known
+by ids that workers and engine share. What others have in memory and environment cannot be read from inside as it is.
 
 Why O3DE projects are left out: their Python builders run the engine's own code, which writes to the user's folders.
 """
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
 
 PROGRAM = "bwrap"
+VARIABLE = "APTUI_SANDBOX"
+"""For people: `off` turns `auto` off. Inside: `on`."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
 _TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
 _PATIENCE_S = 10.0
 HINT = "install bubblewrap, or write 'sandbox: off'"
+MISSING = "bubblewrap (bwrap) is not on this machine"
 
 
 class Sandbox(Struct, frozen=True):
@@ -74,6 +78,9 @@ class Sandbox(Struct, frozen=True):
             "--setenv",
             "TMPDIR",
             _TEMP,
+            "--setenv",
+            VARIABLE,
+            "on",
             "--unsetenv",
             "XDG_RUNTIME_DIR",
             "--chdir",
@@ -95,28 +102,34 @@ def problem_of(sandbox: Sandbox) -> str:
     return "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"it ended with status {done.returncode}"
 
 
-def sandbox_of(config: Config) -> tuple[Sandbox | None, str]:
-    """Return the sandbox of this project's workers, None without one, and a sentence that says why there is none though asked for.
+def sandbox_of(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
+    """Return the sandbox of this project's workers, None without one.
+
+    Args:
+        writes: folders that workers write to beside that for staging.
 
     Raises:
         HostError: it is required and cannot be had.
     """
-    if config.sandbox == "off":
-        return None, ""
-    found = planned(config)
-    problem = "bubblewrap (bwrap) is not on this machine"
+    if is_off(config):
+        return None
+    found = planned(config, writes)
+    problem = MISSING
     if found is not None:
         for folder in found.writes:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         problem = problem_of(found)
-    if not problem:
-        return found, ""
-    if config.sandbox == "require":
+    if problem and config.sandbox == "require":
         raise HostError(f"workers cannot run in a sandbox: {problem}", hint=HINT)
-    return None, f"workers run without a sandbox: {problem}"
+    return None if problem else found
 
 
-def planned(config: Config) -> Sandbox | None:
+def is_off(config: Config) -> bool:
+    """Whether this project's workers are not to run in one: it says so, or leaves it open and its user says so."""
+    return config.sandbox == "off" or (config.sandbox == "auto" and os.environ.get(VARIABLE) == "off")
+
+
+def planned(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     """Return the sandbox that this project would have, None where there is no bubblewrap."""
     program = shutil.which(PROGRAM)
     if program is None:
@@ -134,7 +147,10 @@ def planned(config: Config) -> Sandbox | None:
         *config.sandbox_paths,
     ]
     secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)
-    return Sandbox(program, home, tuple(_usable(reads, home)), (staging,), tuple(path for path in secrets if path))
+    real = [os.path.realpath(path) for path in reads if os.path.islink(path)]  # sources are known by both
+    return Sandbox(
+        program, home, tuple(_usable([*reads, *real], home)), (staging, *writes), tuple(path for path in secrets if path)
+    )
 
 
 def _python_paths() -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from aptui.core.messages import Outcome
-from aptui.engine.pool.memory_budget import resident_bytes
+from aptui.engine.pool.memory_budget import family_bytes, resident_bytes
 from aptui.engine.pool.messages import PoolMessage, describe
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.shared.health import WorkerInfo
@@ -81,7 +81,7 @@ class Slot(Struct, eq=False):
         """Return what people want to know of it."""
         message = self.messages[0] if self.messages and self.is_ready else None
         age_ms = int((now_s - message.began_s) * 1000) if message else 0
-        rss_bytes = resident_bytes(self.member.pid)
+        rss_bytes = (family_bytes if self.member.is_wrapped else resident_bytes)(self.member.pid)
         return WorkerInfo(
             self.number, self.member.pid, self.state, describe(message) if message else "", age_ms, rss_bytes, self.runs
         )

@@ -11,6 +11,7 @@ import pytest
 from disk_project import Project
 from msgspec.structs import replace
 
+from aptui.cli import main
 from aptui.config import load
 from aptui.engine.pool import sandbox
 from aptui.engine.pool.sandbox import Sandbox
@@ -82,17 +83,44 @@ def test_keys_below_the_project_are_empty_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_without_one_auto_says_why_and_require_refuses(project: Project, stub: Path) -> None:
+def test_without_one_auto_goes_on_and_require_refuses(project: Project, stub: Path) -> None:
     config = load.load(project.root)
 
-    assert sandbox.sandbox_of(replace(config, sandbox="off")) == (None, "")
-    said = "workers run without a sandbox: bwrap: no namespaces here"
-    assert sandbox.sandbox_of(replace(config, sandbox="auto")) == (None, said)
+    assert sandbox.sandbox_of(replace(config, sandbox="off")) is None
+    assert sandbox.sandbox_of(replace(config, sandbox="auto")) is None
     with pytest.raises(HostError, match="cannot run in a sandbox: bwrap: no namespaces here"):
         sandbox.sandbox_of(config)
     stub.unlink()
     with pytest.raises(HostError, match="is not on this machine"):
         sandbox.sandbox_of(config)
+
+
+@pytest.mark.real
+def test_unless_said_otherwise_there_is_one_where_bubblewrap_works(
+    project: Project, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    project.config(SETTINGS.replace("sandbox: MODE\n", ""))
+    config = load.load(project.root)
+    assert sandbox.sandbox_of(config) is None, "tests run without one"
+
+    monkeypatch.delenv(sandbox.VARIABLE)
+    assert sandbox.sandbox_of(config) is not None
+    assert sandbox.sandbox_of(replace(config, sandbox="off")) is None
+    monkeypatch.setenv(sandbox.VARIABLE, "off")
+    assert sandbox.sandbox_of(replace(config, sandbox="require")) is not None, "what a project requires nobody takes from it"
+
+
+def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, stub: Path, tmp_path: Path) -> None:
+    there = tmp_path / "disk" / "assets"
+    there.mkdir(parents=True)
+    project.path("assets").rmdir()
+    project.path("assets").symlink_to(there)
+
+    found = sandbox.planned(load.load(project.root))
+
+    assert found is not None
+    assert str(there) in found.reads
 
 
 def _is_usable() -> bool:
@@ -134,6 +162,37 @@ def test_how_a_run_ended_is_told_as_without_one(project: Project, command: str, 
     project.engine_run()
 
     assert error in project.errors()["a.bad:bad"]
+
+
+@needs_bubblewrap
+@pytest.mark.real
+def test_a_run_that_failed_inside_says_what_it_had_no_access_to(project: Project) -> None:
+    project.write("assets/a.look", "exit 1")
+    rule = '  - {name: bad, patterns: ["*.bad"], command: "exit 3 # {source}"}\n'
+    project.config(SETTINGS.replace("MODE", "require") + rule)
+    project.write("assets/a.bad", "x")
+
+    project.engine_run()
+
+    logs = [
+        path.read_text()
+        for path in (project.cache / ".aptui").rglob("*")
+        if path.is_file() and b"sandbox_paths" in path.read_bytes()
+    ]
+    assert len(logs) == 1, "the one that failed"
+
+
+@needs_bubblewrap
+@pytest.mark.real
+def test_a_job_run_alone_runs_inside_as_well(project: Project) -> None:
+    project.write("assets/a.look", LOOK.replace("$SECRET", f"{project.root.parent}/.key"))
+    project.engine_run()
+
+    assert main.main(["rerun", "a.look", "--project", str(project.root)]) == 0
+
+    (made,) = (project.cache / ".aptui" / "temp").rglob("a.txt")
+    assert "done" in made.read_text()
+    assert "secret is read" not in made.read_text()
 
 
 @needs_bubblewrap
