@@ -23,6 +23,7 @@ from . import (
     live_scenes,
     live_trouble,
     neighbours,
+    power,
     serve_hostile,
     serving,
     sharing,
@@ -47,6 +48,7 @@ DRILLS: dict[str, Drill] = {
     "e1": lambda folder, chosen: kills.every_point(
         folder, chosen.seed, step=chosen.step, error=ERRNOS.get(chosen.error, errno.ENOSPC), is_lasting=chosen.lasting
     ),
+    "p1": lambda folder, chosen: power.power_cuts(folder, chosen.count, chosen.seed, mutant=chosen.mutant),
     "e1-disk": lambda folder, chosen: hosts.full_disk(folder, chosen.seed, range(64, 2048, 64)),
     "e3": lambda folder, _chosen: hosts.read_only_cache(folder),
     "d1": lambda folder, _chosen: hosts.locked_database(folder, 5.0),
@@ -64,7 +66,9 @@ DRILLS: dict[str, Drill] = {
     "b2": lambda folder, chosen: hostile.lies(folder, many=100_000, mutant=chosen.mutant),
     "b3": lambda folder, chosen: hostile.crash_loop(folder, mutant=chosen.mutant),
     "a1": lambda folder, chosen: wire_fuzz.attacked(folder, chosen.seed, max(1, chosen.count // 50), mutant=chosen.mutant),
-    "serve-hostile": lambda folder, chosen: serve_hostile.attacked(folder, chosen.seed, chosen.count / 5, mutant=chosen.mutant),
+    "hostile-clients": lambda folder, chosen: serve_hostile.hostile_clients(
+        folder, chosen.seed, chosen.count / 5, mutant=chosen.mutant
+    ),
     "hostile-assets": lambda folder, chosen: hostile_content.assets(folder, chosen.seed, mutant=chosen.mutant),
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
@@ -102,8 +106,21 @@ DRILLS: dict[str, Drill] = {
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
-NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live", "neighbours"}
-_ROOMS = (children, hostile, hostile_content, neighbours, serve_hostile, serving, sharing, truth, vanished, watching, wire_fuzz)
+NEEDS_ROOT = {"p1", "e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live", "neighbours"}
+_ROOMS = (
+    children,
+    hostile,
+    hostile_content,
+    neighbours,
+    power,
+    serve_hostile,
+    serving,
+    sharing,
+    truth,
+    vanished,
+    watching,
+    wire_fuzz,
+)
 MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 

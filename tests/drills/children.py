@@ -26,11 +26,12 @@ FINE, KNOWN, UNKNOWN = 0, 2, 70
 
 
 class Fault(Struct, frozen=True):
-    """What happens at the `at`-th point: a kill, or `error` (an errno), once or from then on."""
+    """What happens at the `at`-th point: a kill (or another `signal`), or `error` (an errno), once or from then on."""
 
     at: int
     error: int = 0
     is_lasting: bool = False
+    signal: int = signal.SIGKILL
 
 
 class _Points:
@@ -44,7 +45,7 @@ class _Points:
         if fault is None:
             return
         if not fault.error and self.count == fault.at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), fault.signal)
         is_due = self.count >= fault.at if fault.is_lasting else self.count == fault.at
         if fault.error and can_fail and is_due:
             raise OSError(fault.error, os.strerror(fault.error))
@@ -209,7 +210,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
             _tell_before(action, told)
         try:
             with _interruptible():
-                runs = dict(project.engine_run(workers=2).runs)
+                runs = dict(project.engine_run().runs)
             status = FINE
         except KnownError as error:
             status, text = KNOWN, f"{type(error).__name__}: {error}"

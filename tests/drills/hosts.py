@@ -269,6 +269,7 @@ def deleted_and_killed(folder: Path, step: int) -> Report:
     report = Report("D4 killed")
     at, is_through = 1, False
     world = World(folder / "project", sources=5, commands=1)
+    world.workers = 1
     world.engine_run()
     while not is_through:
         (world.cache / "assetdb.sqlite").unlink()

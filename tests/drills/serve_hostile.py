@@ -397,7 +397,7 @@ def attacked(
     attacks: tuple[Attack, ...] = ATTACKS,
     is_safe: bool = False,
 ) -> Report:
-    """G1: every attack against one gateway, `seconds` of noise."""
+    """G1: attacks against one gateway, `seconds` of noise."""
     report, dice = Report("G1"), random.Random(seed)
     victim = Victim(folder, mutant, is_safe=is_safe)
     try:
@@ -409,6 +409,18 @@ def attacked(
     finally:
         ending = victim.end()
         report.violations += [ending] if ending else []
+    return report
+
+
+def hostile_clients(folder: Path, seed: int, seconds: float = 10.0, *, mutant: str = "", say: Say = print) -> Report:
+    """G1: every attack, on a gateway without and on one with TLS."""
+    report = Report("hostile-clients")
+    for is_safe, attacks in ((False, ATTACKS), (True, SAFE_ATTACKS)):
+        part = folder / ("tls" if is_safe else "plain")
+        part.mkdir()
+        found = attacked(part, seed, seconds, mutant=mutant, say=say, attacks=attacks, is_safe=is_safe)
+        report.faults += found.faults
+        report.violations += found.violations
     return report
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from disk_project import HOST, Project, database, violations_of_rest
@@ -116,6 +118,10 @@ class World(Project):
             if (name, hashlib.sha256(data).digest()) not in self.good
         ]
 
+    def database(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Open the asset database of a dead engine for reading."""
+        return database(self.cache)
+
     def wrong_rows(self) -> list[str]:
         """Return products whose row is not the file's and which no intent speaks of.
 
@@ -123,7 +129,7 @@ class World(Project):
         """
         if not (self.cache / "assetdb.sqlite").exists():
             return []
-        with database(self.cache) as connection:
+        with self.database() as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'aptui_intents'").fetchone():
                 return []
             sql = "SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID"
