@@ -37,12 +37,15 @@ EXIT_CODES = {
     130: "interrupted",
 }
 ENVIRONMENT = {
+    "ACCESSIBLE": "set to anything: a conversation in lines instead of a screen, as `--plain`",
     "APTUI_CACHE_TOKEN": "token that a shared cache over HTTP wants",
     "APTUI_GLYPHS": "`ascii` or `utf8`: which characters the screen is drawn with",
+    "APTUI_OUTPUT": "`stock`: the screen is sent in whole regions, for a terminal that shows something wrong",
     "APTUI_SANDBOX": "`off`: workers run without a sandbox, unless the project requires one",
     "APTUI_TOKEN": "token that `aptui client` shows to a gateway",
     "APTUI_TRACE": "a file that a running engine writes what it does to, for finding out where time goes",
     "NO_COLOR": "set to anything: no colours",
+    "PAGER": "what `aptui docs` is shown with; less unless said",
     "TERM": "`dumb`: plain lines instead of a screen",
     "XDG_CACHE_HOME": "where the store of this machine's results is, in `aptui/`",
     "XDG_CONFIG_HOME": "where your own layer, keys and themes are, in `aptui/`",

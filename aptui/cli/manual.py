@@ -13,7 +13,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from aptui import __version__
-from aptui.cli import guide, main
+from aptui.cli import guide, main, reference
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
@@ -40,15 +40,23 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
-    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help="of this verb alone")
+    topics = ", ".join(reference.PAGES)
+    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"of this verb alone, or of {topics}")
     parser.add_argument("--man", action="store_true", help="print a man page (roff)")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown, as aptui/VERBS.md has it")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, as the pages in aptui/ have it")
 
 
 def docs(arguments: Namespace) -> int:
     """Show the reference, in a pager where people look."""
+    if arguments.verb in reference.PAGES:
+        if arguments.markdown:
+            printing.say(reference.markdown(arguments.verb).rstrip())
+        else:
+            _page(reference.text(arguments.verb))
+        return 0
     if arguments.verb and arguments.verb not in main.VERBS:
-        raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint="'aptui help' lists them")
+        topics = ", ".join(reference.PAGES)
+        raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists them; or one of {topics}")
     verbs = [arguments.verb] if arguments.verb else list(_in_order())
     if arguments.man:
         printing.say(man_page(verbs).rstrip())
@@ -136,7 +144,7 @@ def markdown(verbs: list[str]) -> str:
         "",
         "Every verb takes:",
         "",
-        *_table(common_options()),
+        *reference.table(common_options()),
     ]
     group_of = {verb: group for group, names in guide.GROUPS.items() for verb in names}
     last = ""
@@ -147,17 +155,13 @@ def markdown(verbs: list[str]) -> str:
         text = actions_of(verb)[action] if action else main.VERBS[verb][1]
         lines += ["", f"### `aptui {verb} {action}".rstrip() + "`", "", _sentence(text)]
         own = _own_options(verb, action) if action or not actions_of(verb) else []
-        lines += ["", *_table(own)] if own else []
+        lines += ["", *reference.table(own)] if own else []
         if not action:
             lines += ["", "```", *guide.EXAMPLES[verb], "```"]
-    lines += ["", "## Exit codes", "", *_table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
-    lines += ["", "## Environment variables", "", *_table(list(guide.ENVIRONMENT.items())), ""]
+    lines += ["", "## Exit codes", "", *reference.table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
+    lines += ["", "## Environment variables", "", *reference.table(list(guide.ENVIRONMENT.items())), ""]
+    lines += [f"More: {', '.join(f'[{page}]({page})' for page in reference.PAGES.values())}.", ""]
     return "\n".join(lines)
-
-
-def _table(rows: list[tuple[str, str]]) -> list[str]:
-    cells = [(name.replace("|", "\\|"), text.replace("|", "\\|")) for name, text in rows]
-    return ["| | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in cells)]
 
 
 def man_page(verbs: list[str]) -> str:

@@ -60,7 +60,7 @@ def add_routes(app: web.Application) -> None:
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """Answer one request of a WebDAV client."""
+    """Show products as folders that can be mounted, to read (WebDAV: PROPFIND too)."""
     _require(request)
     try:
         match request.method:

@@ -112,7 +112,7 @@ class Proxy:
             self._busy[identity.name] -= 1
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Be the handler of everything below `PREFIX`."""
+        """Forward a request to a service of `serve.proxies`, while a WebSocket of the same token is open."""
         identity = require(request, Scope.READ)
         if not any(_is_same(session.identity, identity) for session in request.config_dict[SESSIONS]):
             raise web.HTTPForbidden(text="connect first: this is for devices that have a WebSocket open\n")

@@ -398,7 +398,7 @@ class WireSessions:
             greet(session)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
-        """Be the handler of `/v1/connect`."""
+        """Open a WebSocket: requests, answers and news, as `/v1/protocol` describes them."""
         identity = require(request, Scope.READ)
         if self._opening >= self.limit:
             raise web.HTTPServiceUnavailable(

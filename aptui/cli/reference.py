@@ -1,0 +1,145 @@
+"""Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter of jobs, addresses of the gateway.
+
+Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document. Tests:
+`tests/cli/test_reference.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from aptui.config.dirs import data_dir
+
+Rows = list[tuple[str, str]]
+PAGES = {"keys": "KEYS.md", "filters": "FILTERS.md", "http": "HTTP.md"}
+"""{topic of `aptui docs`: the page that ships}."""
+FIELD_TEXTS = {
+    "source": "path of the source; also `path`, and what a term without a field means",
+    "status": "pending, processing, completed, failed or cancelled; warnings, errors: completed with some",
+    "platform": "id of the platform",
+    "key": "the builder's name for the job",
+    "builder": "name of the builder",
+    "reason": "why it ran last",
+    "error": "its first error",
+    "cause": "the error without the paths, numbers and names in it: failures with one cause have the same text",
+    "folder": "name of the scan folder",
+    "after": "completed since a moment (`14:30`, `2026-11-20`) or within so long (`2h`); `9:00..10:00` has both ends",
+    "before": "completed before a moment, or longer ago",
+    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",
+    "faster": "took less",
+}
+FORM_TEXTS = {
+    "rock failed": "terms are separated by blanks, and all must hold",
+    "!server": "`!` inverts a term",
+    '"old rock"': "a blank in a pattern needs quotes; so does a word that would be a status",
+    "key:^text": "a pattern is a regular expression, found anywhere; `^` and `$` are the ends; there is no look-around",
+    "[A-Z]": "a pattern without capitals ignores case",
+}
+
+
+TITLES = {"keys": "Keys of aptui.yaml", "filters": "The filter of jobs", "http": "HTTP addresses of the gateway"}
+INTRODUCTIONS = {
+    "keys": """\
+`[]` stands for each entry of a list, `NAME` for a name of yours. [config/defaults.yaml](../config/defaults.yaml) and
+[config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` tells which file says what.
+""",
+    "filters": """\
+For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.
+""",
+    "http": """\
+Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
+`GET /v1/openapi` answers with the same for programs, `GET /v1/protocol` with what is said on the WebSocket.
+""",
+}
+
+
+def markdown(topic: str) -> str:
+    """Return a page as it ships."""
+    lines = [f"# {TITLES[topic]}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
+    lines += [INTRODUCTIONS[topic]]
+    for name, rows in _sections(topic).items():
+        lines += [f"## {name}", "", *table(rows), ""]
+    return "\n".join(lines)
+
+
+def _sections(topic: str) -> dict[str, Rows]:
+    match topic:
+        case "keys":
+            return _key_sections()
+        case "filters":
+            return {"Terms": list(FORM_TEXTS.items()), "Fields": _fields()}
+        case _:
+            return _http_sections()
+
+
+def text(topic: str) -> str:
+    """Return a page as plain text."""
+    return markdown(topic).replace("`", "").replace("\\|", "|").replace("| | |\n|---|---|\n", "").replace("](", " (")
+
+
+def table(rows: Rows) -> list[str]:
+    """Return rows as a table of Markdown."""
+    cells = [(name.replace("|", "\\|"), text.replace("|", "\\|").replace("\n", " ")) for name, text in rows]
+    return ["| | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in cells)]
+
+
+# -------------------------------------------------------------------------------------------------------------------- keys
+
+
+def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (key with dots, its part of the schema) of all that `aptui.yaml` may say."""
+    if part is None:
+        from aptui.config.yaml.schema import schema
+
+        part = schema()
+    for name, inner in part.get("properties", {}).items():
+        yield from _one(f"{path}.{name}" if path else name, inner)
+    for inner in (*part.get("oneOf", ()), *part.get("anyOf", ())):
+        yield from schema_keys(inner, path)
+    if isinstance(others := part.get("additionalProperties"), dict):
+        yield from _one(f"{path}.NAME", others)
+    if isinstance(items := part.get("items"), dict):
+        yield from schema_keys(items, f"{path}[]")
+
+
+def _one(path: str, part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, part
+    yield from schema_keys(part, path)
+
+
+def _key_sections() -> dict[str, Rows]:
+    sections: dict[str, Rows] = {}
+    for path, part in dict(schema_keys()).items():
+        words = [part.get("description", ""), f"({part['title']})" if part.get("title") else ""]
+        sections.setdefault(path.partition(".")[0].partition("[")[0], []).append((path, " ".join(filter(None, words))))
+    return sections
+
+
+# ----------------------------------------------------------------------------------------------------------------- filters
+
+
+def _fields() -> Rows:
+    from aptui.store.jobs.filter import FIELDS
+
+    return [(f"{field}:", FIELD_TEXTS[field]) for field in FIELDS]
+
+
+# -------------------------------------------------------------------------------------------------------------------- http
+
+
+def _http_sections() -> dict[str, Rows]:
+    with open(data_dir() / "config" / "aptui-serve.openapi.json", encoding="utf-8") as file:
+        paths = json.load(file)["paths"]
+    rows: Rows = []
+    parameters: dict[str, str] = {}
+    for path, operations in paths.items():
+        methods: dict[str, list[str]] = {}
+        for method, operation in operations.items():
+            methods.setdefault(operation["summary"], []).append(method.upper())
+            for parameter in operation.get("parameters", ()):
+                if parameter.get("description"):
+                    parameters.setdefault(parameter["name"], parameter["description"])
+        rows += [(f"{' '.join(names)} {path}", summary) for summary, names in methods.items()]
+    return {"Addresses": rows, "Parameters": list(parameters.items())}

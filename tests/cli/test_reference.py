@@ -1,0 +1,45 @@
+"""The pages of the reference say what the program does: every key, field and address, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main, reference
+from aptui.serve import http_document
+from aptui.store.jobs.filter import FIELDS
+
+ROOT = Path(main.__file__).parents[1]
+
+
+@pytest.mark.parametrize(("topic", "page"), reference.PAGES.items())
+def test_the_page_that_ships_is_what_the_program_says(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", topic, "--markdown"]) == 0
+
+    said = capsys.readouterr().out
+    assert (ROOT / page).read_text(encoding="utf-8") == said, f"aptui docs {topic} --markdown > aptui/{page}"
+
+
+def test_every_key_is_explained() -> None:
+    unexplained = [path for path, part in reference.schema_keys() if not part.get("description") and not part.get("title")]
+
+    assert unexplained == []
+
+
+def test_every_field_of_the_filter_is_explained() -> None:
+    assert tuple(reference.FIELD_TEXTS) == FIELDS
+
+
+def test_every_address_of_the_gateway_is_listed() -> None:
+    page = reference.markdown("http")
+
+    assert all(f" {address.path}` |" in page for address in http_document.addresses())
+
+
+def test_a_topic_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", "keys"]) == 0
+
+    said = capsys.readouterr().out
+    assert "serve.rejected" in said
+    assert "`" not in said
