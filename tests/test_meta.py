@@ -86,7 +86,11 @@ def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
 def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
     if isinstance(node, ast.Call):
         names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
-        return getattr(node.func, "attr", getattr(node.func, "id", "")) in {"setattr", "__setattr__"} and names == ["state"]
+        return getattr(node.func, "attr", getattr(node.func, "id", "")) in {
+            "setattr",
+            "__setattr__",
+            "force_setattr",
+        } and names == ["state"]
     if not (isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store)):
         return False
     return not (isinstance(node.value, ast.Name) and node.value.id == "self")

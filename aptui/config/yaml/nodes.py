@@ -1,6 +1,8 @@
 """YAML as nodes that know their places: bounded reading, and how a value or a near word is said in a message.
 
 The only module that imports ruamel.yaml.
+
+Tests: `tests/config/test_schema.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Small values of the configuration that passed the schema: durations, sizes, patterns, ignore rules.
 
 The only module that imports pathspec.
+
+Tests: `tests/config/test_schema.py`.
 """
 
 from __future__ import annotations

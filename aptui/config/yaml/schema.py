@@ -1,4 +1,7 @@
-"""The JSON Schema of `aptui.yaml` and of folder settings: messages use `title`, editors `description`."""
+"""The JSON Schema of `aptui.yaml` and of folder settings: messages use `title`, editors `description`.
+
+Tests: `tests/config/test_schema.py`.
+"""
 
 from __future__ import annotations
 

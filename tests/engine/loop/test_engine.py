@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
+from msgspec.structs import replace
 from scripted_source import SCRIPTED
 
 from aptui.config import load
@@ -122,8 +123,7 @@ def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_an
     hashed = HashQueue.take
 
     def unreadable(self: Engine, result: object) -> None:
-        object.__setattr__(result, "errors", ((0, "Permission denied"),))
-        hashed(self, result)  # type: ignore[arg-type]
+        hashed(self, replace(result, errors=((0, "Permission denied"),)))  # type: ignore[arg-type, type-var]
 
     with monkeypatch.context() as patch:
         patch.setattr(HashQueue, "take", unreadable)
