@@ -5,115 +5,185 @@ Needs root, to be somebody else. `MUTANTS` take one rule away each: a drill that
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
-import subprocess
-import sys
+import socket
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from unittest import mock
+
+from disk_project import HOST, Project
 
 from aptui.engine.cache.cache import Cache
+from aptui.link import places
 from aptui.link.server import LinkServer
 from aptui.o3de_programs.control import ControlChannel
-from aptui.store.db import schema
+from aptui.serve.access import guard, tokens
+from aptui.serve.protocol import codec
+from tests.serve.served import served
 
 from .kills import Report, Say
 
-NOBODY = 65534
-_TRY = """
-import fcntl, os, socket, sys
-kind, path = sys.argv[1:]
-try:
-    if kind == "lock":
-        fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    elif kind == "read":
-        open(path, "rb").read(1)
-    elif kind == "socket":
-        socket.socket(socket.AF_UNIX).connect(path)
-    else:
-        with socket.create_connection(("127.0.0.1", int(path)), 5) as wire:
-            wire.sendall(b"ping")
-            wire.settimeout(5)
-            if wire.recv(10) != b"pong":
-                sys.exit(1)
-except OSError:
-    sys.exit(1)
+_SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
 """
+NOBODY = 65534
+_PATIENCE_S = 5.0
 
 
-def _open_files(folder: Path) -> None:
-    """Break the contract: what is ours alone can be read."""
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+# ----------------------------------------------------------------------------------------------------------- somebody else
 
 
-MUTANTS: dict[str, Callable[[Path], None]] = {"": lambda _folder: None, "open-files": _open_files}
+class Somebody:
+    """Another user: a process that gave up being us, and tries what it is told. Make one before there are threads."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._ours.close()
+            try:
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                while words := theirs.recv(1 << 16).decode("utf-8", "surrogateescape").split("\0", 1):
+                    if len(words) < 2:
+                        break
+                    theirs.sendall(b"y" if _comes_through(*words) else b"n")
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def may(self, kind: str, what: str) -> bool:
+        """Return whether they come through."""
+        self._ours.sendall(f"{kind}\0{what}".encode("utf-8", "surrogateescape"))
+        answer = self._ours.recv(1)
+        assert answer, "they are dead"
+        return answer == b"y"
+
+    def close(self) -> None:
+        """End them."""
+        self._ours.close()
+        os.waitpid(self._pid, 0)
 
 
-def tried(kind: str, what: str) -> bool:
-    """Return whether another user comes through."""
-    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-I", "-c", _TRY, kind, what]
-    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, timeout=30, stderr=subprocess.DEVNULL).returncode == 0
-
-
-def can_be_somebody_else() -> bool:
-    """Whether there are the rights and the program for it, and Python can be run by others."""
-    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-I", "-c", ""]
+def _comes_through(kind: str, what: str) -> bool:
     try:
-        return os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True, timeout=30).returncode == 0
+        if kind == "lock":
+            descriptor = os.open(what, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            finally:
+                os.close(descriptor)
+            return True
+        if kind == "read":
+            os.close(os.open(what, os.O_RDONLY))
+            return True
+        if kind == "socket":
+            with socket.socket(socket.AF_UNIX) as wire:
+                wire.connect(what)
+                wire.settimeout(1.0)
+                try:
+                    return bool(wire.recv(1))
+                except TimeoutError:
+                    return True  # nobody hung up on them
+        with socket.socket() as wire:  # nothing that would have to be imported: Python may be out of their reach
+            wire.settimeout(_PATIENCE_S)
+            wire.connect(("127.0.0.1", int(what)))
+            wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])
+            return _HEARD[kind] in wire.recv(4_096)
     except OSError:
         return False
 
 
-def attacked(cache: Path, socket: str = "", control_port: int = 0, *, mutant: str = "", say: Say = print) -> Report:
-    """N1: every file, lock, socket and port of an engine at `cache`, tried by somebody else.
+_SAID = {"control": b"ping", "gateway": b"GET /v1/products HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"}
+_HEARD = {"control": b"pong", "gateway": b" 200 "}
 
-    Args:
-        cache: the cache folder of an engine that runs; the folders above must let others through, or nothing is tried.
-        socket: of the engine, "" = none.
-        control_port: of `AssetProcessor --acceptInput`, 0 = none.
-    """
-    report = Report("N1")
-    MUTANTS[mutant](cache)
-    tries = [(kind, str(path)) for path in _private(cache) for kind in ("read", "lock")]
-    tries += [("socket", socket)] if socket else []
-    tries += [("port", str(control_port))] if control_port else []
-    for kind, what in tries:
-        report.faults += 1
-        if tried(kind, what):
-            report.violations.append(f"another user may {kind}: {what}")
-    say(f"  neighbours: {report.faults} tries, {len(report.violations)} came through")
-    return report
+
+# ------------------------------------------------------------------------------------------------------------------ mutants
+
+
+def _open_files(folder: Path, _stack: ExitStack) -> None:
+    """Break the contract: what is ours alone can be read."""
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _open_socket(folder: Path, stack: ExitStack) -> None:
+    """Break the contract: others reach the socket, and nobody looks who they are."""
+    (folder / "run").chmod(0o755)
+    (folder / "run" / "socket").chmod(0o666)
+    stack.enter_context(mock.patch.object(places.Credentials, "is_trusted", True))
+
+
+def _open_control(_folder: Path, stack: ExitStack) -> None:
+    """Break the contract: nobody looks who orders."""
+    stack.enter_context(mock.patch.object(ControlChannel.__init__, "__defaults__", (lambda _channel: os.geteuid(),)))
+
+
+def _open_gateway(_folder: Path, stack: ExitStack) -> None:
+    """Break the contract: who has no token may read."""
+    anybody = guard.ClientIdentity("anybody", frozenset(codec.Scope), "")
+    stack.enter_context(mock.patch.object(guard.Guard, "identify", return_value=anybody))
+
+
+MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
+    "": lambda *_: None,
+    "open-files": _open_files,
+    "open-socket": _open_socket,
+    "open-control": _open_control,
+    "open-gateway": _open_gateway,
+}
+
+
+# -------------------------------------------------------------------------------------------------------------------- drill
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """N1 with a cache, a socket and a control channel of its own, in `folder`, which others may enter."""
+    """N1: every private file, lock, socket and port in `folder`, which others may enter, tried by somebody else."""
     folder.chmod(0o755)
-    cache = Cache(folder / "Cache", ["linux"])
-    cache.take()
-    schema.prepare(cache.root / "assetdb.sqlite")
-    over = threading.Event()
     with ExitStack() as stack:
+        others = stack.enter_context(closing(Somebody()))
+        project = Project(folder / "project", _SETTINGS)
+        project.write("assets/a.txt", "ours")
+        project.engine_run()
+        place = stack.enter_context(served(project, folder / "state" / "tokens.json"))
+        tokens.add(place.token_file, "phone", [codec.Scope.READ])
+        cache = Cache(project.cache, [HOST])
+        cache.take()
         stack.callback(cache.close)
         selector = stack.enter_context(selectors.DefaultSelector())
         server = LinkServer(str(folder / "run" / "socket"), selector, None, version="1")
         server.listen()
         stack.callback(server.close)
+        MUTANTS[mutant](folder, stack)
         control = ControlChannel(selector, Quiet())
         stack.callback(control.close)
+        _turn_around(selector, stack)
+        tries = [(kind, str(path)) for path in _private(project.cache, folder / "state") for kind in ("read", "lock")]
+        tries += [("socket", server.path), ("control", str(control.port)), ("gateway", str(place.port))]
+        report = Report("N1", faults=len(tries))
+        report.violations += [f"another user may {kind}: {what}" for kind, what in tries if others.may(kind, what)]
+    say(f"  neighbours: {report.faults} tries, {len(report.violations)} came through")
+    return report
 
-        def turn() -> None:
-            while not over.is_set():
-                for key, mask in selector.select(0.02):
-                    key.data(mask)
 
-        thread = threading.Thread(target=turn)
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(over.set)
-        return attacked(cache.root, server.path, control.port, mutant=mutant, say=say)
+def _turn_around(selector: selectors.BaseSelector, stack: ExitStack) -> None:
+    over = threading.Event()
+
+    def turn() -> None:
+        while not over.is_set():
+            for key, mask in selector.select(0.02):
+                key.data(mask)
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(over.set)
 
 
 class Quiet:
@@ -123,5 +193,6 @@ class Quiet:
         return False
 
 
-def _private(cache: Path) -> list[Path]:
-    return [path for path in (*cache.glob("assetdb.sqlite*"), *(cache / ".aptui").rglob("*")) if path.is_file()]
+def _private(cache: Path, state: Path) -> list[Path]:
+    below = (*cache.glob("assetdb.sqlite*"), *(cache / ".aptui").rglob("*"), *state.rglob("*"))
+    return [path for path in below if path.is_file()]
