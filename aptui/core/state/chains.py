@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from aptui.core.messages import LookAgain
 from aptui.core.model import (
     COMMON_PLATFORM,
+    SETTLED,
     EdgeKind,
     FileFact,
     Job,
@@ -43,6 +44,8 @@ class Chains:
         self._has_any = memory.archive.has_intermediates()
         self.came: dict[PathKey, int] = {}
         """Intermediates that came, changed or went since all was settled, with the first run key after that."""
+        self._remade: dict[PathKey, list[Job]] = {}
+        """Intermediates that others wrote, with the jobs that make them again, whose rows do not name them meanwhile."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""
@@ -83,17 +86,34 @@ class Chains:
 
     def strays(self, facts: Iterable[FileFact]) -> set[PathKey]:
         """Return the keys of those files in the intermediate folder that are no job's product."""
-        names = {_PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder}
+        names = {
+            _PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder and not self._is_remade(fact.key)
+        }
         known = self._memory.archive.owners(list(names)) if names else {}
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file whose bytes were read is an intermediate that has other bytes than its job, which is done, has made."""
+        """Whether a file whose bytes were read is an intermediate that has other bytes than its job, which is done, has made.
+
+        So it is until that job has run again, however often it is looked at meanwhile.
+        """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
+        if self._is_remade(fact.key):
+            return True
         name = _PREFIX + fact.key
         made = [(job, item) for job in self.producers((fact.key,)) for item in job.products if item.name == name]
-        return any(job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest) for job, item in made)
+        wronged = [job for job, item in made if job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest)]
+        if wronged:
+            self._remade[fact.key] = wronged
+        return bool(wronged)
+
+    def _is_remade(self, key: PathKey) -> bool:
+        jobs = self._remade.get(key, ())
+        if any(job.state not in SETTLED and job.source.jobs.get((job.builder, job.platform, job.key)) is job for job in jobs):
+            return True
+        self._remade.pop(key, None)
+        return False
 
     def producers(self, keys: Iterable[PathKey]) -> list[Job]:
         """Return the jobs whose intermediates have these keys."""

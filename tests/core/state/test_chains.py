@@ -9,6 +9,7 @@ import pytest
 from fake_world import Crash, World
 from fakes import Setup, copier, scripter
 
+from aptui.core.messages import Outcome
 from aptui.core.model import JobState
 
 
@@ -401,3 +402,44 @@ def test_nothing_fails_on_the_way_when_a_chain_gets_shorter(before: str, after: 
 
     assert "linux/same.bin" in world.cache
     assert [notice for notice in world.notices if getattr(notice, "status", "") == "failed"] == []
+
+
+# ------------------------------------------------------------------------------------------------------------- written by others
+
+
+@pytest.mark.parametrize("held", [(), ("m.s@common:chain",)])
+@pytest.mark.parametrize("looks", [1, 2])
+def test_nothing_is_made_of_an_intermediate_that_others_wrote(world: World, held: tuple[str, ...], looks: int) -> None:
+    before = dict(world.cache)
+    world.held.update(held)
+
+    for number in range(looks):  # it may be named again while the job that makes it is queued, or runs
+        world.write("n.txt", f"by hand {number}", "made")
+        world.scan()
+        world.run()
+    world.held.clear()
+    world.run()
+
+    assert set(world.ran()) == {"m.s@common:chain"}
+    assert world.cache == before
+    assert not world.pipeline.memory.unstable
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_intermediate_that_others_wrote_and_that_cannot_be_made_again_is_not_waited_for(
+    world: World, looks: int, restart: bool
+) -> None:
+    world.fates["m.s@common:chain"] = [Outcome.FAILED] * 9
+
+    for number in range(looks):
+        world.write("n.txt", f"by hand {number}", "made")
+        world.settle(restart=restart)
+
+    assert world.is_idle()
+    assert world.job("m.s@common:chain").state is JobState.FAILED
+    assert "n.txt@linux:data" not in world.ran()
+    world.fates.clear()
+    world.settle(restart=True)
+    assert set(world.statuses().values()) == {"completed"}
+    assert world.cache == world.clean().cache
