@@ -22,6 +22,7 @@ from aptui.serve.protocol import codec
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake
 from aptui.serve.protocol.notices import Resync
 from aptui.serve.protocol.requests import Hello, ReadProduct, Welcome
+from aptui.serve.wires import Wires
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.sanitize import sanitize
 
@@ -34,6 +35,8 @@ MESSAGE_LIMIT_BYTES = 64 << 20
 _CONNECT_LIMIT_S = 10.0
 _WINDOW = 15
 """Of the compression that is offered to a gateway on another machine."""
+_FAREWELL_S = 2.0
+"""How long the end of a connection may take; then it is cut."""
 _KEPT = 100_000
 """Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
@@ -83,16 +86,32 @@ class _Way(Struct, frozen=True):
     reconnect_s: float
 
 
+class _Session:
+    """An HTTP session that leaves nothing open when it is closed."""
+
+    def __init__(self) -> None:
+        self._wires = Wires()
+        self.http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(socket_factory=self._wires.make),
+            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S),
+        )
+
+    async def close(self) -> None:
+        """Close every connection, though the gateway should not answer."""
+        await self.http.close()
+        await self._wires.end()
+
+
 class AsyncClient:
     """A connection; make one with `connect`."""
 
     def __init__(
         self,
-        http: aiohttp.ClientSession | None,
+        session: _Session | None,
         socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
         way: _Way | None = None,
     ) -> None:
-        self._http, self._socket, self._way = http, socket, way
+        self._session, self._socket, self._way = session, socket, way
         self._asked: dict[int, _Asked] = {}
         self._count = 0
         self._kept: deque[Heard] = deque()
@@ -131,13 +150,13 @@ class AsyncClient:
         """
         said = Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello)
         way = _Way(place or (lambda: (url, token)), tls, said, reconnect_s)
-        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S))
+        session = _Session()
         client = None
         try:
-            client = cls(http, await _dial(http, url, token, tls), way)
+            client = cls(session, await _dial(session.http, url, token, tls), way)
             client.welcome = await client.ask(said)
         except BaseException:
-            await (client.close() if client is not None else http.close())
+            await (client.close() if client is not None else session.close())
             raise
         return client
 
@@ -212,11 +231,11 @@ class AsyncClient:
         """End the connection."""
         self._finish(Disconnected("the connection is closed"))
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._socket.close(), 2.0)
+            await asyncio.wait_for(self._socket.close(), _FAREWELL_S)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
-        if self._http is not None:
-            await self._http.close()
+        if self._session is not None:
+            await self._session.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,13 +290,13 @@ class AsyncClient:
         until = loop.time() + way.reconnect_s
         if loop.time() - self._began >= _PAUSES_S[1]:  # one that lets us in and hangs up is not asked all the time
             self._pause_s = _PAUSES_S[0]
-        assert self._http is not None
+        assert self._session is not None
         while True:
             await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients of a farm at once
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
-                self._socket = await _dial(self._http, url, token, way.tls)
+                self._socket = await _dial(self._session.http, url, token, way.tls)
                 await self._greet(way.hello)
             except (Disconnected, HostError, Refused) as error:
                 is_refused = isinstance(error, Refused) and error.exit_code != BusyError.exit_code

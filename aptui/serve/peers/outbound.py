@@ -20,6 +20,7 @@ import aiohttp
 
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
+from aptui.serve.wires import Wires
 from aptui.shared.addresses import parsed
 from aptui.shared.errors import UserError
 from aptui.shared.peers import Dial, PeerState
@@ -193,11 +194,12 @@ def _distrust(error: aiohttp.ClientError) -> str:
     return "it speaks no TLS that we know, and without TLS only this machine's own address is dialled"
 
 
-def client() -> aiohttp.ClientSession:
+def client(wires: Wires) -> aiohttp.ClientSession:
     """Return what dials: without cookies, proxies of the environment, or going where an answer sends it."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
-    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
+    connector = aiohttp.TCPConnector(socket_factory=wires.make)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
 
 
 async def _refuse_redirect(*_told: object) -> None:

@@ -27,6 +27,7 @@ from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.context import ROOM
 from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trust
 from aptui.serve.protocol.codec import Scope
+from aptui.serve.wires import Wires
 from aptui.serve.ws.sessions import SESSIONS
 from aptui.shared.addresses import canonical, parsed
 from aptui.shared.errors import KnownError
@@ -73,6 +74,7 @@ class Peers:
         """{id of a connection that we made: its session}."""
         self._trust = trust(room.config.serve)
         self._http: aiohttp.ClientSession | None = None
+        self._wires = Wires()
         self._told: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
@@ -83,7 +85,7 @@ class Peers:
 
     async def open(self) -> None:
         """Read what is kept, and begin to dial and to tell."""
-        self._http = client()
+        self._http = client(self._wires)
         await self._read()
         self.sessions.greets.append(self._on_change)
         self.sessions.leaves.append(self._on_change)
@@ -101,6 +103,7 @@ class Peers:
         await self.admission.close()
         if self._http is not None:
             await self._http.close()
+            await self._wires.end()
 
     def _do(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

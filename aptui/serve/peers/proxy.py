@@ -24,6 +24,7 @@ from aptui.serve.access.guard import require
 from aptui.serve.context import ROOM
 from aptui.serve.peers.relay import relay
 from aptui.serve.protocol.codec import Scope
+from aptui.serve.wires import Wires
 from aptui.serve.ws.sessions import SESSIONS
 from aptui.shared.errors import UserError
 
@@ -80,6 +81,7 @@ class Proxy:
     def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
         self.known, self.limits = dict(known), limits or ProxyLimits()
         self.http: aiohttp.ClientSession | None = None
+        self._wires = Wires()
         self._busy: Counter[str] = Counter()
 
     async def open(self) -> None:
@@ -87,7 +89,7 @@ class Proxy:
         limit = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s, sock_read=self.limits.quiet_s)
         self.http = aiohttp.ClientSession(
             auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=limit, trust_env=False,
-            connector=aiohttp.TCPConnector(limit=self.limits.in_all),
+            connector=aiohttp.TCPConnector(limit=self.limits.in_all, socket_factory=self._wires.make),
             skip_auto_headers=(hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT),
         )  # fmt: skip
 
@@ -95,6 +97,7 @@ class Proxy:
         """Let go of the connections."""
         if self.http is not None:
             await self.http.close()
+            await self._wires.end()
 
     @contextlib.contextmanager
     def place(self, identity: ClientIdentity) -> Iterator[None]:

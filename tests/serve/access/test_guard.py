@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hmac
 import http.client
 import json
 import os
 import socket
 import stat
+import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,6 +249,29 @@ def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         connection.close()
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             there.get(DOOR)
+
+
+def test_a_client_that_goes_leaves_nothing_open_though_the_gateway_does_not_answer_its_farewell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("aptui.client.connection._FAREWELL_S", 0.1)
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    trusting, over = ssl.create_default_context(cafile=str(tmp_path / "c.pem")), threading.Event()
+    with served(project, tmp_path / "tokens.json") as there, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        client = Client.connect(f"https://127.0.0.1:{there.port}", token=there.token, tls=trusting)
+        there.loop.call_soon_threadsafe(over.wait, 60)
+        client.close()
+        over.set()
+        del client
+        gc.collect()
+
+    assert not [str(each.message) for each in warned if issubclass(each.category, ResourceWarning)]
 
 
 def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
