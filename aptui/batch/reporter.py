@@ -32,6 +32,8 @@ _SAMPLES_KEPT = 2
 _WHOLE_RATE = 10
 """Jobs a second; below this a decimal says something."""
 SLOWEST = 5
+_MOSTLY = 50
+_LEAST_TOLD_MS = 1000
 
 
 class Reporter:
@@ -150,6 +152,8 @@ class Reporter:
             parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
+        elif news.eta_ms > 0 and owed:
+            parts.append(left_text(news.eta_ms, news.least_ms, news.measured_percent))
         elif rate > 0 and owed:
             parts.append(f"about {printing.duration(max(1.0, owed / rate))} left")
         return ", ".join(parts)
@@ -170,6 +174,15 @@ class Reporter:
             self._stream.flush()
         except (OSError, ValueError):
             self._is_live = False  # nobody is there; the work goes on
+
+
+def left_text(eta_ms: int, least_ms: int, measured_percent: int) -> str:
+    """Return how long the rest takes, and how sure that is: "about" where most of the work has been measured before."""
+    text = f"{printing.duration(max(1.0, eta_ms / 1000))} left"
+    if measured_percent < 0:
+        return f"about {text}"
+    said = f"{'about' if measured_percent >= _MOSTLY else 'perhaps'} {text}"
+    return f"{said}, {printing.duration(least_ms / 1000)} at least" if _LEAST_TOLD_MS <= least_ms <= eta_ms else said
 
 
 def job_name(source: str, platform: str, job_key: str) -> str:

@@ -86,6 +86,7 @@ class Progress(Struct, frozen=True):
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
+    `least_ms`: it takes no less than that; `measured_percent`: so much of the work is of jobs that ran before; -1 = unknown.
     `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 =
     unknown.
     """
@@ -104,6 +105,8 @@ class Progress(Struct, frozen=True):
     processing_ms: int = 0
     eta_ms: int = -1
     failing_count: int = -1
+    least_ms: int = -1
+    measured_percent: int = -1
 
 
 class MissingScan(Struct, frozen=True):

@@ -271,6 +271,7 @@ def status(arguments: Namespace) -> int:
         slower_count = len(pace.slower_jobs(project.database))
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
+    answer = engine_answer(config) if engine else None
     if arguments.json:
         printing.say_json(
             {
@@ -286,10 +287,12 @@ def status(arguments: Namespace) -> int:
                 "products": totals.products,
                 "product_bytes": product_bytes,
                 "last_job_completed": printing.iso(last_ms),
+                "left": _left(answer),
             }
         )
         return 0
-    state = {None: "unknown", 0: "none runs"}.get(engine) or _engine_line(config) or f"process {engine} holds the cache"
+    told = _engine_line(answer) if answer else f"process {engine} holds the cache"
+    state = {None: "unknown", 0: "none runs"}.get(engine) or told
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     resting = config.project.resting_platforms
     kept = f"; left as they are: {', '.join(resting)}" if resting else ""
@@ -305,6 +308,8 @@ def status(arguments: Namespace) -> int:
             printing.say(f"{name:<10} {jobs[name]:,}", "red" if name == "failed" and jobs[name] else "")
     printing.say(f"warnings   {totals.warnings:,}")
     printing.say(f"errors     {totals.errors:,}")
+    if left := _left(answer):
+        printing.say(f"left       {_left_line(left)}")
     if slower_count:
         printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
     return 0
@@ -314,11 +319,11 @@ def _tell_figures(arguments: Namespace) -> int:
     from aptui.store.history import figures
 
     with opened(arguments) as project:
-        sys.stdout.write(figures.document(project.database, project.builder_of, _engine_answer(project.config)))
+        sys.stdout.write(figures.document(project.database, project.builder_of, engine_answer(project.config)))
     return 0
 
 
-def _engine_answer(config: Config) -> dict[str, Any] | None:
+def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return what the engine says of itself, None when none answers."""
     from aptui.link import places, port
     from aptui.link.client import EngineClient
@@ -330,10 +335,27 @@ def _engine_answer(config: Config) -> dict[str, Any] | None:
         return None
 
 
-def _engine_line(config: Config) -> str:
-    answer = _engine_answer(config)
-    if answer is None:
-        return ""
+def _left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return when an engine believes it will be done, None when it rests or cannot say."""
+    progress = (answer or {}).get("progress") or {}
+    if progress.get("eta_ms", 0) <= 0:
+        return None
+    return {
+        "seconds": progress["eta_ms"] / 1000,
+        "least_seconds": progress["least_ms"] / 1000 if progress["least_ms"] > 0 else None,
+        "measured_percent": progress["measured_percent"] if progress["measured_percent"] >= 0 else None,
+    }
+
+
+def _left_line(left: dict[str, Any]) -> str:
+    text = f"about {printing.duration(max(1.0, left['seconds']))}"
+    if left["least_seconds"] is not None:
+        text += f", {printing.duration(left['least_seconds'])} at least"
+    known = left["measured_percent"]
+    return text if known is None else f"{text}; {known} % of the work is of jobs that ran before"
+
+
+def _engine_line(answer: dict[str, Any]) -> str:
     health = answer["health"]
     roots = [
         ": ".join(filter(None, (f"{root['path']} {root['mode']}", root["detail"])))

@@ -51,6 +51,7 @@ from aptui.core.model import SETTLED, Job, Project
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
+from aptui.core.pipeline.forecast import PendingWork, pending_work
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
@@ -231,6 +232,14 @@ class Pipeline:
                 pending[job.platform] += 1
                 critical[job.platform] += job.is_critical
         return Owed(pending, critical, analyses)
+
+    def pending_work(self, elapsed_ms: Mapping[int, float]) -> PendingWork:
+        """Add up the work that is pending; `elapsed_ms`: {run key: how long it runs already}."""
+        return pending_work(self.jobs, elapsed_ms)
+
+    def spent(self) -> tuple[int, int]:
+        """Return how many runs of jobs were measured since the engine opened, and what they took (ms)."""
+        return self.jobs.reports.run_count, self.jobs.reports.spent_ms
 
     def running_job_ids(self) -> list[int]:
         """Return the ids of the jobs that run; analyses have none."""

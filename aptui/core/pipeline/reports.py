@@ -5,6 +5,7 @@ Tests: `tests/core/pipeline/test_undeclared_reads.py`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from aptui.core import rows
@@ -12,6 +13,7 @@ from aptui.core.messages import JobChanged, LogLevel, LogRecord, WriteLog
 from aptui.core.model import Job, JobState, Project
 from aptui.core.state.ledger import Ledger
 
+_LAST_RUNS = 31
 LogName = Callable[[Job, str], str]
 """(job, builder name) -> path of its run's log relative to the log folder."""
 SHOWN = {
@@ -42,6 +44,9 @@ class Reports:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
+        self._last_ms: dict[bytes, deque[int]] = {}
+        self.run_count = self.spent_ms = 0
+        """Runs of jobs that were measured, and what they took together."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
         """Order the log written, the error last if no line of it says the same; name it on the job."""
@@ -74,6 +79,12 @@ class Reports:
         index = job.builder, job.is_analysis
         mean = self._mean_ms.get(index)
         self._mean_ms[index] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
+        if not job.is_analysis:
+            if mean is None:
+                self._last_ms[job.builder] = deque(maxlen=_LAST_RUNS)
+            self._last_ms[job.builder].append(duration_ms)
+            self.run_count += 1
+            self.spent_ms += duration_ms
 
     def stat_name(self, job: Job) -> str:
         """Return the name under which the reference keeps how long a process job took."""
@@ -82,3 +93,8 @@ class Reports:
     def mean_ms(self, job: Job) -> float | None:
         """Return how long runs of the job's kind take, the last ones counting most; None when none has been seen."""
         return self._mean_ms.get((job.builder, job.is_analysis))
+
+    def usual_ms(self, builder: bytes) -> int | None:
+        """Return the median of the last runs of a builder, None when none has been seen."""
+        last = self._last_ms.get(builder)
+        return sorted(last)[len(last) // 2] if last else None

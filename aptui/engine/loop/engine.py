@@ -34,6 +34,7 @@ from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.events import Listener, NoticePublisher
+from aptui.engine.loop.forecast import Forecaster
 from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
@@ -185,6 +186,7 @@ class Engine:
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
+        self.forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         context = self._context()
         self.scans, self.runs = Scans(context, opening), RunDispatcher(context, runs_builders=self._runs_builders)
         self.deeds = CommandExecutor(context, self.scans, self.runs)
@@ -389,7 +391,8 @@ class Engine:
             self.news.tell_begun(self.runs.at_work())
         if self.news.progress_is_due(now):
             with trace.span("progress"):
-                self.news.tell_progress(self._counts(), now, is_processing=self.pipeline.status().running_jobs > 0)
+                counts = self.forecaster.completed(self._counts(), self.runs.at_work(), now)
+                self.news.tell_progress(counts, now, is_processing=self.pipeline.status().running_jobs > 0)
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""

@@ -108,7 +108,7 @@ class NoticePublisher:
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def tell_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
-        """Complete `counts` with timers and an estimate, and tell it if it is not as it was.
+        """Complete `counts` with timers, and with an estimate if they have none; tell it if it is not as it was.
 
         Args:
             is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
@@ -123,12 +123,13 @@ class NoticePublisher:
         self._scan_s += elapsed * counts.is_scanning
         self._analysis_s += elapsed * (counts.analyses_running > 0)
         self._processing_s += elapsed * (counts.jobs_running > 0 if is_processing is None else is_processing)
+        eta_ms = self._eta_ms(counts, now)
         news = replace(
             counts,
             scan_ms=int(self._scan_s * 1000),
             analysis_ms=int(self._analysis_s * 1000),
             processing_ms=int(self._processing_s * 1000),
-            eta_ms=self._eta_ms(counts, now),
+            eta_ms=counts.eta_ms if counts.eta_ms > 0 else eta_ms,
         )
         if self._last is None or is_working or replace(news, cause=0) != replace(self._last, cause=0):
             self._last = news

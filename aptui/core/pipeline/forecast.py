@@ -1,0 +1,98 @@
+"""What is pending, in milliseconds of work: from the last run of each job, where it has none from those of its builder.
+
+It tells how much work there is and which chain of it cannot be shortened, not how long that takes: that is for who has a clock.
+
+Tests: `tests/core/pipeline/test_forecast.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from msgspec import Struct
+
+from aptui.core.model import Job, JobState, PathKey
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.queues import Waiters
+
+OVERHEAD_MS = 1.0
+"""What a job takes beside its builder's work; of copies and restored results it is all."""
+MOST_JOBS = 20_000
+"""So many are looked at, some milliseconds of work; the others are taken to be like them."""
+_UNDER_WAY = -1.0
+
+
+class PendingWork(Struct, frozen=True):
+    """The work that is pending.
+
+    `work_ms`: of all jobs together; `measured_ms`: the part of it that the jobs' own last runs vouch for; `chain_ms`: the longest
+    chain of jobs that wait for each other; `unknown_count`: jobs of builders that nobody saw run.
+    """
+
+    work_ms: float
+    measured_ms: float
+    chain_ms: float
+    unknown_count: int
+
+
+def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_JOBS) -> PendingWork:
+    """Add up what is pending.
+
+    Args:
+        elapsed_ms: {run key: how long it runs already}.
+        most: so many jobs of each kind are looked at.
+    """
+    usual = {builder: jobs.reports.usual_ms(builder) for builder in jobs.builders}
+
+    def expected(job: Job) -> float:
+        known = job.duration_ms if _is_measured(job) else usual.get(job.builder)
+        return OVERHEAD_MS + (known or 0.0)
+
+    after = _after(jobs.waiters, expected)
+    work = measured = chain = 0.0
+    unknown = 0
+    for group, scale in _groups(jobs, most):
+        for job in group:
+            need = expected(job)
+            if job.state is JobState.RUNNING:
+                need = max(OVERHEAD_MS, need - elapsed_ms.get(job.run_key, 0.0))
+            work += need * scale
+            chain = max(chain, need + after.get(job.source.key, 0.0))
+            if _is_measured(job):
+                measured += need * scale
+            elif usual.get(job.builder) is None:
+                unknown += 1
+    return PendingWork(work, measured, chain, unknown)
+
+
+def _is_measured(job: Job) -> bool:
+    return job.duration_ms > 0 or (job.completed_ms > 0 and not job.origin)
+
+
+def _groups(jobs: Jobs, most: int) -> list[tuple[list[Job], float]]:
+    """Return the jobs that run, that may start and that wait, each with how many one of them stands for."""
+    running = [job for job in jobs.running.values() if not job.is_analysis]
+    ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
+    ready_count = len(jobs.ready) - jobs.ready.analysis_count
+    waiting = dict.fromkeys(islice(jobs.waiters, most))
+    blocked = [job for job in waiting if job.state is JobState.WAITING and not job.is_analysis]
+    return [(running, 1.0), (ready, ready_count / len(ready) if ready else 1.0), (blocked, 1.0)]
+
+
+def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
+    """Return {key: how long what waits for it takes, one after the other}; who waits for itself is counted once."""
+    found: dict[PathKey, float] = {}
+    for start in waiters.awaited():
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            followers = [job for job in waiters.of(key) if job.state is JobState.WAITING and not job.is_analysis]
+            if key not in found:
+                found[key] = _UNDER_WAY
+                stack += [job.source.key for job in followers if job.source.key in waiters and job.source.key not in found]
+                continue
+            stack.pop()
+            if found[key] == _UNDER_WAY:
+                found[key] = max((expected(job) + max(0.0, found.get(job.source.key, 0.0)) for job in followers), default=0.0)
+    return found

@@ -1,0 +1,97 @@
+"""When the engine will rest: the pending work over the pace at which it is done, never less than its longest chain.
+
+Asked ten times a second; the work is added up anew only now and then, so that it costs a fiftieth of the time at most.
+
+Tests: `tests/engine/loop/test_forecast.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+from msgspec.structs import replace
+
+from aptui.core.messages import Progress
+from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
+
+_LOOKS_S = 1.0
+_MOST_SHARE = 50
+"""Between two looks lies so many times what the last one took."""
+_WINDOW_S = 30.0
+_LEAST_WINDOW_S = 1.0
+_RESTORED_SHARE = 0.5
+
+Look = Callable[[dict[int, float]], PendingWork]
+"""{run key: ms it runs already} → what is pending."""
+
+
+class Forecaster:
+    """The estimates of one engine.
+
+    Args:
+        look: adds up what is pending.
+        spent: returns (runs of jobs that were measured, ms that they took) since the engine opened.
+        workers: how many jobs run at a time.
+        cost_clock: seconds, for what a look takes.
+    """
+
+    def __init__(
+        self, look: Look, spent: Callable[[], tuple[int, int]], workers: int, cost_clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._look, self._spent, self._workers, self._cost_clock = look, spent, max(1, workers), cost_clock
+        self._began_s: dict[int, float] = {}
+        self._samples: deque[tuple[float, float, int, int]] = deque()
+        self._work: PendingWork | None = None
+        self._looked_s = self._due_s = 0.0
+
+    def completed(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
+        """Return `counts` with an estimate, as they are where nobody can say.
+
+        Args:
+            at_work: run keys of the jobs that workers are at.
+            now: monotonic seconds.
+        """
+        left = counts.jobs_waiting + counts.jobs_running
+        if not left or counts.is_scanning or counts.analyses_waiting + counts.analyses_running:
+            self._samples.clear()
+            self._work = None
+            self._began_s = {key: self._began_s.get(key, now) for key in at_work}
+            return counts
+        self._began_s = {key: self._began_s.get(key, now) for key in at_work}
+        elapsed = {key: 1000 * (now - began) for key, began in self._began_s.items()}
+        pace = self._pace(counts, sum(elapsed.values()), now)
+        if self._work is None or now >= self._due_s:
+            self._add_up(elapsed, now)
+        work = self._work
+        if work is None or pace <= 0 or work.unknown_count:
+            return counts
+        gone_ms = 1000 * (now - self._looked_s)
+        least = max(work.chain_ms, work.work_ms / max(pace, self._workers))
+        likely = max(work.chain_ms, work.work_ms / pace)
+        return replace(
+            counts,
+            eta_ms=max(1, int(likely - gone_ms)),
+            least_ms=max(1, int(least - gone_ms)),
+            measured_percent=int(100 * work.measured_ms / work.work_ms),
+        )
+
+    def _add_up(self, elapsed: dict[int, float], now: float) -> None:
+        began = self._cost_clock()
+        self._work = self._look(elapsed)
+        self._looked_s, self._due_s = now, now + max(_LOOKS_S, _MOST_SHARE * (self._cost_clock() - began))
+
+    def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
+        """Return how many ms of work are done in one, 0 when nobody can say."""
+        runs, spent_ms = self._spent()
+        done = counts.jobs_done + counts.jobs_failed
+        self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
+        while self._samples[0][0] < now - _WINDOW_S:
+            self._samples.popleft()
+        then, before_ms, runs_before, done_before = self._samples[0]
+        if now - then < _LEAST_WINDOW_S:
+            return 0.0
+        if runs - runs_before < _RESTORED_SHARE * (done - done_before):
+            return 0.0  # most results were there already: what runs take says nothing of them
+        return (self._samples[-1][1] - before_ms) / (1000 * (now - then))

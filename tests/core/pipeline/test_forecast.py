@@ -1,0 +1,86 @@
+"""How much work is pending: from each job's last run, else from its builder's; and the chain that nothing shortens."""
+
+from __future__ import annotations
+
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.messages import SlotsFree
+from aptui.core.pipeline.forecast import OVERHEAD_MS, pending_work
+
+
+def a_project_that_ran(**texts: str) -> World:
+    world = World(Setup(builders=(copier(), scripter())))
+    world.duration_ms = 1_000
+    for name, text in texts.items():
+        world.write(name.replace("_", "."), text)
+    world.settle()
+    return world
+
+
+def with_all_changed(world: World, **texts: str) -> World:
+    """Let everything be analysed, and no job begin."""
+    world.held = {f"{rel.replace('_', '.')}:analyse" for rel in texts}
+    for name, text in texts.items():
+        world.write(name.replace("_", "."), text)
+    world.slots = 100
+    world.settle()
+    world.slots = 0
+    world.held.clear()
+    world.run()
+    return world
+
+
+def test_nothing_is_pending_at_rest() -> None:
+    work = a_project_that_ran(a_s="info 1").pipeline.pending_work({})
+
+    assert (work.work_ms, work.chain_ms, work.unknown_count) == (0, 0, 0)
+
+
+def test_a_job_takes_what_its_last_run_took_and_all_of_that_is_measured() -> None:
+    world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
+
+    work = world.pipeline.pending_work({})
+
+    assert (work.work_ms, work.measured_ms, work.chain_ms) == (1_000 + OVERHEAD_MS,) * 3
+
+
+def test_a_new_job_takes_the_median_of_its_builder_which_is_not_measured() -> None:
+    world = with_all_changed(a_project_that_ran(a_s="info 1"), b_s="info 1")
+
+    work = world.pipeline.pending_work({})
+
+    assert (work.work_ms, work.measured_ms, work.unknown_count) == (1_000 + OVERHEAD_MS, 0, 0)
+
+
+def test_jobs_of_a_builder_that_nobody_saw_run_are_unknown() -> None:
+    world = World(Setup(builders=(copier(), scripter())))
+
+    work = with_all_changed(world, a_s="info 1").pipeline.pending_work({})
+
+    assert work.unknown_count == 1
+
+
+def test_what_runs_already_takes_what_is_left_of_it() -> None:
+    world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
+    world.pipeline.handle(SlotsFree(9_000, 1, jobs=1))
+    (run_key,) = world.pipeline.running
+
+    assert world.pipeline.pending_work({run_key: 400.0}).work_ms == 600 + OVERHEAD_MS
+    assert world.pipeline.pending_work({run_key: 4_000.0}).work_ms == OVERHEAD_MS
+
+
+def test_the_chain_is_that_of_jobs_that_wait_for_each_other() -> None:
+    texts = {"a_s": "print b.s:main\n", "b_s": "print c.s:main\n", "c_s": ""}
+    world = with_all_changed(a_project_that_ran(**texts), **{name: f"{text}info 2" for name, text in texts.items()})
+
+    work = world.pipeline.pending_work({})
+
+    assert (work.work_ms, work.chain_ms) == (3 * (1_000 + OVERHEAD_MS),) * 2
+
+
+def test_jobs_beyond_the_first_ones_are_taken_to_be_like_them() -> None:
+    texts = {f"{letter}_s": "info 1" for letter in "abcdef"}
+    world = with_all_changed(a_project_that_ran(**texts), **dict.fromkeys(texts, "info 2"))
+
+    assert pending_work(world.pipeline.jobs, {}, most=2).work_ms == 6 * (1_000 + OVERHEAD_MS)
