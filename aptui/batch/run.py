@@ -26,6 +26,7 @@ from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
+    from aptui.batch.alerts import Alerter
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
 
@@ -134,7 +135,8 @@ def _run_engine(
 ) -> Summary:
     from aptui.engine.loop.engine import Engine  # only where something is owed
 
-    engine = Engine(config, [reporter], is_full_scan=wish.is_full_scan, opening=opening)
+    alerter = _alerter(config)
+    engine = Engine(config, [reporter, *alerter], is_full_scan=wish.is_full_scan, opening=opening)
     counter = FailureCounter(wish.stop_after, engine.stop) if wish.stop_after is not None else None
     if counter is not None:
         engine.news.listeners.append(counter)
@@ -148,6 +150,8 @@ def _run_engine(
         finally:
             reporter.close()
             engine.close()
+            for each in alerter:
+                each.close(has_rested=not engine.is_stopping)
     summary = collect(config, reporter, engine.pipeline.status().run, builders)
     summary.seconds = time.monotonic() - began_s
     summary.stopped_after = counter.why if counter is not None else ""
@@ -156,6 +160,15 @@ def _run_engine(
     if engine.account is not None:
         summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
     return summary
+
+
+def _alerter(config: configuration.Config) -> list[Alerter]:
+    """Return what tells whoever `on:` names, if anybody."""
+    if not config.on.alerts:
+        return []
+    from aptui.batch.alerts import Alerter, failing_jobs  # only projects that say so pay for it
+
+    return [Alerter(lambda: config, failing_jobs(config), printing.complain)]
 
 
 def exit_code(summary: Summary, fail_on: str | None) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.shared.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 
@@ -86,7 +87,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
         raise UserError(f"'{address}' is no address of a scheduler", hint="tls://<host>:8786")
     if url.scheme == "tls" and not has_certificates:
         raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
-    if url.scheme == "tcp" and not _is_loopback(url.hostname):
+    if url.scheme == "tcp" and not is_loopback(url.hostname):
         raise UserError(
             f"'{address}' is not encrypted: whoever reaches it runs programs here",
             hint="use tls://; tcp:// is for the loopback alone",
@@ -107,15 +108,6 @@ def restored(data: Mapping[str, Any]) -> ClusterSettings:
     plain["needs"] = tuple((name, tuple(tags)) for name, tags in data.get("needs", ()))
     plain["at_most"] = tuple((name, count) for name, count in data.get("at_most", ()))
     return ClusterSettings(**plain)
-
-
-def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _path(text: str | None, folder: Path) -> str:

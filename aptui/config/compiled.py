@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aptui.config import alerts
 from aptui.config import cluster as config_cluster
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.serve import restored
@@ -42,15 +43,16 @@ def kept_file(*asked: object) -> str:
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 
+_PATHS = ("project_dir", "cache_dir", "log_dir", "temp_dir")
+
+
 def _plain(data: dict[str, Any], *special: str) -> dict[str, Any]:
     return {key: frozen(value) for key, value in data.items() if key not in special}
 
 
 def _unpack(data: dict[str, Any]) -> Config:
     return Config(
-        **_plain(
-            data, "project_dir", "cache_dir", "log_dir", "temp_dir", "project", "limits", "tools", "sharing", "serve", "cluster"
-        ),
+        **_plain(data, *_PATHS, "project", "limits", "tools", "sharing", "serve", "on", "cluster"),
         project_dir=Path(data["project_dir"]),
         cache_dir=Path(data["cache_dir"]),
         log_dir=Path(data["log_dir"]),
@@ -58,6 +60,7 @@ def _unpack(data: dict[str, Any]) -> Config:
         project=_unpack_project(data["project"]),
         limits=ResourceLimits(**data["limits"]),
         serve=restored(data["serve"]),
+        on=alerts.restored(data["on"]),
         cluster=config_cluster.restored(data["cluster"]),
         tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),
         sharing=_unpack_sharing(data["sharing"]),

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from aptui.config import alerts, serve
 from aptui.config import cluster as config_cluster
-from aptui.config import serve
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
@@ -96,6 +96,7 @@ class Compiler:
         sharing = self._sharing({rule.name for rule in project.builders})
         cluster = self._try(self._cluster, self._root)
         self._mistakes += serve.mistakes(self._root.get("serve"))
+        self._mistakes += alerts.mistakes(self._root.get("on"))
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
         return Config(
@@ -112,6 +113,7 @@ class Compiler:
             warnings=tuple(one_line(warning) for warning in self._warnings),
             tools=tuple(self._tools),
             serve=serve.compiled(self._plain_tree("serve"), self._dir),
+            on=alerts.compiled(self._plain_tree("on")),
             cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * scalars.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from aptui.config.alerts import AlertSettings
 from aptui.config.cluster import ClusterSettings
 from aptui.config.serve import GatewaySettings
 from aptui.core.model import (
@@ -140,6 +141,7 @@ class Config(Struct, frozen=True):
     settings_folders: tuple[str, ...] = ()
     sharing: SharedCacheSettings = SharedCacheSettings()
     serve: GatewaySettings = GatewaySettings()
+    on: AlertSettings = AlertSettings()
     cluster: ClusterSettings = ClusterSettings()
     sandbox: str = "auto"
     sandbox_paths: tuple[str, ...] = ()

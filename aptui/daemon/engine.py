@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui import __version__
+from aptui.batch.alerts import Alerter, failing_jobs
 from aptui.config.model import Config
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.link import places, port
@@ -64,6 +65,8 @@ def serve(
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     teller = _DaemonLog() if is_detached else _reporter(config)
     live.listeners.append(teller)
+    alerter = Alerter(lambda: live.config, failing_jobs(config), printing.complain)
+    live.listeners.append(alerter)
     _take_signals(live, is_detached=is_detached)
     live.open()
     try:
@@ -81,6 +84,7 @@ def serve(
         places.retract(config.cache_dir)
         teller.close()
         live.close()
+        alerter.close()
 
 
 def _reporter(config: Config) -> Reporter:

@@ -61,6 +61,12 @@ def is_host_name(word: str) -> bool:
     return len(word) <= _NAME_LENGTH and all(map(_LABEL.match, labels)) and not labels[-1].isdecimal()
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a name or address certainly means this machine."""
+    found = parsed(host)
+    return found.is_loopback if found is not None else host == "localhost"
+
+
 def plain(address: Address) -> Address:
     """Return an address without its zone, and an IPv4 address that came as IPv6 as what it is."""
     if isinstance(address, IPv6Address):

@@ -255,6 +255,23 @@ _SERVE = _record(
     allow_list=_flag("Whether only this machine and who is `allowed` may connect."),
     connections=_list(_DIAL, "a list of connections", "Devices and editors that the gateway dials."),
 )
+_ALERT = _record(
+    "a mapping of what is done",
+    exec={
+        **_list(_text("a word"), "a list: a program and its arguments", "Run in the project's folder, without a shell."),
+        "minItems": 1,
+    },
+    webhook=_text("a URL", "Gets a digest as JSON: https://…, or http:// of this machine."),
+    desktop=_flag("Whether the desktop shows it, with notify-send."),
+    bell=_flag("Whether the terminal rings, and shows it if it can."),
+)
+_ON = _record(
+    "a mapping of who is told when",
+    quiet=_duration("Between two digests lies so long at least."),
+    failed=_ALERT | {"description": "Jobs began to fail."},
+    mended=_ALERT | {"description": "Jobs that had failed do not any more."},
+    idle=_ALERT | {"description": "All is done, after more work than a moment's."},
+)
 _TOP = _record(
     "a mapping of settings",
     name=_text("a name", "The project's; its folder's name unless said otherwise.", pattern=_NAME),
@@ -353,6 +370,7 @@ _TOP = _record(
         },
     ),
     serve=_SERVE,
+    on=_ON,
     pool=_record(
         "a mapping that describes where jobs run besides this machine",
         kind={

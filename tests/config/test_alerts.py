@@ -1,0 +1,79 @@
+"""`on:` in the configuration: what it means, what is refused and where, and who may not say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.config.alerts import QUIET_S, Alert
+from aptui.config.load import load
+from aptui.config.model import ConfigErrors
+
+PROJECT = """\
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    return folder
+
+
+def write(folder: Path, said: str = "") -> Path:
+    (folder / "aptui.yaml").write_text(f"{PROJECT}{said}")
+    return folder
+
+
+def test_nobody_is_told_unless_it_is_said(folder: Path) -> None:
+    config = load(write(folder))
+
+    assert (config.on.alerts, config.on.quiet_s) == ((), QUIET_S)
+
+
+def test_what_is_said_is_remembered_and_no_job_runs_again_for_it(folder: Path) -> None:
+    before = load(write(folder)).project
+    write(folder, "on: {quiet: 1m, failed: {exec: [a, b c], webhook: 'http://[::1]:8/x'}, idle: {bell: true, desktop: true}}\n")
+
+    compiled, remembered = load(folder), load(folder)
+
+    assert compiled.on.quiet_s == 60
+    assert compiled.on.alerts == (
+        Alert("failed", ("a", "b c"), "http://[::1]:8/x"),
+        Alert("idle", desktop=True, bell=True),
+    )
+    assert remembered == compiled
+    assert compiled.project.signature == before.signature
+
+
+@pytest.mark.parametrize(
+    ("said", "place", "what"),
+    [
+        ("on: {failed: {webhook: 'http://example.org/x'}}", ":3:24", "is not encrypted"),
+        ("on: {failed: {webhook: 'ftp://example.org/x'}}", ":3:24", "is no address of a web hook"),
+        ("on: {mended: {webhook: 'https://[x/'}}", ":3:24", "is no address of a web hook"),
+        ("on: {idle: {}}", ":3:12", "'on.idle' says nothing to do"),
+        ("on: {failed: {exec: 'rm -rf /'}}", ":3:21", "must be a list"),
+        ("on: {failed: {exec: []}}", ":3:21", "exec"),
+        ("on: {broken: {bell: true}}", ":3:6", "unknown key"),
+        ("on: {quiet: soon}", ":3:13", "duration"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_place(folder: Path, said: str, place: str, what: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        load(write(folder, f"{said}\n"))
+
+    (error,) = caught.value.errors
+    assert str(error.where).endswith(place)
+    assert what in error.what
+
+
+def test_a_folder_cannot_say_what_is_run(folder: Path) -> None:
+    from aptui.config.yaml.schema import folder_schema
+
+    assert "on" not in folder_schema()["properties"]
