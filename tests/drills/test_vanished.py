@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
 
 
-@pytest.mark.parametrize("scene", ["replaced", "EIO of d"])
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+
+
+@pytest.mark.parametrize("scene", ["replaced", "EIO of d", pytest.param("unmounted", marks=as_root)])
 def test_nothing_is_deleted(tmp_path: Path, scene: str) -> None:
     assert not vanished.vanished_folders(tmp_path, only=scene).violations
 

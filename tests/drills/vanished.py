@@ -29,6 +29,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 """
 MUTANTS = {"": None, "unreadable-is-gone": None, "empty-is-empty": None}
 _LIVE_S = 2.5
+_Scenes = dict[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 
 @contextlib.contextmanager
@@ -87,9 +88,31 @@ def _mounted_over(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def _scenes(project: LiveProject) -> dict[str, Callable[[], contextlib.AbstractContextManager[None]]]:
+@contextlib.contextmanager
+def _on_a_disk_of_its_own(folder: Path) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+    """Have `folder` be a mount point; what is given unmounts it for a while."""
+    disk = folder.with_name(f"{folder.name}.disk")
+    disk.mkdir()
+    mount = ["mount", "--bind", str(disk), str(folder)]
+    subprocess.run(mount, check=True)
+
+    @contextlib.contextmanager
+    def unmounted() -> Iterator[None]:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(mount, check=True)
+
+    try:
+        yield unmounted
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _scenes(project: LiveProject) -> _Scenes:
     shared, deep = project.path("shared"), project.path("shared/d")
-    scenes: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    scenes: _Scenes = {
         "renamed away": lambda: _renamed_away(shared),
         "replaced by an empty one": lambda: _replaced(shared),
         "an empty file system mounted over it": lambda: _mounted_over(shared),
@@ -103,12 +126,24 @@ def _scenes(project: LiveProject) -> dict[str, Callable[[], contextlib.AbstractC
 def vanished_folders(folder: Path, *, mutant: str = "", only: str = "") -> Report:
     """Have folders vanish in every way, under a starting and a running engine, and look whether any product went."""
     report = Report("vanished-folders")
-    project = LiveProject(folder / "project", SETTINGS)
+    _vanish(report, LiveProject(folder / "project", SETTINGS), _scenes, mutant, only)
+    if sys.platform == "linux" and os.geteuid() == 0:
+        project = LiveProject(folder / "mounted", SETTINGS)
+        project.path("shared").mkdir()
+        with _on_a_disk_of_its_own(project.path("shared")) as unmounted:
+            _vanish(report, project, lambda _project: {"unmounted": unmounted}, mutant, only)
+    return report
+
+
+def _vanish(report: Report, project: LiveProject, scenes: Callable[[LiveProject], _Scenes], mutant: str, only: str) -> None:
+    chosen = [scene for scene in scenes(project).items() if only in scene[0]]
+    if not chosen:
+        return
     for rel in ("assets/a.txt", "shared/s.txt", "shared/d/t.txt", "shared/d/e/u.txt"):
         project.write(rel, rel)
     project.engine_run()
     wanted = project.products()
-    for name, vanish in [scene for scene in _scenes(project).items() if only in scene[0]]:
+    for name, vanish in chosen:
         with _mutated(mutant):
             with vanish(), contextlib.suppress(KnownError):
                 project.engine_run()
@@ -125,7 +160,6 @@ def vanished_folders(folder: Path, *, mutant: str = "", only: str = "") -> Repor
         project.engine_run()
         _judge(report, project, wanted, f"{name}, afterwards")
         report.runs, report.faults = report.runs + 2, report.faults + 1
-    return report
 
 
 def _turn(project: LiveProject) -> None:
