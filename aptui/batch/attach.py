@@ -48,7 +48,7 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
     if answer and answer.get("configuration"):
         raise UserError(
             f"the engine that runs does not take the configuration over: {answer['configuration']}",
-            hint="mend what it says, or 'aptui stop' and begin anew",
+            hint="correct what it says, or 'aptui stop' and start again",
         )
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)

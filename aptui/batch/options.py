@@ -106,7 +106,7 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
         config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
         if config is None:
             raise
-        printing.complain("aptui: the configuration is broken, so what follows goes by the last one that was not:", "yellow")
+        printing.complain("aptui: the configuration is broken, so what follows uses the last valid one:", "yellow")
         printing.complain("\n".join(f"aptui: {printing.line(text)}" for text in str(error).splitlines()), "yellow")
         return config
 

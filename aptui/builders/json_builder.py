@@ -65,7 +65,7 @@ class JsonBuilder:
             "indent": {
                 "anyOf": [{"type": "integer", "minimum": 0, "maximum": 16}, {"type": "null"}],
                 "default": None,
-                "description": "lay the text out anew with so many blanks a level",
+                "description": "reformat the text, with so many blanks a level",
             },
             "allow_comments": {"type": "boolean", "default": False, "description": "accept // and /* */ comments, and remove them"},
         },

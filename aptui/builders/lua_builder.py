@@ -127,7 +127,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
         raise _BrokenLuaError("is bytecode already, not a script")
     compiler = _compiler(options)
     if options["luac"] and not compiler:
-        raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and nobody finds")
+        raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and which is not found")
     is_bytecode = options["compile"] == "bytecode" or (options["compile"] == "auto" and bool(compiler))
     if compiler and (is_bytecode or not has_library("lupa")):
         made = _by_program(compiler, options, request, is_dumped=is_bytecode)

@@ -68,7 +68,7 @@ class MeshBuilder:
             "normals": {
                 "enum": ["keep", "smooth", "none"],
                 "default": "keep",
-                "description": "smooth: made anew, one for each place; none: left out, for flat faces",
+                "description": "smooth: computed, one for each position; none: left out, for flat faces",
             },
         },
     }

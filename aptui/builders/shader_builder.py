@@ -76,7 +76,7 @@ class ShaderBuilder:
             "stage": {
                 "anyOf": [{"enum": [*_STAGES]}, {"type": "null"}],
                 "default": None,
-                "description": "told by the extension, or by the one before .glsl and .hlsl, unless given",
+                "description": "taken from the extension, or from the one before .glsl and .hlsl, unless given",
             },
             "entry_point": {"type": "string", "pattern": r"^[A-Za-z_]\w*(?!\n)$", "default": "main"},
             "optimise": {"enum": [*_OPTIMISATIONS], "default": "none"},

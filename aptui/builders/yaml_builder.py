@@ -222,7 +222,7 @@ class _YamlReading:
         if id(node) in self._measures:
             found = self._measures[id(node)]
             if not found[0]:
-                raise _BrokenYamlError("an alias of what it stands in itself", _place(node))
+                raise _BrokenYamlError("an alias that refers to itself", _place(node))
             return found
         self._measures[id(node)] = (0, 0)
         count, height = 1, 1

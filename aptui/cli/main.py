@@ -236,9 +236,11 @@ def screen_parser() -> Parser:
     )
     add_project(parser)
     parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
-    parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
+    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
     parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
-    parser.add_argument("--plain", action="store_true", help="ask and be answered in lines; so do TERM=dumb and ACCESSIBLE=1")
+    parser.add_argument(
+        "--plain", action="store_true", help="questions and answers in plain lines; also with TERM=dumb or ACCESSIBLE=1"
+    )
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     return parser

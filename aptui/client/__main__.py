@@ -55,8 +55,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=DEVICE_PORT, help="where to listen; 0 = any")
     parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine wants one")
     parser.add_argument("--name", default="device", help="what to call ourselves")
-    parser.add_argument("--platform", action="append", default=[], help="what to hear of; all unless said")
-    parser.add_argument("--catalog", action="store_true", help="hear the whole catalog first")
+    parser.add_argument("--platform", action="append", default=[], help="which news to receive; all unless said")
+    parser.add_argument("--catalog", action="store_true", help="receive the whole catalog first")
     given = parser.parse_args()
     hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
     with contextlib.suppress(KeyboardInterrupt):

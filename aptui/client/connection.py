@@ -352,7 +352,7 @@ class AsyncClient:
     def _keep(self, heard: Heard) -> None:
         if len(self._kept) >= _KEPT:
             self._kept.clear()
-            heard = Heard(heard.epoch, heard.seq, Resync("nobody took what was heard"))
+            heard = Heard(heard.epoch, heard.seq, Resync("the program did not take its news in time"))
         self._kept.append(heard)
         self._fresh.set()
 
@@ -422,7 +422,7 @@ def _refused_handshake(url: str, status: int, why: str) -> KnownError:
     reasons = {
         401: Refused("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
         403: Refused(f"the gateway does not let us in{told}", hint="look at its lists, and at the token's scopes", code=1),
-        421: Refused(f"the gateway is not called what stands in '{url}'", hint="'serve.hosts' has its names"),
+        421: Refused(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
         503: Refused("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
     }
     return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")

@@ -237,8 +237,11 @@ def engine_of(folder: Path) -> GameEngine:
     return PLAIN
 
 
+_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Products of aptui: they can be made again from the sources.\n"
+
+
 def write(proposal: Proposal) -> tuple[Path, Path | None]:
-    """Write the `aptui.yaml` and have Git ignore the cache; return both files, None for what needed no change.
+    """Write the `aptui.yaml` and have Git, or backups, ignore the cache; return both files, None for what needed no change.
 
     Raises:
         UserError: there is an `aptui.yaml`. HostError: a file cannot be written.
@@ -253,14 +256,25 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
         raise HostError(
             f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="look at its permissions"
         ) from None
-    return file, _have_git_ignore(proposal.folder)
+    folder = proposal.folder
+    has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
+    return file, _have_git_ignore(folder) if has_git else _tag_cache(folder)
+
+
+def _tag_cache(folder: Path) -> Path | None:
+    """Mark the cache for backup programs, which leave out what is tagged (bford.info/cachedir)."""
+    file = folder / "Cache" / "CACHEDIR.TAG"
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_CACHE_TAG, encoding="ascii")
+    except OSError:  # it may be a file, or belong to somebody else: what makes products says so
+        return None
+    return file
 
 
 def _have_git_ignore(folder: Path) -> Path | None:
-    """Add the cache to `.gitignore`, where the folder is below Git and nothing there names it."""
+    """Add the cache to `.gitignore`, where nothing there names it."""
     file = folder / ".gitignore"
-    if not file.is_file() and not any((each / ".git").exists() for each in (folder, *folder.parents)):
-        return None
     before = _text(file)
     if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
         return None

@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
         raise UserError(f"there is no task '{task}'", hint=", ".join(_DEBUGS))
     mode = task or next((name for name in _DEBUGS if name in given), "")
     if not mode:
-        raise UserError("it is not said which source", hint="-debug=<absolute path>")
+        raise UserError("the source is missing", hint="-debug=<absolute path>")
     source = given.get("input" if task else mode, [""])[-1]
     if not os.path.isabs(source):
         raise UserError(f"-{'input' if task else mode} wants an absolute path, not '{source}'")

@@ -89,7 +89,7 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
     said = BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
     asset_list, target = asset_list or said.asset_list, target or said.bundle
     if not asset_list or not target:
-        raise UserError("it is not said what to pack, or where to", hint="see --assetListFile and --outputBundlePath")
+        raise UserError("what to pack, or where to, is missing", hint="see --assetListFile and --outputBundlePath")
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),

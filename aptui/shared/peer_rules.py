@@ -71,7 +71,7 @@ def checked(dial: Dial | None) -> Dial:
         UserError: its id, address or port cannot be; the text begins with which.
     """
     if dial is None:
-        raise UserError("what the connection is must be said", hint="say its id, address and port")
+        raise UserError("the connection is missing", hint="say its id, address and port")
     name, address = dial.id.strip(), dial.address.strip().strip("[]")
     if not name or not name.isprintable() or len(name) > _ID_LENGTH:
         raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")

@@ -358,6 +358,6 @@ def _tell(answer: dict[str, Any]) -> None:
     numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
     printing.say(f"{numbers} would be touched")
     if unsure := sum(not job["certain"] for job in answer["jobs"]):
-        printing.say(f"{unsure} of these jobs rest where the products that they depend on come out equal")
+        printing.say(f"{unsure} of these jobs will not run if the products they depend on come out equal")
     if any(item["status"] == "new" for item in sources):
         printing.say("what new sources depend on, and who will depend on them by what they make, is not known yet")

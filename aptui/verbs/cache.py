@@ -121,7 +121,9 @@ def cache(arguments: Namespace) -> int:
 def _store_of(config: Config) -> str:
     path = config.sharing.local_store
     if not path:
-        raise UserError("this machine keeps no results: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true")
+        raise UserError(
+            "no results are kept on this machine: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true"
+        )
     return path
 
 

@@ -357,7 +357,7 @@ def _database(config: Config) -> DoctorCheck:
         return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
     found = health.faults(path)
     if found:
-        advice = f"move '{path}' away: the next 'aptui batch' makes everything anew"
+        advice = f"move '{path}' away: the next 'aptui batch' rebuilds everything"
         return DoctorCheck("database", "fail", "; ".join(found), advice)
     return DoctorCheck("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
 

@@ -27,7 +27,7 @@ def explain_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "'aptui why' tells what became of a source; this verb tells what it goes by, and needs no database."
+    parser.epilog = "'aptui why' tells what became of a source; this verb tells which settings apply to it, and needs no database."
 
 
 def explain(arguments: Namespace) -> int:
@@ -88,7 +88,7 @@ def _told_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
         yield from _told_platform(platform, shown)
     word = "environment"
     for variable in builder["environment"]:
-        state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs goes by where it was started"
+        state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs uses those of where it was started"
         yield f"    {word:{_WIDTH}} {printing.line(variable['name'])}, {state}  {_from(variable, shown)}".rstrip(), ""
         word = ""
     for name, limit in builder["limits"].items():

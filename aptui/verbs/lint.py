@@ -75,7 +75,9 @@ def lint(arguments: Namespace) -> int:
         for each in found:
             printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
         said = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
-        note = "" if arguments.roots or "unreachable" not in wanted else "; 'unreachable' needs --roots"
+        note = (
+            "" if arguments.roots or "unreachable" not in wanted else "; name assets with --roots to look for unreachable ones, too"
+        )
         printing.say(f"{printing.count(len(found), 'finding')}{f': {said}' if said else ''}{note}")
     return FOUND if found and arguments.fail else 0
 

@@ -6,6 +6,7 @@ Tests: `tests/verbs/test_shipping.py`.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -55,9 +56,15 @@ def init(arguments: Namespace) -> int:
         printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
         return 0
     file, ignored = proposal.write(found)
-    also = f", and the cache's line into {printing.line(str(ignored))}" if ignored else ""
-    printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch -C {printing.line(str(folder))}")
+    also = f", and {_said_of_cache(ignored)}" if ignored else ""
+    where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
+    printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch{where}")
     return 0
+
+
+def _said_of_cache(file: Path) -> str:
+    name = printing.line(str(file))
+    return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
 
 
 def _project_above(folder: Path) -> Path | None:

@@ -116,7 +116,7 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
         name, new = "scripts", new or [Path("project.json")]
     if new:
         raise UserError(
-            f"'{commit}' brings code along that would run here: {name} of it is not that of this checkout ('{new[0]}')",
+            f"'{commit}' contains code that would run here: {name} of it is not that of this checkout ('{new[0]}')",
             hint="look at it, then add --trust-code; in CI, only for branches whose authors may run programs there",
         )
 

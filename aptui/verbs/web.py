@@ -29,7 +29,7 @@ def web_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `web`."""
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free unless said")
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
-    parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
+    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
 
 
 def web(arguments: Namespace) -> int:

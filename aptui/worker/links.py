@@ -34,7 +34,7 @@ def with_links(
     """
     linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))
     if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
-        text = "products declare dependencies, and none says dependencies_handled: nobody knows whether some are missing"
+        text = "products declare dependencies, and none says dependencies_handled: so some may be missing"
         log.write(LogLevel.WARNING, text)
     return linked
 

@@ -65,7 +65,7 @@ BROKEN = [
     ("tag", "a: !!python/name:os.system\n", "a.yaml:1:4: the tag !!python/name:os.system is not accepted"),
     ("own tag", "a:\n  !Colour red\n", "a.yaml:2:3: the tag !Colour is not accepted"),
     ("alias", "a: *b\n", "a.yaml:1:4: found undefined alias 'b'"),
-    ("ring", "a: &a\n  b: *a\n", "a.yaml:1:4: an alias of what it stands in itself"),
+    ("ring", "a: &a\n  b: *a\n", "a.yaml:1:4: an alias that refers to itself"),
     ("laughs", LAUGHS, "a.yaml:5:4: more than 100,000 values with all aliases expanded"),
     ("deep", "a:\n  " + "[" * 60 + "]" * 60, "a.yaml:2:52: nested deeper than 50 levels"),
     ("abyss", "[" * 1000, "a.yaml:1:51: nested deeper than 50 levels"),

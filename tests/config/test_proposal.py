@@ -78,9 +78,12 @@ def test_git_ignores_the_cache_once(tmp_path: Path) -> None:
     assert proposal.write(proposal.propose(tmp_path))[1] is None
 
 
-def test_without_git_no_gitignore_is_written(tmp_path: Path) -> None:
-    assert proposal.write(proposal.propose(tmp_path))[1] is None
-    assert [file.name for file in tmp_path.iterdir()] == ["aptui.yaml"]
+def test_without_git_no_gitignore_is_written_and_the_cache_is_tagged_for_backups(tmp_path: Path) -> None:
+    tag = tmp_path / "Cache" / "CACHEDIR.TAG"
+
+    assert proposal.write(proposal.propose(tmp_path))[1] == tag
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["Cache", "aptui.yaml"]
+    assert tag.read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
 
 
 def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
         (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
         (["-task=paint"], "there is no task 'paint'"),
         (["-debug=relative.txt"], "-debug wants an absolute path, not 'relative.txt'"),
-        (["-port=1"], "it is not said which source"),
+        (["-port=1"], "the source is missing"),
         (["stray"], "'stray' belongs to no switch"),
     ],
 )

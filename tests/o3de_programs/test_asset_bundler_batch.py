@@ -120,7 +120,7 @@ def test_what_nobody_changed_in_a_seed_list_stays_byte_for_byte(bundler: Bundler
         (["compare", "--comparisonType=4"], "there are 1 comparisons by filePattern, and --filePattern has 0 values"),
         (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
-        (["bundles", "--outputBundlePath=x.pak"], "it is not said what to pack"),
+        (["bundles", "--outputBundlePath=x.pak"], "what to pack, or where to, is missing"),
         (["bundleSeed", "--outputBundlePath=x.pak"], "'bundleSeed' needs --addSeed"),
         (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--maxSize=9999"], "--maxSize is a number from 1 to 2048"),
         (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--bundleVersion=3"], "bundles of version 3 are not written"),

@@ -262,7 +262,7 @@ def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project
     code_, _, error = run("cache", "ready", branch)
 
     assert code_ == 3
-    assert "brings code along that would run here" in error
+    assert "contains code that would run here" in error
     assert "--trust-code" in error
     assert not canary.exists()
     assert run("cache", "ready", branch, "--trust-code")[0] == 1

@@ -378,7 +378,7 @@ def test_affected_says_which_jobs_rest_where_products_come_out_equal(
     _, out, _ = run("affected", "--since", "HEAD")
 
     assert jobs == {"one.note": True, "two.note": True, "wait.after": True, "order.after": False}
-    assert "2 of these jobs rest where the products that they depend on come out equal" in out
+    assert "2 of these jobs will not run if the products they depend on come out equal" in out
     assert "what new sources depend on, and who will depend on them by what they make, is not known yet" in out
 
 

@@ -81,7 +81,10 @@ def test_names_that_differ_in_case_alone_are_found(project: Path, capsys: pytest
 @pytest.mark.real
 def test_ci_gets_an_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["lint", "-C", str(project)]) == 0
-    assert "3 findings: 1 spelling, 1 dead, 1 case; 'unreachable' needs --roots" in capsys.readouterr().out
+    assert (
+        "3 findings: 1 spelling, 1 dead, 1 case; name assets with --roots to look for unreachable ones, too"
+        in capsys.readouterr().out
+    )
     assert main.main(["lint", "-C", str(project), "--fail", "--junit", str(tmp_path / "l.xml")]) == 1
     assert main.main(["lint", "-C", str(project), "--fail", "--only", "unreachable"]) == 0
 

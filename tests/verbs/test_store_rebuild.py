@@ -135,4 +135,4 @@ def test_it_goes_with_verify_and_with_a_store(run: Run, project: Path) -> None:
     assert run("cache", "stats", "--rebuild", "5%")[0] == 3
     with (project / "aptui.yaml").open("a") as settings:
         settings.write("local_store: {enabled: false}\n")
-    assert "this machine keeps no results" in run("cache", "verify", "--rebuild", "5%")[2]
+    assert "no results are kept on this machine" in run("cache", "verify", "--rebuild", "5%")[2]

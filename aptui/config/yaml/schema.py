@@ -72,7 +72,7 @@ _COMPANION: _Schema = _record(
     file=_text("a relative path", "One file that is the companion of all of them."),
 )
 _COMPANION = {**_COMPANION, "type": ["string", "object"], "minLength": 1}
-_PARAMS: _Schema = {"type": "object", "title": "a mapping of parameters", "description": "What the builder is told."}
+_PARAMS: _Schema = {"type": "object", "title": "a mapping of parameters", "description": "Parameters that the builder gets."}
 _UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
 
 

@@ -196,7 +196,7 @@ def unpacked(manifest: bytes, form: type[T], store: Store) -> T:
         data = get_bytes(store, decode(data, tuple[bytes, int]))
     elif kind != _INLINE:
         raise HostError(
-            "what came over the cluster is no manifest of ours",
+            "what came over the cluster is no manifest of aptui's",
             hint="'aptui doctor' says what belongs together; the job runs here instead",
         )
     return decode(data, form)

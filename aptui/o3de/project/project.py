@@ -43,7 +43,7 @@ class Gem(Struct, frozen=True):
 class ProjectRoots(Struct, frozen=True):
     """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
 
-    `missing` are gems that are asked for and lie nowhere.
+    `missing` are gems that are asked for and were not found.
     """
 
     name: str
@@ -250,7 +250,7 @@ def _bare(name: str) -> str:
 
 
 def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
-    """Return the gems that are active, in the order they are asked for, what they need behind them; and those that lie nowhere.
+    """Return the gems that are active, in the order they are asked for, what they need behind them; and those that were not found.
 
     Args:
         wanted: {name: folder, if it is known}.

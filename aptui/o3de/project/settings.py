@@ -282,4 +282,4 @@ def _missing_gems(names: Iterable[str]) -> str:
     listed_names = list(names)
     shown = ", ".join(listed_names[:_NAMED_GEMS])
     more = f" and {len(listed_names) - _NAMED_GEMS} more" if len(listed_names) > _NAMED_GEMS else ""
-    return f"gems that lie nowhere: {shown}{more}; their settings and assets are missing"
+    return f"gems that were not found: {shown}{more}; their settings and assets are missing"

@@ -165,9 +165,7 @@ class Guard(Struct):
         if why:
             raise web.HTTPForbidden(text=f"{why}\n")
         if request.headers.get(hdrs.HOST, "") not in self.hosts(request):
-            raise web.HTTPMisdirectedRequest(
-                text="this is not who you think it is: the name in 'Host' is not among 'serve.hosts'\n"
-            )
+            raise web.HTTPMisdirectedRequest(text="the name in 'Host' is not among 'serve.hosts'\n")
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
             kind = "application/xml" if request.method == "PROPFIND" else "application/json"

@@ -165,9 +165,7 @@ class ProductOpener:
             raise
         if taken is not None:
             taken.close()
-        raise HostError(
-            f"the cache has not what the database says of '{product.name}'", hint="the engine makes it again; ask later"
-        )
+        raise HostError(f"the cache and the database differ about '{product.name}'", hint="the engine makes it again; ask later")
 
 
 def _digest(descriptor: int) -> bytes:

@@ -111,7 +111,7 @@ class OutboundConnections:
         except TimeoutError:
             return "nobody answers there"
         except aiohttp.WSServerHandshakeError as error:
-            return f"that is no device of ours: it answers {error.status}"
+            return f"that is no aptui device: it answers {error.status}"
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
             return _distrust(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -203,7 +203,7 @@ def client(wires: Wires) -> aiohttp.ClientSession:
 
 
 async def _refuse_redirect(*_told: object) -> None:
-    raise aiohttp.ClientError("that is no device of ours: it sends us elsewhere")
+    raise aiohttp.ClientError("that is no aptui device: it redirects elsewhere")
 
 
 def _reason(error: BaseException) -> str:

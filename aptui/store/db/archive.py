@@ -99,7 +99,7 @@ def _checked(method: _Method) -> _Method:
             return method(self, *args)
         except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
             what = f"a row of the asset database '{self._path}' cannot be: {type(error).__name__}: {error}"
-            raise DamagedError(what, hint="start again: it is set aside then, and made anew from the sources") from error
+            raise DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources") from error
 
     return cast("_Method", unpacking)
 

@@ -120,11 +120,11 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory speaks of damage
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
-        return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be made anew from the sources")
+        return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be rebuilt from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return DamagedError(what, hint="start again: it is set aside then, and made anew from the sources")
+        return DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources")
     if str(error).startswith(("no such table", "no such column")):
-        return DamagedError(what, hint="delete it: 'aptui batch' makes it anew from the sources")
+        return DamagedError(what, hint="delete it: 'aptui batch' rebuilds it from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HostError(what, hint="look at the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -211,7 +211,7 @@ def _number(row: tuple[object, ...] | None) -> int:
 
 
 def _set_aside(path: Path, obstacle: str) -> str:
-    return f"the asset database {obstacle}; it was set aside as '{_renamed(path)}' and everything is made anew"
+    return f"the asset database {obstacle}; it was set aside as '{_renamed(path)}' and everything is rebuilt"
 
 
 def _renamed(path: Path) -> Path:

@@ -1,6 +1,6 @@
 """Upgrades of older asset databases in place: each step leads to the next version of our tables, in one transaction.
 
-A version before `OLDEST` is set aside by `schema` and everything is made anew. A step changes what `tables` says today, so
+A version before `OLDEST` is set aside by `schema` and everything is rebuilt. A step changes what `tables` says today, so
 it names tables and columns itself and uses nothing of that module.
 """
 

@@ -25,7 +25,7 @@ def delete_if_newer(path: Path) -> str:
     for part in _PARTS:
         path.with_name(path.name + part).unlink(missing_ok=True)
     return (
-        f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}: it was deleted, and everything is made anew"
+        f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}: it was deleted, and everything is rebuilt"
     )
 
 

@@ -31,12 +31,12 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     match row.status:
         case "pending" | "processing":
             waits = unsettled(edges, database)
-            return f"it waits for {', '.join(waits)}" if waits else f"it is owed a run ({reason}){owed}"
+            return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){owed}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
             return f"{_failed_since(row, runs, database)}{after}; it ran because: {_changed_between(runs) or reason}"
         case "cancelled":
-            return "somebody cancelled it; it rests until its source changes or somebody asks for it"
+            return "it was cancelled; it runs again when its source changes or somebody asks for it"
         case _:
             return f"it last ran because: {reason}"
 

@@ -393,7 +393,7 @@ async def answering(words: bytes):
     ("words", "trouble"),
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers 404"),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "sends us elsewhere"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "redirects elsewhere"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ""),
         (b"", ""),
     ],
