@@ -157,10 +157,11 @@ class _Processor:
         """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
 
         Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it
-        waiting.
+        waiting. The end of a second look at what had been too fresh is no news.
         """
         known = self._done if self._told is None else self._told
-        self._wait(_IdleWaiter(then, known if self.is_idle() else (-1, -1)))
+        is_at_rest = self.is_idle() or self._live.watching.is_looking_again
+        self._wait(_IdleWaiter(then, known if is_at_rest else (-1, -1)))
 
     def _wait(self, waiting: _IdleWaiter) -> None:
         live = self._live

@@ -118,6 +118,7 @@ class ChangeTracker:
         self._written: dict[bytes, _Written] = {}
         self._absences = Absences()
         self._released: OrderedDict[bytes, tuple[float, Stat | None]] = OrderedDict()
+        self._is_looking_again = False
         self._second_looks: dict[str, float] = {}
         self._people: dict[tuple[int, str], None] = {}
         self._held_by = ""
@@ -232,6 +233,7 @@ class ChangeTracker:
         engine = self.engine
         if engine is None:
             return
+        self._is_looking_again = self._is_looking_again and not engine.is_idle
         self._refresh_unfinished(engine)
         if self._written:
             self._probe_written(engine, now)
@@ -244,6 +246,11 @@ class ChangeTracker:
             self._look_at_nameless(engine, now)
         if self._fences:
             self._pass_fences(now)
+
+    @property
+    def is_looking_again(self) -> bool:
+        """Whether the engine is busy with nothing but a second look at what had been too fresh."""
+        return self._is_looking_again and not self._is_anything_gathered
 
     @property
     def _is_anything_gathered(self) -> bool:
@@ -269,6 +276,7 @@ class ChangeTracker:
                 return
         if self._absences and not self._is_lost:
             return
+        self._is_looking_again = False
         self.looks += bool(self._folders_due or self._trees or self._is_lost)
         if self._is_lost or len(self._folders_due) + len(self._trees) > _LOOKS_AT_MOST:
             self._look_everywhere(engine, now)
@@ -428,6 +436,7 @@ class ChangeTracker:
         until = self._clock() + _SLICE_S
         for folder in due:
             del self._second_looks[folder]
+            self._is_looking_again = True
             engine.look_at(folder)
             if self._clock() >= until:
                 break
