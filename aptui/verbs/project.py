@@ -134,7 +134,11 @@ def demo(arguments: Namespace) -> int:
     for text in wrong:
         printing.say(text, "red")
     if not wrong:
-        printing.say(f"All as intended. The project is in {printing.line(str(folder))}; its products are in its Cache folder.")
+        name = printing.line(shlex.quote(str(folder)))
+        printing.say(f"All as intended: two jobs fail on purpose. The project is in {name}; its products are in its Cache folder.")
+        printing.say(
+            f"See it in a browser: aptui demo --web {name}    on the terminal: aptui -C {name}    as text: aptui jobs -C {name}"
+        )
     return JOBS_FAILED if wrong else 0
 
 
