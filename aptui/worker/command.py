@@ -246,7 +246,7 @@ def _read(reader: int, output: BoundedText) -> bool:
         data = os.read(reader, _READ_BYTES)
     except BlockingIOError:
         return True
-    output.add(data)
+    output.add(data, time.time_ns() // 1_000_000)
     return bool(data)
 
 

@@ -22,7 +22,7 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import command as commands
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.output import KEPT_BYTES, BoundedText, bounded_lines, record_of
+from aptui.worker.output import KEPT_BYTES, BoundedText, TimedLine, bounded_lines, record_of
 from aptui.worker.products import StagingFolders, remove_tree
 from aptui.worker.reads import Reads
 from aptui.worker.references import add_told
@@ -75,7 +75,7 @@ def run_command(
         else:
             ended = commands.execute(command, environment, kept_bytes, meanwhile)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
-        lines = list(ended.output.lines())
+        lines = ended.output.timed_lines()
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.extend(_records(rule, builder.name, lines))
@@ -178,7 +178,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
     lifts = [(LogLevel.ERROR, rule.error_regex), (LogLevel.WARNING, rule.warning_regex)]
     regexes = [(level, _compiled(regex)) for level, regex in lifts if regex]
     for line in bounded_lines(lines):
-        yield _record(line, window, time_ms, regexes)
+        yield _record(line, window, line.time_ms if isinstance(line, TimedLine) else time_ms, regexes)
 
 
 def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:

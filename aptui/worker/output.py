@@ -9,6 +9,7 @@ Tests: `tests/worker/test_command.py`.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ KEPT_BYTES = 128 << 10
 """Kept of each end of a run's output: a builder may print gigabytes."""
 KEPT_LINES = 1000
 """Kept of each end as log lines: 256 KiB of empty lines would be a quarter of a million records."""
+_ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
 LINE_CHARS = 16_000
 """A longer line is cut; the log is read by people."""
 
@@ -27,19 +29,29 @@ _ERROR = re.compile(r"\s*(?:E: |err(?:or)?:)\s*", re.IGNORECASE)
 _KEY_DIGITS = 16
 
 
-class BoundedText:
-    """The head and the tail of a stream, and how many bytes between them were dropped."""
+class TimedLine(str):
+    """A line of output that knows when it came."""
 
-    __slots__ = ("_kept", "_tail", "dropped_count", "head")
+    __slots__ = ("time_ms",)
+    time_ms: int
+
+
+class BoundedText:
+    """The head and the tail of a stream, when they came, and how many bytes between them were dropped."""
+
+    __slots__ = ("_arrivals", "_kept", "_tail", "dropped_count", "head")
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept = kept_bytes
         self.head = bytearray()
         self._tail = bytearray()
         self.dropped_count = 0
+        self._arrivals: list[tuple[int, int]] = []
 
-    def add(self, data: bytes) -> None:
-        """Append `data`, dropping from the middle what is too much."""
+    def add(self, data: bytes, time_ms: int = 0) -> None:
+        """Append `data`, which came at `time_ms`, dropping from the middle what is too much."""
+        if time_ms and data:
+            self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
         room = self._kept - len(self.head)
         if room > 0:
             self.head += data[:room]
@@ -48,6 +60,25 @@ class BoundedText:
             self._tail += data
             if len(self._tail) > 2 * self._kept:
                 self._trim()
+
+    def _note_arrival(self, end: int, time_ms: int) -> None:
+        """Note that everything before `end` was there at `time_ms`; what came at nearly one time is one note."""
+        arrivals = self._arrivals
+        if arrivals and (time_ms - arrivals[-1][1] < _ONE_TIME_MS or len(arrivals) >= _MOST_ARRIVALS):
+            arrivals[-1] = (end, arrivals[-1][1] if len(arrivals) < _MOST_ARRIVALS else time_ms)
+        else:
+            arrivals.append((end, time_ms))
+
+    def timed_lines(self) -> list[str]:
+        """Return what `lines` yields, each as a `TimedLine` where it is known when its end came."""
+        if not self._arrivals:
+            return list(self.lines())
+        tail = self.tail
+        found = _timed(bytes(self.head) if self.dropped_count else bytes(self.head) + tail, 0, self._arrivals)
+        if self.dropped_count:
+            found.append(_left_out(self.dropped_count))
+            found += _timed(tail, len(self.head) + self.dropped_count, self._arrivals)
+        return found
 
     def _trim(self) -> None:
         excess = len(self._tail) - self._kept
@@ -71,8 +102,27 @@ class BoundedText:
             yield from _decoded(bytes(self.head) + tail)
             return
         yield from _decoded(bytes(self.head))
-        yield f"[… {self.dropped_count} bytes of output left out …]"
+        yield _left_out(self.dropped_count)
         yield from _decoded(tail)
+
+
+def _left_out(count: int) -> str:
+    return f"[… {count} bytes of output left out …]"
+
+
+def _timed(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
+    """Return the lines of `data`, which begins at `start` of the stream, with the time at which the end of each was there."""
+    ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
+    lines: list[str] = []
+    position = start
+    for piece in data.splitlines(keepends=True):
+        position += len(piece)
+        time_ms = times[min(bisect.bisect_left(ends, position), len(times) - 1)]
+        for text in _decoded(piece):
+            line = TimedLine(text)
+            line.time_ms = time_ms
+            lines.append(line)
+    return lines
 
 
 def _decoded(data: bytes) -> list[str]:

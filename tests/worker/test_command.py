@@ -16,6 +16,7 @@ from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule
 from aptui.worker import command as commands
 from aptui.worker.command import CommandError, execute, find_products, invocation, parse_depfile
+from aptui.worker.output import BoundedText
 
 HOSTILE = [
     "plain.txt",
@@ -414,6 +415,24 @@ def test_warnings_and_errors_are_lifted_with_file_and_line(room):
     ]
     assert result.error == "command exited with status 2: no such thing"
     assert (result.warnings, result.errors) == (2, 2)
+
+
+@pytest.mark.real
+def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
+    result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.05; echo two"))
+
+    one, two = (record.time_ms for record in result.log)
+    assert two - one >= 40
+
+
+def test_output_knows_when_each_line_came_and_forgets_nothing_of_it_where_some_is_left_out():
+    text = BoundedText(8)
+    for time_ms, data in ((1000, b"a\nb"), (1002, b"c\n"), (2000, b"d\n"), (3000, b"x" * 40 + b"\n"), (4000, b"end\n")):
+        text.add(data, time_ms)
+
+    lines = text.timed_lines()
+    assert lines == list(text.lines())
+    assert [getattr(line, "time_ms", 0) for line in lines] == [1000, 1000, 2000, 3000, 0, 3000, 4000]
 
 
 @pytest.mark.real
