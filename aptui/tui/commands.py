@@ -32,7 +32,7 @@ def shell_commands(app: Shell) -> list[Command]:
         Command("pause", "start no more jobs", ask(Pause(), "paused"), needs_engine=True),
         Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),
         Command("resume", "go on after a pause", ask(Resume(), "going on"), needs_engine=True),
-        Command("drain", "finish what is owed, look at nothing new", ask(Drain(), "drained"), needs_engine=True),
+        Command("drain", "finish what is pending, then look at nothing new", ask(Drain(), "drained"), needs_engine=True),
         Command(
             "rescan",
             "look at everything again; 'full' reads every byte",

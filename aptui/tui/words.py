@@ -6,13 +6,17 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
-_SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 1000, 10_000, 60_000, 3_600_000
+_TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 100, 1000, 10_000, 60_000, 3_600_000
 
 
 def brief(duration_ms: int) -> str:
-    """Return a duration in few letters: `0.8s`, `48s`, `1m40s`, `2h05m`."""
+    """Return a duration in few letters: `40ms`, `0.8s`, `48s`, `1m40s`, `2h05m`."""
+    if 0 < duration_ms < _TENTH_MS:
+        return f"{duration_ms}ms"
     if duration_ms < _TEN_S_MS:
         return f"{duration_ms / _SECOND_MS:.1f}s"
     if duration_ms < _MINUTE_MS:
@@ -46,3 +50,26 @@ def shorten(text: str, width: int) -> str:
 def clock(time_ms: int) -> str:
     """Return a moment of today as `23:01:07`."""
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))
+
+
+def moment_text(time_ms: int, now_ms: int) -> str:
+    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it."""
+    from aptui.tui.terminal.safety import glyph  # for start-up
+
+    if not time_ms:
+        return glyph("none")
+    moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - the wall clock beside people
+    if moment.date() == now.date():
+        return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
+    day = f"{_MONTHS[moment.month - 1]} {moment.day:2d}"
+    return f"{day} {moment:%H:%M}" if moment.year == now.year else f"{moment.year} {day}"
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return a duration in at most seven characters: 14 ms, 1.42 s, 2m 05s, 1h 02m."""
+    if duration_ms < 1000:
+        return f"{duration_ms} ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1000:.2f} s" if duration_ms < 10_000 else f"{duration_ms / 1000:.1f} s"
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    return f"{minutes}m {seconds:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"

@@ -25,6 +25,8 @@ from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.reader import ERROR_SQL, REASON_SQL, SHOWN, Reader
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
+FAILED_FIRST = "failed_first"
+"""An order that is no column's: what runs, what failed, everything else; the newest first in each."""
 _JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms")
 _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
@@ -176,13 +178,17 @@ class JobTable:
         """Return all rows in the order of a column; equal ones stay in the order in which they were read.
 
         What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
-        first, by their errors.
+        first, by their errors. Jobs of one status stand with the newest first, and so does everything `FAILED_FIRST`: what
+        runs, what failed, the rest.
         """
         count = self._count
         if field == "completed_ms":
-            keys = self._columns[field][:count].astype(np.int64)
-            keys[self.number("status") == PENDING] = 0
+            keys = self._moments()
+        elif field == FAILED_FIRST:
+            keys = self._moments()
+            keys[self.number("status") == FAILED] += keys.max(initial=0)
             keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+            return argsort(-keys)
         elif field == "duration_ms":
             keys = self._columns[field][:count].astype(np.int64)
             keys[np.isin(self.number("status"), (PENDING, CANCELLED))] = 0
@@ -190,7 +196,9 @@ class JobTable:
         elif field in ("id", "warnings", "errors"):
             keys = self._columns[field][:count].astype(np.int64)
         elif field == "status":
-            keys = self._urgency()
+            newest = argsort(-self._moments())
+            urgency = self._urgency()[newest]
+            return newest[argsort(-urgency if is_descending else urgency)]
         elif field == "reason":
             keys = self._ranks("reason")
             is_failed = (self.number("status") == FAILED) & (self.number("error") > 0)
@@ -198,6 +206,13 @@ class JobTable:
         else:
             keys = self._ranks(field)
         return argsort(-keys if is_descending else keys)
+
+    def _moments(self) -> npt.NDArray[np.int64]:
+        """Return when a row completed; 0 for what waits, the newest of all for what runs."""
+        moments: npt.NDArray[np.int64] = self._columns["completed_ms"][: self._count].astype(np.int64)
+        moments[self.number("status") == PENDING] = 0
+        moments[self.number("status") == PROCESSING] = moments.max(initial=0) + 1
+        return moments
 
     def _ranks(self, field: str) -> npt.NDArray[np.int64]:
         codes, texts = self.text(field)

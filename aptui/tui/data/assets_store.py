@@ -29,9 +29,9 @@ from aptui.store.jobs.texts import Codes, Mask, contains, engine
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
+from aptui.tui.words import duration_text
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 

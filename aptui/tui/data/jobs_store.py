@@ -10,9 +10,9 @@ Everything is called by the UI's thread; reading happens in the feed's, filterin
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +24,7 @@ from aptui.store.jobs.job_table import (
     CANCELLED,
     COMPLETED,
     FAILED,
+    FAILED_FIRST,
     PENDING,
     PROCESSING,
     AnalysisKeys,
@@ -36,6 +37,7 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
+from aptui.tui.words import duration_text, moment_text
 
 COLUMNS = {
     "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform",
@@ -45,10 +47,13 @@ COLUMNS = {
     "number": "id",
 }  # fmt: skip
 """{column id: field that it is sorted by}."""
+ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
+"""{what rows can be sorted by: field}."""
 _WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _ROLES = {"warnings": "warning", "errors": "error"}
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
+"""What every failure of a command begins with: the column has room for one thing, which is what it said."""
 _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
 
@@ -156,9 +161,10 @@ class JobsStore:
         if column_id == "duration":
             return Cell(self._duration(row))
         if column_id == "reason" and table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
-            return Cell(error.partition("\n")[0], "error")
+            # The path stands in the row already.
+            return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
         if column_id in _TEXT_COLUMNS:
-            return Cell(table.words(column_id, row))
+            return Cell(table.words(column_id, row), "muted" if column_id == "reason" else "")
         value = table.value(COLUMNS[column_id], row)
         return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
 
@@ -171,8 +177,8 @@ class JobsStore:
 
     @property
     def sort(self) -> tuple[str, bool]:
-        """(Column id, is descending)."""
-        return next(name for name, field in COLUMNS.items() if field == self._field), self._is_descending
+        """(A name of `ORDERS`, is descending)."""
+        return next(name for name, field in ORDERS.items() if field == self._field), self._is_descending
 
     @property
     def is_busy(self) -> bool:
@@ -193,6 +199,17 @@ class JobsStore:
     def total(self) -> int:
         """How many jobs there are."""
         return self._table.alive_count
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any job is failed."""
+        return bool((self._table.number("status")[self._table.number("alive").astype(np.bool_)] == FAILED).any())
+
+    @property
+    def has_one_reason(self) -> bool:
+        """Whether all jobs ran for the same reason: then it says nothing of any."""
+        codes = self._table.text("reason")[0][self._table.number("alive").astype(np.bool_)]
+        return not len(codes) or bool((codes == codes[0]).all())
 
     def counts(self) -> dict[str, int]:
         """Return {status word: how many}; completed ones with warnings or errors count as those too."""
@@ -268,9 +285,9 @@ class JobsStore:
         self.error = None
         self._want(sorts_anew=False)
 
-    def set_sort(self, column_id: str, *, is_descending: bool) -> None:
-        """Sort by a column."""
-        self._field, self._is_descending = COLUMNS[column_id], is_descending
+    def set_sort(self, order: str, *, is_descending: bool) -> None:
+        """Sort by a column, or failed first."""
+        self._field, self._is_descending = ORDERS[order], is_descending
         self._want()
 
     def resort(self) -> None:
@@ -473,24 +490,3 @@ class JobsStore:
 
 def _analysis_key(table: JobTable, notice: JobChanged) -> int:
     return table.analyses.of(notice.scan_folder, notice.source, notice.job_key)
-
-
-def moment_text(time_ms: int, now_ms: int) -> str:
-    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it."""
-    if not time_ms:
-        return glyph("none")
-    moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - the wall clock beside people
-    if moment.date() == now.date():
-        return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
-    day = f"{_MONTHS[moment.month - 1]} {moment.day:2d}"
-    return f"{day} {moment:%H:%M}" if moment.year == now.year else f"{moment.year} {day}"
-
-
-def duration_text(duration_ms: int) -> str:
-    """Return a duration in at most seven characters: 14 ms, 1.42 s, 2m 05s, 1h 02m."""
-    if duration_ms < 1000:
-        return f"{duration_ms} ms"
-    if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.2f} s" if duration_ms < 10_000 else f"{duration_ms / 1000:.1f} s"
-    minutes, seconds = divmod(duration_ms // 1000, 60)
-    return f"{minutes}m {seconds:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"

@@ -81,7 +81,7 @@ SIGNS = (
     (("details",), "this line has details: Enter goes there"),
     (("wrapped",), "the line above goes on"),
 )
-"""(names of signs, what they mean); the letters I W E D over a log are the levels that show."""
+"""(names of signs, what they mean)."""
 
 
 def _signs(names: Sequence[str]) -> str:

@@ -113,7 +113,8 @@ def attention(session: Session) -> dict[str, str]:
 
 def _join(*parts: Part) -> Parts:
     shown = [part for part in parts if part.text]
-    return tuple(piece for part in shown for piece in (part, Part("   "))) if shown else ()
+    pieces = [piece for part in shown for piece in (Part("   "), part)][1:]
+    return (*pieces, Part(" ")) if shown else ()
 
 
 def _state_part(state: SessionState) -> Part:

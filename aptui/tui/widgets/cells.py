@@ -21,6 +21,8 @@ from aptui.tui.terminal.safety import facts, glyph, shown
 if TYPE_CHECKING:
     from textual.widget import Widget
 
+BAR_CELLS = 8
+"""So many cells has the bar of a share in a column."""
 Spans = tuple[tuple[int, int], ...]
 """Ranges of characters, ascending and not overlapping."""
 
@@ -260,3 +262,11 @@ def pad(segments: list[Segment], width: int, style: Style) -> list[Segment]:
 def text_of(cells: Iterable[Any]) -> str:
     """Return the text of cells as one line, separated by tabs, for copying."""
     return "\t".join(cell.text for cell in cells)
+
+
+def share_bar(share: float, cells: int = BAR_CELLS) -> str:
+    """Return a bar as long as `share` is of `cells`, to the nearest half of one: next to nothing draws nothing."""
+    halves = round(min(1.0, max(0.0, share)) * cells * 2)
+    if not facts().is_utf8:
+        return "#" * round(halves / 2)
+    return "━" * (halves // 2) + "╸" * (halves % 2)

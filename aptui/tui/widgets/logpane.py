@@ -8,12 +8,14 @@ How to use it:
     …in the frame timer:  pane.refresh_source()
     pane.go_to_first_error()
     pane.set_search(spans_of, hits)     # what to highlight in a text, and the keys of all lines with a hit
-    pane.modes()                        # "I W E d  following  wrapped  paused, 37 new" for the title line
+    pane.modes()                        # "without debug lines  following  wrapped  paused, 37 new" for the title line
     pane.current()                      # the LogLine under the cursor; on_rows_highlighted says when it is another one
 
+A window says who speaks: a column of `window_cells`, or, where that is 0, a word before the text of those lines that are not the
+engine's own. `wraps` breaks long lines until somebody has them cut.
+
 Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
-and hide infos and debug lines, left and right scroll long lines. A capital letter in `modes` is a level that shows. Wrapped lines
-scroll by lines, not rows.
+and hide infos and debug lines, left and right scroll long lines. Wrapped lines scroll by lines, not rows.
 
 Tests: `tests/tui/widgets/test_views.py`.
 """
@@ -36,10 +38,14 @@ from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogLine, Me
 from aptui.tui.widgets.rows import Rows
 
 _SHOWN_ORDER = "IWED"
+_LEVEL_NAMES = {"I": "infos", "W": "warnings", "E": "errors", "D": "debug lines"}
 _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
 """More of a line is never measured or drawn."""
 _SHIFT_CELLS = 16
+_ROOM_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
+_ENGINES_OWN = frozenset({"", "aptui", "none"})
+"""Windows that are not said where they have no column: most lines of the engine's log are its own."""
 
 
 class LogPane(Rows):
@@ -73,10 +79,11 @@ class LogPane(Rows):
         id: str | None = None,  # noqa: A002  # Textual's name
         classes: str | None = None,
         window_cells: int = 14,
+        wraps: bool = False,
     ) -> None:
         super().__init__(name=name, id=id, classes=classes)
         self._source: LineSource = source or MemoryLines()
-        self._window_cells = window_cells
+        self._window_cells, self._wraps = window_cells, wraps
         self._seen_version: int | None = None
         self._paused_count: int | None = None
         self._levels = LEVELS
@@ -87,7 +94,7 @@ class LogPane(Rows):
         self._search_number = 0
         self._screen_rows: list[tuple[int, int]] = []
         self.is_following = False
-        self.is_wrapped = False
+        self.is_wrapped = wraps
 
     # -------------------------------------------------------------------------------------------------------------- the lines
 
@@ -115,6 +122,14 @@ class LogPane(Rows):
             return
         self._renew()
 
+    def set_window_cells(self, cells: int) -> None:
+        """Give the column of windows so much room."""
+        if cells != self._window_cells:
+            self._window_cells = cells
+            self._drawn.clear()
+            self._strips.clear()
+            self._screen_rows = []
+
     def _renew(self) -> None:
         self._shown = None if self._levels == LEVELS else self._source.of_levels(self._levels)
         self.refresh_rows()
@@ -141,10 +156,12 @@ class LogPane(Rows):
         self.refresh()
 
     def modes(self) -> str:
-        """Return the levels, those that do not show in lower case, and the modes that are on."""
-        words = [" ".join(level if level in self._levels else level.lower() for level in _SHOWN_ORDER)]
+        """Return the levels that do not show, and the modes that are on; "" where all is as usual."""
+        hidden = [_LEVEL_NAMES[level] for level in _SHOWN_ORDER if level not in self._levels]
+        words = [f"without {' and '.join(hidden)}"] if hidden else []
         words += ["following"] if self.is_following else []
-        words += ["wrapped"] if self.is_wrapped else []
+        if self.is_wrapped != self._wraps:
+            words.append("wrapped" if self.is_wrapped else "cut")
         if self._paused_count is not None:
             words.append(f"paused, {max(0, self._source.line_count() - self._paused_count):,} new")
         return "  ".join(words)
@@ -216,7 +233,7 @@ class LogPane(Rows):
         """Paint time, level and window as far as there is room, and say which role the text has."""
         painter, width = self.painter, self.row_width
         role = LEVEL_WORDS.get(line.level, "")
-        text_role = role if role in {"error", "debug"} else ""
+        text_role = role if role == "debug" else ""
         plain, pieces = painter.style("", is_cursor=is_lit), []
         if line.time and width >= 60:
             pieces += [Segment(fit(line.time, 12).text, painter.style("muted", is_cursor=is_lit)), Segment("  ", plain)]
@@ -224,7 +241,14 @@ class LogPane(Rows):
             text = f"{glyph(role)} {role.capitalize()}" if width >= 40 else glyph(role)
             pieces += [Segment(fit(text, _LEVEL_CELLS if width >= 40 else 1).text, painter.style(role, is_cursor=is_lit))]
             pieces += [Segment("  " if width >= 40 else " ", plain)]
-        if self._window_cells and width >= 76 and (line.window or line.time):
+        if not self._window_cells and line.window not in _ENGINES_OWN:
+            pieces.append(
+                Segment(
+                    f"{fit(line.window, min(width_of(line.window), _LONGEST_WINDOW)).text}  ",
+                    painter.style("muted", is_cursor=is_lit),
+                )
+            )
+        elif self._window_cells and width >= _ROOM_FOR_WINDOW and (line.window or line.time):
             pieces += [
                 Segment(fit(line.window, self._window_cells).text, painter.style("muted", is_cursor=is_lit)),
                 Segment("  ", plain),
@@ -281,6 +305,9 @@ class LogPane(Rows):
     def _refresh_row(self, index: int) -> None:
         if not self.is_wrapped:
             super()._refresh_row(index)
+            return
+        if not self._screen_rows:  # they are laid out anew, and nobody knows where the line was
+            self.refresh()
             return
         rows = [y for y, (line, _) in enumerate(self._screen_rows) if line == index]
         if rows:

@@ -120,6 +120,8 @@ class Rows(ScrollView, can_focus=True):
     # ------------------------------------------------------------------------------------------------ what a subclass says
 
     HEADER_LINES: ClassVar[int] = 0
+    leads: ClassVar[bool] = True
+    """Whether something else shows what its cursor is on. Where nothing does, the cursor shows only while it has the keys."""
 
     def count_rows(self) -> int:
         """Return how many rows the view has."""
@@ -246,6 +248,7 @@ class Rows(ScrollView, can_focus=True):
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
         """Return the cell at the left edge: the bar of the cursor, the dot of a mark."""
+        is_cursor = is_cursor and (self.leads or self.has_focus)
         name = "cursor_marked" if is_cursor and is_mark else "cursor" if is_cursor else "mark" if is_mark else ""
         role = "mark" if is_mark else ("accent" if self.has_focus else "muted") if is_cursor else ""
         return Segment(glyph(name) if name else " ", painter.style(role))

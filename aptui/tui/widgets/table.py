@@ -323,3 +323,9 @@ class Table(Rows):
                 self.post_message(self.HeaderClicked(self, -1 if self.cursor_key is None else self.cursor_key, column.id))
                 return
             start += width + len(_GAP)
+
+
+class SideTable(Table):
+    """A table whose cursor decides nothing that stands elsewhere."""
+
+    leads: ClassVar[bool] = False

@@ -17,8 +17,9 @@ from aptui.store.jobs.filter import FilterError
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.jobs_store import COLUMNS, JobsStore, duration_text, moment_text
+from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
+from aptui.tui.words import duration_text, moment_text
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
 
 from ..database import database

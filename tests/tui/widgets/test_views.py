@@ -210,7 +210,7 @@ def test_levels_hide_and_the_cursor_stays_on_its_line():
     async def script(app, pilot):
         await pilot.press("j", "j", "D", "I")
         assert (pane.count_rows(), pane.cursor, pane.current().level) == (2, 0, "E")
-        assert pane.modes() == "i W E d"
+        assert pane.modes() == "without infos and debug lines"
         await pilot.press("I", "D")
         assert (pane.count_rows(), pane.cursor) == (6, 2)
 
@@ -230,7 +230,7 @@ def test_following_sticks_to_the_end_until_one_goes_up_and_pausing_holds_lines_b
         source.add(log(*"IE"))
         pane.refresh_source()
         assert pane.count_rows() == 60
-        assert pane.modes() == "I W E D  paused, 2 new"
+        assert pane.modes() == "paused, 2 new"
         await pilot.press("p", "G")
         assert pane.current().level == "E"
         key = pane.cursor_key

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader import Reader
 
 _ACTIONS = frozenset({"scan_missing", "clear_missing"})
-_BUSY = "the engine works: products are searched for missing dependencies when nothing is owed"
+_BUSY = "the engine is busy: products are searched for missing dependencies once it is idle"
 
 
 class ScanLine(Line):
@@ -82,7 +82,7 @@ class MissingTrees(AssetTrees):
         """Return the entries of the menu; while the engine works they say why they cannot be taken."""
         count = len(self.shown_tree().marks)
         what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
-        why = "" if self._is_engine_idle() or not self.shell.can_ask else " (when nothing is owed)"
+        why = "" if self._is_engine_idle() or not self.shell.can_ask else " (once the engine is idle)"
         return [
             None,
             MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),

@@ -24,10 +24,9 @@ from aptui.store.queries.assets import DeclaredDependency, ProductDetails, Resol
 from aptui.store.queries.missing import NOTHING
 from aptui.store.queries.reader import JobRow, ProductRow, Reader
 from aptui.tui.data.assets_store import Kind
-from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.assets.files import native
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.words import size_text
+from aptui.tui.words import duration_text, size_text
 
 SOURCE, PRODUCT, JOB = "source", "product", "job"
 """Where a reference leads to; "" = nowhere."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from aptui.core.fingerprint import MISSING
 from aptui.store.queries import assets
 from aptui.store.queries.reader import JobRow, Reader, RunRow
-from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.assets.panel import moment
 from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.textview import Piece, TextPreview
+from aptui.tui.words import duration_text
 
 _INPUTS_SHOWN = 40
 _RULE = "rule"

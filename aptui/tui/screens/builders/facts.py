@@ -13,33 +13,35 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from aptui.core.model import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Spent, builders_spent
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.table import Column
-from aptui.tui.words import size_text
+from aptui.tui.words import duration_text, size_text
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
 
 BUILDERS = (
-    Column("name", "Builder", 0, 10),
+    Column("name", "Builder", 16),
     Column("kind", "Kind", 7, drop_rank=1),
-    Column("version", "Version", 7, drop_rank=3),
-    Column("patterns", "Patterns", 8, align="right", drop_rank=2),
+    Column("version", "Version", 7, drop_rank=4),
+    Column("patterns", "Patterns", 0, 8, drop_rank=2, is_prose=True),
     Column("jobs", "Jobs", 9, align="right"),
+    Column("average", "Average", 8, align="right", drop_rank=3),
     Column("total", "Time", 8, align="right"),
+    Column("share", "Share", BAR_CELLS, drop_rank=5),
 )
 PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8), Column("place", "From", 0, 12, drop_rank=1))
-DESCENDING = frozenset({"patterns", "jobs", "total"})
+DESCENDING = frozenset({"jobs", "average", "total", "share"})
+_NARROWEST_NAME, _WIDEST_NAME = 10, 32
 _FLAGS = (
     ("is_critical", "critical: it runs before all others"),
     ("deletes_products_on_failure", "deletes its products when a job fails"),
@@ -96,24 +98,34 @@ def find(places: BuilderPlaces) -> FoundBuilders:
     return FoundBuilders(tuple(known), "; ".join(troubles))
 
 
-def row_of(key: int, known: KnownBuilder, broken: str) -> ListedRow:
-    """Return the row of a builder; `broken` says why it is not asked any more, "" = it is."""
+def columns_for(names: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of the list, that of the names as wide as the longest."""
+    width = min(_WIDEST_NAME, max((width_of(name) for name in names), default=0) + len("✗ "))
+    return (structs.replace(BUILDERS[0], width=max(_NARROWEST_NAME, width)), *BUILDERS[1:])
+
+
+def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
+    """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
     builder, spent = known.builder, known.all_spent
     jobs = known.spent.jobs.count if known.spent else 0
     name = f"{glyph('failed')} {known.name}" if broken else known.name
+    nothing = Cell(glyph("none"), "muted")
     cells = {
         "name": Cell(name, "failed" if broken else ""),
-        "kind": Cell(builder.kind.value if builder else glyph("none"), "muted"),
-        "version": Cell(builder.version if builder else glyph("none"), "muted"),
-        "patterns": Cell(f"{len(builder.patterns)}" if builder else glyph("none"), "" if builder else "muted"),
-        "jobs": Cell(f"{jobs:,}" if jobs else glyph("none"), "" if jobs else "muted"),
-        "total": Cell(duration_text(spent.total_ms) if spent.count else glyph("none"), "" if spent.count else "muted"),
+        "kind": Cell(builder.kind.value, "muted") if builder else nothing,
+        "version": Cell(builder.version, "muted") if builder else nothing,
+        "patterns": Cell(", ".join(pattern.text for pattern in builder.patterns), "muted") if builder else nothing,
+        "jobs": Cell(f"{jobs:,}") if jobs else nothing,
+        "average": Cell(duration_text(round(spent.average_ms))) if spent.count else nothing,
+        "total": Cell(duration_text(spent.total_ms)) if spent.count else nothing,
+        "share": Cell(share_bar(spent.total_ms / all_ms) if all_ms else "", "accent"),
     }
     order = {
         "name": known.name.lower(),
-        "patterns": len(builder.patterns) if builder else -1,
         "jobs": jobs,
+        "average": spent.average_ms,
         "total": spent.total_ms,
+        "share": spent.total_ms,
     }
     return ListedRow(key, cells, order, known)
 

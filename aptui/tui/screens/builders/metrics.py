@@ -17,12 +17,11 @@ from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
-from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.builders.facts import KnownBuilder
-from aptui.tui.terminal.safety import facts
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
+from aptui.tui.words import duration_text
 
 METRICS = (
     Column("name", "Name", 0, 16),
@@ -31,11 +30,10 @@ METRICS = (
     Column("total", "Total", 8, align="right"),
     Column("average", "Average", 8, align="right", drop_rank=4),
     Column("slowest", "Slowest", 8, align="right", drop_rank=3),
-    Column("bar", "Share", 8, drop_rank=5),
+    Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000
 """So many entries are shown of each, the slowest."""
-_BAR_CELLS = 8
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
@@ -46,15 +44,6 @@ class MetricsGroup(Struct):
     spent: Spent
     entries: list[Entry] | None = None
     is_asked: bool = False
-
-
-def bar(share: float) -> str:
-    """Return a bar of at most eight cells; something that is not nothing shows."""
-    cells = min(_BAR_CELLS, max(share * _BAR_CELLS, 0.5 if share > 0 else 0))
-    if not facts().is_utf8:
-        return "#" * max(1, round(cells)) if cells else ""
-    whole = int(cells)
-    return "━" * whole + ("╸" if cells - whole >= 0.5 else "")
 
 
 class Metrics:
@@ -163,7 +152,7 @@ def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
         "total": Cell(duration_text(spent.total_ms)),
         "average": Cell(duration_text(round(spent.average_ms))),
         "slowest": Cell(duration_text(spent.slowest_ms)),
-        "bar": Cell(bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
+        "bar": Cell(share_bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
     }
 
 
@@ -173,5 +162,5 @@ def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]
         "name": Cell(entry.source, "path"),
         "platform": Cell(where if entry.job_id else "", "muted"),
         "total": Cell(duration_text(entry.duration_ms)),
-        "bar": Cell(bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
+        "bar": Cell(share_bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
     }

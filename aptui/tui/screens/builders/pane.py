@@ -22,6 +22,7 @@ from aptui.store.queries.metrics import Entry
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
+from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
 from aptui.tui.screens.builders.metrics import METRICS, MOST, Metrics
@@ -35,7 +36,7 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import SideTable, Table
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ READ_AGAIN_S = 2.0
 """So long after a read, at least, and five times as long as it took, the next one begins."""
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
+_LEAST_LIST = 4
 _SORT = ("total", True)
 
 
@@ -56,11 +58,10 @@ class BuildersPane(Pane):
     BuildersPane { layout: vertical; }
     BuildersPane #builders-filter { display: none; }
     BuildersPane #builders-both { layout: vertical; }
-    BuildersPane #builders-list { height: 2fr; min-height: 3; }
-    BuildersPane #builders-side { height: 3fr; border-top: solid $role-rule; }
+    BuildersPane #builders-side { height: 1fr; }
     BuildersPane.-beside #builders-both { layout: horizontal; }
     BuildersPane.-beside #builders-list { width: 5fr; height: 1fr; }
-    BuildersPane.-beside #builders-side { width: 7fr; height: 1fr; border-top: none; border-left: solid $role-rule; }
+    BuildersPane.-beside #builders-side { width: 7fr; border-left: solid $role-rule; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="builders.filter"),
@@ -94,9 +95,10 @@ class BuildersPane(Pane):
         yield FilterBox(id="builders-filter")
         with Vertical(id="builders-both"):
             yield Table(known.BUILDERS, id="builders-list")
+            yield Rule(name="builders-rule")
             with Vertical(id="builders-side"):
                 yield TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
-                yield Table(known.PATTERNS, id="builders-patterns")
+                yield SideTable(known.PATTERNS, id="builders-patterns")
                 yield KeyValue(id="builders-details")
                 yield VTree(METRICS, id="builders-metrics")
 
@@ -142,6 +144,7 @@ class BuildersPane(Pane):
     def on_resize(self) -> None:
         """Put the details beside the list where there is room."""
         self.set_class(self.size.width >= _BESIDE_CELLS, "-beside")
+        self._give_room()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
@@ -270,12 +273,22 @@ class BuildersPane(Pane):
         for each in self._found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
         builders = [each for each, passes in zip(self._found.builders, self._passing(self._found.builders), strict=True) if passes]
-        self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name)) for each in builders])
+        all_ms = sum(each.all_spent.total_ms for each in self._found.builders)
+        self.table.set_columns(known.columns_for([each.name for each in builders]))
+        self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name), all_ms) for each in builders])
         self.table.empty_text = "no builder matches" if self._search["list"] else self._found.trouble or "there is no builder"
         self.table.refresh_model()
         if self.box.display and self._searched == "list":
             self.box.show_count(f"{len(builders)} of {len(self._found.builders)}" if self._search["list"] else "")
+        self._give_room()
         self._show_builder()
+
+    def _give_room(self) -> None:
+        """Let the list be as high as it needs to be, where the details stand below it."""
+        is_below = not self.has_class("-beside") and not self._is_zoomed
+        most = max(_LEAST_LIST, self.size.height * 2 // 5)
+        self.table.styles.height = min(most, max(_LEAST_LIST, self.list.row_count() + 1)) if is_below else "1fr"
+        self.query_one("#builders-rule").display = is_below
 
     def _show_builder(self) -> None:
         current = self.current
@@ -315,6 +328,7 @@ class BuildersPane(Pane):
         list_has_focus = self.table.has_focus
         self.table.display = not self._is_zoomed or list_has_focus
         self.query_one("#builders-side").display = not self._is_zoomed or not list_has_focus
+        self._give_room()
         self._open_groups()
         self.query_one(TabLine).changed()
 

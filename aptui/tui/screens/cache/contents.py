@@ -17,15 +17,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.shared.errors import HostError
-from aptui.shared.printing import size
 from aptui.store.db.schema import told, uuid_text
 from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
 from aptui.store.queries.metrics import Amount, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.table import Column
+from aptui.tui.words import size_text
 
 DATABASE = "assetdb.sqlite"
 _DAY_MS = 24 * 3600 * 1000
@@ -225,13 +225,13 @@ def share_cell(share: CacheShare, column: str) -> Cell:
         case "count":
             return Cell(f"{share.count:,}")
         case "size":
-            return Cell(size(share.size_bytes))
+            return Cell(size_text(share.size_bytes))
         case "share":
-            return Cell(bar(share.size_bytes, share.of_bytes, _BAR_CELLS), "accent")
+            return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
         case "made":
             return Cell(f"+{share.made:,}" if share.made else glyph("none"), "" if share.made else "muted")
         case _:
-            return Cell(size(share.made_bytes) if share.made else "", "muted")
+            return Cell(size_text(share.made_bytes) if share.made else "", "muted")
 
 
 def share_order(share: CacheShare, column: str) -> object:
@@ -259,16 +259,10 @@ def problem_cell(problem: CacheProblem, column: str) -> Cell:
         case "source":
             return Cell(problem.source or glyph("none"), "" if problem.source else "muted")
         case _:
-            return Cell(size(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
+            return Cell(size_text(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
 
 
 def problem_order(problem: CacheProblem, column: str) -> object:
     """Return what findings are sorted by."""
     orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
     return orders.get(column, problem.name.lower())
-
-
-def bar(part: int, whole: int, width: int) -> str:
-    """Return a bar that is filled as far as `part` is of `whole`; anything that is not nothing shows."""
-    filled = min(width, max(1, round(part * width / whole))) if whole > 0 and part > 0 else 0
-    return glyph("full") * filled + glyph("empty") * (width - filled)

@@ -65,7 +65,7 @@ class Mending:
     def _reprocess(self, sources: Sequence[str]) -> None:
         from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
 
-        done = f"{count(len(sources), 'source')} asked for; verify again when the engine rests"
+        done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
         self._shell.ask(Reprocess(keys=tuple(key_of(source) for source in sources)), done)
 
     # -------------------------------------------------------------------------------------------------------------- delete

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from aptui.shared.errors import KnownError
-from aptui.shared.printing import count, size
+from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
@@ -30,13 +30,15 @@ from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.jobs.bar import Bar
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.widgets.cells import share_bar
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.table import Table
-from aptui.tui.words import clock
+from aptui.tui.widgets.table import SideTable, Table
+from aptui.tui.words import clock, size_text
 
 _WIDE_COLUMNS = 110
+_GAUGE_CELLS = 16
 """From here on the tables stand side by side."""
 _SORTS = {"platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "findings": ("product", False)}
 _RISING = frozenset({"name", "problem", "product", "source"})
@@ -101,10 +103,10 @@ class CachePane(Pane):
         yield Bar(self._shared_line, id="cache-shared", rules=False)
         with Horizontal(id="cache-columns"):
             with Vertical(id="cache-left"):
-                yield Table(held.PLATFORMS, self._models["platforms"], id="cache-platforms")
-                yield Table(held.BUILDERS, self._models["builders"], id="cache-builders")
+                yield SideTable(held.PLATFORMS, self._models["platforms"], id="cache-platforms")
+                yield SideTable(held.BUILDERS, self._models["builders"], id="cache-builders")
             with Vertical(id="cache-right"):
-                yield Table(held.FOLDERS, self._models["folders"], id="cache-folders")
+                yield SideTable(held.FOLDERS, self._models["folders"], id="cache-folders")
         yield Bar(self._verdict, id="cache-look", rules=True)
         yield Findings(held.FINDINGS, self._models["findings"], id="cache-findings")
 
@@ -160,7 +162,7 @@ class CachePane(Pane):
     def status(self) -> str:
         """Say how large it is."""
         known = self._contents
-        return f"{count(known.count, 'product')}, {size(known.size_bytes)}" if known else ""
+        return f"{count(known.count, 'product')}, {size_text(known.size_bytes)}" if known else ""
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
@@ -249,18 +251,18 @@ class CachePane(Pane):
             return (
                 Part(f" {shown(self._trouble) or 'reading what the cache holds…'}", "warning" if self._trouble else "muted"),
             ), ()
-        left = [Part(f" {known.count:,} products", "title"), Part(f"   {size(known.size_bytes)}", "title")]
+        left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
         left.append(Part(f"   +{known.made:,} since yesterday" if known.made else "   nothing new since yesterday", "muted"))
         if known.made and width >= _WIDE_COLUMNS:
-            left.append(Part(f", {size(known.made_bytes)}", "muted"))
+            left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:
             left.append(Part(f"   as of {clock(known.at_ms)}", "warning"))
         right = []
         if known.disk_bytes > 0:
-            room = f" of {size(known.disk_bytes)}" if width >= _WIDE_COLUMNS else ""
-            right = [Part(f"{size(known.free_bytes)}{room} free on its disk", "muted")]
+            room = f" of {size_text(known.disk_bytes)}" if width >= _WIDE_COLUMNS else ""
+            right = [Part(f"{size_text(known.free_bytes)}{room} free on its disk", "muted")]
             if width >= _WIDE_COLUMNS:
-                right.append(Part(f"  {held.bar(known.disk_bytes - known.free_bytes, known.disk_bytes, 16)}", "accent"))
+                right += [Part("  "), *_gauge((known.disk_bytes - known.free_bytes) / known.disk_bytes, _GAUGE_CELLS)]
         return left, right
 
     def _shared_line(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -363,7 +365,7 @@ class CachePane(Pane):
             said = f"{count(found, 'file')} left to delete; the engine is asked"
         else:
             total = sum(max(0, each.size_bytes) for each in looked.problems)
-            said = f"{count(found, 'file')} of no product, {size(total)}" if found else "every file belongs to a product"
+            said = f"{count(found, 'file')} of no product, {size_text(total)}" if found else "every file belongs to a product"
         return (Part(title, "title"), Part(f"  {said}", "warning" if found else "completed")), (Part(ended, "muted"),)
 
     @staticmethod
@@ -372,9 +374,10 @@ class CachePane(Pane):
         if not looked.whole:
             said = f"  {count(looked.done, 'folder')} looked into{found}"
             return (Part(title, "title"), Part(said, "processing")), (Part("c", "key"), Part(" cancels", "muted"))
-        said = f"  {looked.count:,} of {count(looked.of_count, 'product')}, {size(looked.done)} of {size(looked.whole)}{found}  "
+        read = f"{size_text(looked.done)} of {size_text(looked.whole)}"
+        said = f"  {looked.count:,} of {count(looked.of_count, 'product')}, {read}{found}  "
         cells = max(0, min(30, width - len(title) - len(said) - 24))
-        parts = (Part(title, "title"), Part(said, "processing"), Part(held.bar(looked.done, looked.whole, cells), "accent"))
+        parts = (Part(title, "title"), Part(said, "processing"), *_gauge(looked.done / looked.whole, cells))
         return parts, (Part("c", "key"), Part(" cancels", "muted"))
 
     # ------------------------------------------------------------------------------------------------------------- mending
@@ -470,3 +473,9 @@ class CachePane(Pane):
     def _draw(self) -> None:
         for line in self.query(Bar):
             line.changed()
+
+
+def _gauge(share: float, cells: int) -> tuple[Part, ...]:
+    """Return a bar with what is left of it as a rule."""
+    filled = share_bar(share, cells)
+    return Part(filled, "accent"), Part(glyph("rule") * (cells - len(filled)), "rule")

@@ -129,7 +129,9 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        has_room = self.account and (width >= _WIDE_COLUMNS or not is_news)
+        # Of results from elsewhere it says something only where there are some, or could be.
+        has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
+        has_room = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if has_room else ()
 
     # --------------------------------------------------------------------------------------------------------------- menus

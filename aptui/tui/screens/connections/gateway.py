@@ -30,7 +30,7 @@ from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
@@ -97,13 +97,13 @@ class GatewayPage(ConnectionTables):
             for name, title, columns in _LISTS:
                 with Vertical():
                     yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
-                    yield Table(columns, id=f"connections-{name}")
+                    yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
         """Show what is known already."""
         for name, model in self.lists.items():
             self.table(name).set_model(model)
-        self.table("peers").empty_text = "none; 'a' adds a device that is to be dialled"
+        self.table("peers").empty_text = "none: 'a' adds a device to connect to"
         self.table("rejected").empty_text = "nobody was turned away"
 
     def on_unmount(self) -> None:
@@ -254,14 +254,15 @@ class GatewayPage(ConnectionTables):
         peer = self._peer()
         if peer is not None and peer.is_dialled:
             change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
-            self._do(PeerOrder(change, peer.id), f"'{peer.id}' is dialled {'no more' if peer.is_enabled else 'from now on'}")
+            done = "switched off" if peer.is_enabled else "connected to from now on"
+            self._do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
 
     def action_disconnect(self) -> None:
         """Disconnect who is under the cursor, after asking."""
         peer = self._peer()
         if peer is None or not peer.number:
             return
-        again = "; it is dialled again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
+        again = "; aptui connects again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
         self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
 

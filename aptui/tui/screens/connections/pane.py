@@ -35,7 +35,7 @@ from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import SideTable
 from aptui.tui.words import brief, clock, shorten, size_text
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ConnectionsPane(ConnectionTables, Pane):
                 yield Fact()
             for name, title, columns in _PARTS:
                 yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
-                yield Table(columns, id=f"connections-{name}")
+                yield SideTable(columns, id=f"connections-{name}")
 
     def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         count = self.lists[name].row_count()

@@ -83,7 +83,7 @@ def peer_facts(each: Peer | None) -> list[Fact]:
     if each is None:
         return []
     if not each.number:
-        trouble = each.trouble or ("" if each.is_enabled else "not dialled: it is switched off")
+        trouble = each.trouble or ("" if each.is_enabled else "switched off: aptui does not connect to it")
         return [("", each.id, "title"), ("", trouble, "warning" if each.trouble else "muted")]
     return [
         ("", f"{each.id} at {each.address}", "title"),

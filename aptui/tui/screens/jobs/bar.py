@@ -35,7 +35,7 @@ class Bar(Line):
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
-        fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 1)
+        fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
         ending = (Part(" "), *right, Part(f" {rule * _RULE_CELLS}", "rule")) if right else (Part(rule * _RULE_CELLS, "rule"),)
         return (Part(f" {rule * _RULE_CELLS} ", "rule"), *left, Part(f" {rule * fill}", "rule"), *ending)
 

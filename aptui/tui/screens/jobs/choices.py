@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, with_statuses
 from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, USUAL, chosen, title_of
+from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, FAILED_FIRST, USUAL, chosen, title_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
@@ -30,10 +30,10 @@ _STATUSES = (
 """(status word, what the menu says, its key)."""
 _GLYPH_OF = {"warnings": "warning", "errors": "error"}
 _ORDER_KEYS = {
-    "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
-    "builder": "b", "folder": "f", "warnings": "w", "errors": "o", "number": "n",
+    FAILED_FIRST: "f", "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
+    "builder": "b", "folder": "l", "warnings": "w", "errors": "o", "number": "n",
 }  # fmt: skip
-"""Which letter of the menu sorts by a column."""
+"""Which letter of the menu sorts by what."""
 _VERBS = ("save", "delete")
 _MOST_VIEWS = 50
 
@@ -46,6 +46,7 @@ class Choices:
         self._text = ""
         self._views: list[str] = [""]
         self._view = 0
+        self._facts = (True, False)
 
     @property
     def shell(self) -> Shell:
@@ -59,10 +60,10 @@ class Choices:
 
     def restore(self) -> None:
         """Take up what was chosen last time."""
-        order = self.memory.get("jobs.sort", ["completed", True])
-        if len(order) == 2 and order[0] in {column.id for column in COLUMNS}:
+        order = self.memory.get("jobs.sort", [FAILED_FIRST, False])
+        if len(order) == 2 and order[0] in _ORDER_KEYS:
             self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
-        self._jobs.table.set_columns(chosen(self.memory.get("jobs.columns", list(USUAL))))
+        self._show_columns()
         self._jobs.table.sort = self._store.sort
         self.filter_by(self.memory.get("jobs.filter", ""))
 
@@ -153,29 +154,41 @@ class Choices:
 
     # ------------------------------------------------------------------------------------------------------ order, columns
 
-    def sort_by(self, column_id: str) -> None:
-        """Sort by a column; by the one that is sorted by, the other way round."""
+    def sort_by(self, order: str) -> None:
+        """Sort by a column, or failed first; by the column that is sorted by, the other way round."""
         before, is_descending = self._store.sort
-        turned = not is_descending if column_id == before else column_id in DESCENDING
-        self._store.set_sort(column_id, is_descending=turned)
-        self._jobs.table.sort = (column_id, turned)
-        self.memory.put("jobs.sort", [column_id, turned])
+        turned = not is_descending if order == before != FAILED_FIRST else order in DESCENDING
+        self._store.set_sort(order, is_descending=turned)
+        self._jobs.table.sort = (order, turned)
+        self.memory.put("jobs.sort", [order, turned])
 
     def ask_order(self) -> None:
-        """Choose the column to sort by."""
+        """Choose what to sort by."""
         current, is_descending = self._store.sort
         arrow = glyph("descending" if is_descending else "ascending")
-        items = [
-            MenuItem(column.id, f"{arrow if column.id == current else ' '} {column.title}", _ORDER_KEYS[column.id])
-            for column in COLUMNS
-        ]
+        titles = [(FAILED_FIRST, "Failed first"), *((column.id, column.title) for column in COLUMNS)]
+        items = [MenuItem(order, f"{arrow if order == current else ' '} {title}", _ORDER_KEYS[order]) for order, title in titles]
         menu = Menu.ask(self.shell.app, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
-        _at(menu, next(place for place, column in enumerate(COLUMNS) if column.id == current))
+        _at(menu, next(place for place, (order, _) in enumerate(titles) if order == current))
 
     def order_words(self) -> str:
         """Return what the table is sorted by."""
-        column_id, is_descending = self._store.sort
-        return f"{title_of(column_id)} {glyph('descending' if is_descending else 'ascending')}"
+        order, is_descending = self._store.sort
+        if order == FAILED_FIRST:
+            return "failed first"
+        return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
+
+    def fit_columns(self) -> None:
+        """Give columns that say nothing of any job less room, those with errors more."""
+        facts = (self._store.has_failed, self._store.has_one_reason)
+        if facts != self._facts and self._store.is_loaded:
+            self._facts = facts
+            self._show_columns()
+
+    def _show_columns(self) -> None:
+        has_failed, has_one_reason = self._facts
+        ids = self.memory.get("jobs.columns", list(USUAL))
+        self._jobs.table.set_columns(chosen(ids, has_failed=has_failed, has_one_reason=has_one_reason))
 
     def ask_columns(self) -> None:
         """Choose which columns show."""
@@ -184,7 +197,7 @@ class Choices:
 
         def show(on: set[str]) -> None:
             self.memory.put("jobs.columns", [column.id for column in COLUMNS if column.id in on])
-            self._jobs.table.set_columns(chosen(list(on)))
+            self._show_columns()
 
         Checks.offer(self.shell.app, items, remembered, show, title="Columns")
 
@@ -195,7 +208,7 @@ class Choices:
         return (
             Command("filter", "filter by a saved one, 'save NAME', 'delete NAME', or a text", self._say_filter, self._filter_words),
             Command(
-                "sort", "sort by a column; again: the other way round", self._say_sort, lambda: [column.id for column in COLUMNS]
+                "sort", "sort by a column, or failed first; again: the other way round", self._say_sort, lambda: list(_ORDER_KEYS)
             ),
             Command("job", "go to a job by its number", self._say_job),
         )
@@ -235,9 +248,9 @@ class Choices:
         self.memory.put("jobs.filters", {**saved, name: self._text})
         self.shell.tell(f"':filter {name}' brings it back")
 
-    def _say_sort(self, column_id: str) -> None:
-        if column_id in {column.id for column in COLUMNS}:
-            self.sort_by(column_id)
+    def _say_sort(self, order: str) -> None:
+        if order in _ORDER_KEYS:
+            self.sort_by(order)
         else:
             self.ask_order()
 

@@ -16,14 +16,15 @@ from aptui.tui.data.jobs_store import CauseGroup, JobsStore
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column, Table
 
+_RAN_OR_FAILED = "Why it ran, or failed"
 COLUMNS = (
-    Column("status", "Status", 14),
+    Column("status", "Status", 13),
     Column("source", "Source", 0, 28, weight=3),
     Column("completed", "Completed", 12, drop_rank=1),
     Column("platform", "Platform", 8, drop_rank=2),
-    Column("key", "Job key", 17, drop_rank=5),
+    Column("key", "Job key", 15, drop_rank=5),
     Column("duration", "Duration", 8, align="right", drop_rank=4),
-    Column("reason", "Why it ran, or failed", 0, 18, drop_rank=3, weight=3, is_prose=True),
+    Column("reason", _RAN_OR_FAILED, 0, len(_RAN_OR_FAILED), drop_rank=3, weight=3, is_prose=True),
     Column("builder", "Builder", 12, drop_rank=7),
     Column("folder", "Scan folder", 12, drop_rank=8),
     Column("warnings", "Warnings", 10, align="right", drop_rank=9),
@@ -35,6 +36,9 @@ USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason
 """Those that are shown unless people choose others."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """What is sorted with the largest first."""
+_YIELDS, _SHORT_REASON = 10, 14
+FAILED_FIRST = "failed"
+"""The order that is in force until people choose another: what runs, what failed, everything else."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
@@ -42,10 +46,20 @@ _CAUSES = (
 )
 
 
-def chosen(ids: Sequence[str]) -> tuple[Column, ...]:
-    """Return these columns in their order; without any that exists, the usual ones."""
+def chosen(ids: Sequence[str], *, has_failed: bool = True, has_one_reason: bool = False) -> tuple[Column, ...]:
+    """Return these columns in their order; without any that exists, the usual ones.
+
+    Args:
+        has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
+        has_one_reason: whether all jobs ran for the same reason. Then, if none failed, it yields to what says more.
+    """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
-    return tuple(column for column in COLUMNS if column.id in wanted | {"source"})
+    columns = tuple(column for column in COLUMNS if column.id in wanted | {"source"})
+    if has_failed:
+        return columns
+    rank = _YIELDS if has_one_reason else 3
+    quiet = Column("reason", "Why it ran", 0 if not has_one_reason else _SHORT_REASON, _SHORT_REASON, drop_rank=rank, is_prose=True)
+    return tuple(quiet if column.id == "reason" else column for column in columns)
 
 
 def title_of(column_id: str) -> str:

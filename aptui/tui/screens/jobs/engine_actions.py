@@ -74,7 +74,7 @@ class EngineActions:
         if self._view.shell.session.gateway is None:
             self._view.shell.tell("no gateway runs, so no editor is connected", "warning")
             return
-        done = f"editors that are connected were told of '{infos[0].source}'"
+        done = f"the connected editors show '{infos[0].source}'"
         self._view.shell.ask(Show(source=infos[0].source), then=lambda _answer: self._view.shell.tell(done))
 
     def _confirm(self, infos: Sequence[JobInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
@@ -25,6 +26,7 @@ from aptui.tui.screens.jobs import copying
 from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails, is_tally
 from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
+from aptui.tui.screens.jobs.texts import job_facts
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
@@ -36,7 +38,9 @@ from aptui.tui.widgets.rows import Rows
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
-_MOST_DETAILS, _LEAST_PATH = 10, 16
+_MOST_DETAILS = 10
+_LOOKED_AT, _WIDEST_WINDOW = 5000, 16
+"""So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
 _WIDE = 120
 """From so many columns on log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
@@ -49,10 +53,11 @@ class EventLog(Vertical):
     EventLog { width: 1fr; height: auto; }
     EventLog #event-filter { display: none; }
     EventLog #event-body { layout: vertical; width: 1fr; height: 1fr; }
+    EventLog #event-main { width: 1fr; height: 1fr; }
     EventLog #event-side { width: 1fr; height: auto; }
     EventLog.-wide #event-body { layout: horizontal; }
-    EventLog.-wide #event-lines { width: 2fr; }
-    EventLog.-wide #event-side { width: 1fr; height: 1fr; border-left: solid $role-rule; }
+    EventLog.-wide #event-main { width: 2fr; }
+    EventLog.-wide #event-side { width: 1fr; height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="event.search"),
@@ -85,13 +90,16 @@ class EventLog(Vertical):
         self._shows_only_hits = False
         self._only, self._is_alone = "", False
         self._wants_error = False
+        self._is_about_job = False
+        """Whether the details are those of the job, for the line has none and there is room."""
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        yield Bar(self._title, id="event-title", rules=True)
-        yield FilterBox(id="event-filter", placeholder="search in this log")
         with Container(id="event-body"):
-            yield LogPane(id="event-lines")
+            with Vertical(id="event-main"):
+                yield Bar(self._title, id="event-title", rules=True)
+                yield FilterBox(id="event-filter", placeholder="search in this log")
+                yield LogPane(id="event-lines", wraps=True)
             with Vertical(id="event-side"):
                 yield Bar(self._details_title, id="details-title", rules=True)
                 yield KeyValue(id="details")
@@ -159,8 +167,11 @@ class EventLog(Vertical):
         pane = self.log_pane
         self._columns = self._search = None
         pane.set_search(None)
+        windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
+        pane.set_window_cells(min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1)))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
         self.details.show([])  # what stood there was of another log
+        self._is_about_job = False
         if pane.is_following:
             pane.action_last()
         else:
@@ -206,22 +217,24 @@ class EventLog(Vertical):
     @property
     def has_details(self) -> bool:
         """Whether the line under the cursor carries context."""
-        return bool(self.details.pairs)
+        return bool(self.details.pairs) and not (self._is_about_job and not self.has_class("-wide"))
 
     def _show_details(self) -> None:
         """Give each part its room."""
         is_wide = self.size.width >= _WIDE and not self._is_alone
-        self.set_class(is_wide, "-wide")
+        if is_wide != self.has_class("-wide"):
+            self.set_class(is_wide, "-wide")
+            self._show_context(self.log_pane.cursor_key)
         only = "" if is_wide else self._only
         shows_details = (self.has_details or is_wide) and only != "log"
         shows_log = not (only == "details" and shows_details)
         had_focus = self.screen.focused is self.details and not shows_details
-        for part in ("#event-title", "#event-lines"):
+        for part in ("#event-main", "#event-title", "#event-lines"):
             self.query_one(part).display = shows_log
         for part in ("#event-side", "#details-title", "#details"):
             self.query_one(part).display = shows_details
         self.query_one("#event-side").styles.height = "1fr" if is_wide or not shows_log else "auto"
-        lines = sum(max(1, len(value.splitlines())) for _, value in self.details.pairs) + 1
+        lines = self.details.count_rows() + 1
         most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
         self.details.styles.height = "1fr" if is_wide or not shows_log else min(lines, _MOST_DETAILS, most)
         if had_focus:
@@ -243,17 +256,19 @@ class EventLog(Vertical):
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         info, job_details = self.info, self.job_details
+        if self.is_reading and job_details is not None:
+            info = job_details.info  # whose lines still stand below
         role = "title" if self.log_pane.has_focus else "header"
         if info is None:
             return (Part("Event log", role),), ()
         is_read = job_details is not None and job_details.info.key == info.key
         count = self.log_pane.source.line_count()
         right = self._search_parts() + self._level_parts()
-        right += [Part(f"  {count:,} line{'' if count == 1 else 's'}" if is_read else "  reading", "muted")] if width >= 60 else []
+        right += [Part(f"{count:,} line{'' if count == 1 else 's'}" if is_read else "reading", "muted")] if width >= 60 else []
         head, tail = [Part("Event log", role), Part(" · ", "muted")], self._run_parts(job_details if is_read else None)
         job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
         room = width - FRAME_CELLS - width_of(head + tail + right)
-        job = job if room - width_of(job) >= _LEAST_PATH else []
+        job = job if room - width_of(job) >= cell_len(sanitize(info.source)) else []
         path = fit(info.source, max(1, room - width_of(job))).text.rstrip()
         return [*head, Part(path, "path"), *job, *tail], right
 
@@ -277,12 +292,12 @@ class EventLog(Vertical):
         ]
 
     def _level_parts(self) -> list[Part]:
-        words = self.log_pane.modes().split("  ")
-        return [Part(f"{words[0]}", "muted"), *(Part(f"  {word}", "accent") for word in words[1:])]
+        return [Part(f"{word}  ", "accent") for word in self.log_pane.modes().split("  ") if word]
 
     def _details_title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         del width
-        return (Part("Details of this line", "title" if self.details.has_focus else "header"),), ()
+        words = "About this job" if self._is_about_job else "Details of this line"
+        return (Part(words, "title" if self.details.has_focus else "header"),), ()
 
     # -------------------------------------------------------------------------------------------------------------- events
 
@@ -301,7 +316,11 @@ class EventLog(Vertical):
         """Show what stands beside a line; return whether that is something else."""
         records = self.job_details.records if self.job_details else ()
         context = list(records[key].context) if key is not None and key < len(records) else []
-        is_other = context != self.details.pairs
+        is_about_job = not context and self.job_details is not None and self.has_class("-wide")
+        if is_about_job and self.job_details is not None:
+            context = job_facts(self.job_details)
+        is_other = context != self.details.pairs or is_about_job != self._is_about_job
+        self._is_about_job = is_about_job
         if is_other:
             self.details.show(context)
         return is_other

@@ -49,7 +49,7 @@ class Navigation:
 
     def _go(self, pane_id: str, name: str) -> None:
         if not self.can_reveal(pane_id):
-            self._view.shell.tell("that screen cannot be told where to go", "warning")
+            self._view.shell.tell("that screen cannot show it", "warning")
             return
 
         async def go() -> None:

@@ -14,18 +14,17 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from aptui.shared.sanitize import sanitize
 from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobInfo, JobsStore
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.jobs.choices import Choices
-from aptui.tui.screens.jobs.columns import Causes, CausesTable, JobsTable
+from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
 from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
 from aptui.tui.screens.jobs.resting import Resting
 from aptui.tui.screens.jobs.row_actions import ROW_ACTIONS, RowActions
@@ -73,6 +72,7 @@ class JobsPane(ThreePanes):
         Binding("p", "row('products')", "product assets", show=False, id="jobs.products"),
         Binding("B", "row('builder')", "builder", show=False, id="jobs.builder"),
         Binding("S", "order", "sort", show=False, id="jobs.sort"),
+        Binding("exclamation_mark", "failed_first", "failed first", show=False, id="jobs.failed_first"),
         Binding("R", "resort", "sort again", show=False, id="jobs.resort"),
         Binding("C", "columns", "columns", show=False, id="jobs.columns"),
         Binding("e", "next('errors', 1)", "next failed", show=False, id="jobs.next_failed"),
@@ -95,6 +95,7 @@ class JobsPane(ThreePanes):
         self.store = JobsStore(wake=self._wake)
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
+        self.head = Head(self, self.store, self.choices)
         self._causes = Causes(self.store)
         self._reader: DetailsReader | None = None
         self._selected: int | None = None
@@ -106,7 +107,7 @@ class JobsPane(ThreePanes):
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        yield Bar(self._ends, id="jobs-bar", rules=False)
+        yield Bar(self.head.ends, id="jobs-bar", rules=False)
         yield FilterBox(
             id="jobs-filter",
             placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
@@ -157,6 +158,10 @@ class JobsPane(ThreePanes):
             return "the log" if self.event_log.is_reading else ""
         return "the filter" if self.store.is_busy else ""
 
+    def cause_count(self) -> int:
+        """Return by how many causes jobs failed."""
+        return self._causes.row_count()
+
     def activate(self) -> None:
         """Take the stage."""
         if not self.has_focus_within or self.box.has_focus_within:
@@ -174,7 +179,7 @@ class JobsPane(ThreePanes):
 
     def status(self) -> str:
         """Return how many jobs show."""
-        return f"{self._count_words()}, sorted by {self.choices.order_words()}"
+        return f"{self.head.count_words()}, {self.choices.order_words()}"
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said on the `:` line."""
@@ -239,6 +244,7 @@ class JobsPane(ThreePanes):
             )
         self.table.follows_top = not (self.table.marks or self.table.is_in_range) and self._part == "table"
         self.table.refresh_model()
+        self.choices.fit_columns()
         if self._goal is not None and self.store.is_loaded and not self.store.is_busy:
             self._reach_goal()
         if self.causes.display:
@@ -293,34 +299,7 @@ class JobsPane(ThreePanes):
     def _say(self) -> None:
         self.query_one("#jobs-bar", Bar).changed()
         if self.box.display:
-            self.choices.tell(self.box, self._count_words())
-
-    def _count_words(self) -> str:
-        hits, total = self.store.hit_count, self.store.total
-        if not self.store.is_loaded:
-            return ""
-        return f"{hits:,} of {total:,}" if self.store.filter.terms else f"{total:,} job{'' if total == 1 else 's'}"
-
-    def _ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the line above the table: the filter, and what it leaves."""
-        text, mistake = self.choices.text, self.choices.mistake()
-        press = "app.press('slash')"
-        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
-        if mistake is not None:
-            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
-        if self.shows_causes:
-            count = self._causes.row_count()
-            return left, [Part(f"{count:,} cause{'' if count == 1 else 's'} of failure", "title")]
-        marks = len(self.table.marks)
-        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
-        late = self.store.late_count
-        right += (
-            [Part(f"{late:,} new at the end   " if width >= 100 else f"+{late:,}   ", "accent", "app.press('R')")] if late else []
-        )
-        right.append(Part(self._count_words(), "title" if text else "muted"))
-        if width >= 60:
-            right.append(Part(f"   {'sorted by ' if width >= 100 else ''}{self.choices.order_words()}", "muted", "app.press('S')"))
-        return left, right
+            self.choices.tell(self.box, self.head.count_words())
 
     # --------------------------------------------------------------------------------------------------------------- leaving
 
@@ -421,6 +400,12 @@ class JobsPane(ThreePanes):
     def action_order(self) -> None:
         """Choose the column to sort by."""
         self.choices.ask_order()
+
+    def action_failed_first(self) -> None:
+        """Sort with what failed first, and go there."""
+        self.choices.sort_by(FAILED_FIRST)
+        self._goal = FIRST
+        self._say()
 
     def action_columns(self) -> None:
         """Choose columns."""

@@ -15,8 +15,9 @@ from aptui import __version__
 from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine
-from aptui.tui.data.jobs_store import JobInfo, duration_text
+from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.details import JobDetails
+from aptui.tui.words import duration_text
 
 _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
@@ -45,25 +46,35 @@ def log_text(lines: Sequence[JobLogLine], *, has_details: bool) -> str:
     return "\n".join(line_text(line, has_details=has_details) for line in lines)
 
 
-def bug_report(job_details: JobDetails) -> str:
-    """Return what somebody needs to know who shall mend a job, in Markdown."""
+def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
+    """Return what is known of a job and the run that is shown, as (name, value); what is not known is left out."""
     info, row, run = job_details.info, job_details.row, job_details.run
-    reason = (run.reason if run else "") or info.reason
     error = (run.error if run else "") or (row.error if row else "") or info.error
     facts = [
+        ("Source", info.source),
+        ("Scan folder", info.scan_folder),
         ("Job", f"{info.job_key}" + (f" (#{info.key})" if info.key > 0 else "")),
-        ("Source", f"{info.source} (scan folder {info.scan_folder})"),
         ("Platform", info.platform),
-        ("Builder", info.builder),
-        ("Status", info.status + (f", run {run.run_key}" if run else "")),
+        ("Builder", info.builder if info.builder != info.job_key else ""),
+        ("Ran because", (run.reason if run else "") or info.reason),
+        ("Ended", moment(run.completed_ms) if run and run.completed_ms else ""),
+        ("Took", duration_text(run.duration_ms) if run and run.completed_ms else ""),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
-        ("Ran because", reason),
-        ("Ended", f"{moment(run.completed_ms)}, after {duration_text(run.duration_ms)}" if run and run.completed_ms else ""),
-        ("Error", error.partition("\n")[0]),
+        ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def bug_report(job_details: JobDetails) -> str:
+    """Return what somebody needs to know who shall mend a job, in Markdown."""
+    info, run = job_details.info, job_details.run
+    facts = [
+        *job_facts(job_details),
+        ("Status", info.status + (f", run {run.run_key}" if run else "")),
         ("With", f"aptui {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
     ]
     title = f"### {sanitize(info.source)} {'failed' if info.status == 'failed' else info.status} on {sanitize(info.platform)}"
-    body = [f"* {name}: {_code(value)}" for name, value in facts if value]
+    body = [f"* {name}: {_code(value.partition(chr(10))[0])}" for name, value in facts]
     return "\n".join([title, "", *body, *_first_error(job_details)]) + "\n"
 
 

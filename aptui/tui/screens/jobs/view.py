@@ -47,6 +47,13 @@ class JobsView(Protocol):
     def database(self) -> Path:
         """The asset database."""
 
+    @property
+    def shows_causes(self) -> bool:
+        """Whether the upper pane groups the failures instead of listing jobs."""
+
+    def cause_count(self) -> int:
+        """Return by how many causes jobs failed."""
+
     def selected(self) -> list[JobInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
 

@@ -15,11 +15,12 @@ from aptui.core.fingerprint import MISSING
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.store.queries.reasons import edge_type, makers, sentence
-from aptui.tui.data.jobs_store import JobInfo, duration_text
+from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.screens.jobs.details import find_job
 from aptui.tui.screens.jobs.texts import moment
 from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import duration_text
 
 _KIND_CELLS, _LABEL_CELLS = 22, 14
 _MOST = 200

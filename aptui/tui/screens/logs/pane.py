@@ -85,7 +85,7 @@ class LogsPane(Pane):
         """Make the parts."""
         yield TabLine(lambda: ([tab.name for tab in self._tabs], self._tab), self._words, self.show_tab, id="logs-tabs")
         yield FilterBox(placeholder="find in these lines", id="logs-filter")
-        yield LogPane(self.lines, id="logs-lines")
+        yield LogPane(self.lines, id="logs-lines", window_cells=0)
         yield KeyValue(id="logs-details")
 
     @property
@@ -240,9 +240,13 @@ class LogsPane(Pane):
         source = self.pane.source
         known = source.line_count()
         count = f"{known:,} line{'s' * (known != 1)}{'' if self._is_whole else '…'}"
-        where = self.path.name if self.path else "heard"
+        where = self.path.name if self.path else "live"
         age = f" ({self._file} older)" if self._file else ""
-        return [Part(f"{where}{age}", "muted"), Part(count, "muted"), Part(self.pane.modes(), "value")]
+        return [
+            Part(f"{where}{age}", "muted"),
+            Part(count, "muted"),
+            *([Part(modes, "value")] if (modes := self.pane.modes()) else []),
+        ]
 
     def show_tab(self, number: int) -> None:
         """Show a tab."""

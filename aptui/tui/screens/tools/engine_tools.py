@@ -65,7 +65,7 @@ class EngineTools:
         """Finish what is queued and look at nothing new, after asking."""
         from aptui.link.port import Drain  # for start-up: the verbs come after the first paint
 
-        ask = partial(self._shell.ask, Drain(), "drained: all that was owed is done")
+        ask = partial(self._shell.ask, Drain(), "drained: everything pending is done")
         text = "drain? changes wait until you end it"
         self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
 
@@ -124,4 +124,4 @@ class EngineTools:
 
 
 def _show_start(answer: Answer) -> str:
-    return f"running {answer['source']}" if answer.get("job_id") else "nothing is owed"
+    return f"running {answer['source']}" if answer.get("job_id") else "nothing is pending"

@@ -120,8 +120,8 @@ def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
     if is_draining and not is_paused:
         yield ToolRow("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
     elif not is_paused:
-        note = "What is owed now is finished; changes wait until you end it with ':resume'.."
-        yield ToolRow("drain", "Queue", "Drain", "off", "finish what is owed, look at nothing new", ":drain", note)
+        note = "What is pending now is finished; changes wait until ':resume'."
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish what is pending, then look at nothing new", ":drain", note)
     if facts.failed:
         now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
         yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)

@@ -31,7 +31,7 @@ from aptui.tui.screens.tools.note import NoteView
 from aptui.tui.screens.tools.settings import SettingsEditor
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
@@ -82,7 +82,7 @@ class ToolsPane(Pane):
         """Yield tools, checks and the note."""
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
-        yield Table(checks.COLUMNS, self._checks, id="tools-checks")
+        yield SideTable(checks.COLUMNS, self._checks, id="tools-checks")
         yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:

@@ -93,7 +93,7 @@ def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
         await press(pilot, "s")
         await shows(app, pilot, "the engine works")
         await press(pilot, ".")
-        await shows(app, pilot, "Scan it for missing dependencies (when nothing is owed)")
+        await shows(app, pilot, "Scan it for missing dependencies (once the engine is idle)")
 
         assert asked(session, ScanMissing) == []
 

@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import pane as screen
-from aptui.tui.screens.builders.metrics import bar
+from aptui.tui.widgets.cells import share_bar
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession
@@ -127,15 +127,10 @@ def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
     async def look(app, pilot, _session, pane):
         assert names(pane)[:2] == ["Image", "upper"]
         assert len(names(pane)) == 3
-        assert next(line for line in lines(app) if line.startswith("▌Image")).split() == [
-            "▌Image",
-            "python",
-            "7",
-            "2",
-            "3",
-            "3.21",
-            "s",
-        ]
+        row = next(line for line in lines(app) if line.startswith("▌Image")).split()
+        assert row[:6] == ["▌Image", "python", "7", "*.png,", r".*\.tga", "3"]
+        assert row[-3:-1] == ["3.21", "s"]
+        assert set(row[-1]) <= {"━", "╸"}  # its share of all time
 
     visit(tmp_path, look)
 
@@ -371,5 +366,5 @@ def test_every_size_and_hostile_text(tmp_path, store, size):
     visit(tmp_path, press, size=size, builders=evil)
 
 
-def test_a_bar_shows_that_there_was_something():
-    assert [bar(share) for share in (0, 0.001, 0.5, 1)] == ["", "╸", "━" * 4, "━" * 8]
+def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
+    assert [share_bar(share, 8) for share in (0, 0.001, 0.05, 0.5, 1)] == ["", "", "╸", "━" * 4, "━" * 8]

@@ -16,9 +16,11 @@ from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
+from aptui.tui.screens.jobs.columns import USUAL, chosen
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import job_row, source_row
 
 from ...database import database
@@ -54,7 +56,11 @@ async def typed(pilot, pane, words: str) -> None:
 
 async def sees(pilot, app, *parts: str) -> None:
     """Wait until all of this is on the screen."""
-    await until(pilot, lambda: all(part in text(app) for part in parts))
+    try:
+        await until(pilot, lambda: all(part in text(app) for part in parts))
+    except AssertionError as error:
+        missing = [part for part in parts if part not in text(app)]
+        raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from error
 
 
 async def papers_of(pilot, pane, key: int, run_key: int | None = None) -> None:
@@ -79,23 +85,62 @@ def test_three_panes_show_the_job_its_log_and_the_details_of_the_first_error(tmp
         await sees(
             pilot,
             app,
-            "7 jobs   sorted by Completed ↓",
-            "▌✗ failed        textures/rock_01.png",
-            "! 1 warning     textures/sand.png",
+            "7 jobs   failed first",
+            "▌✗ failed       textures/rock_01.png",
+            "! 1 warning    textures/sand.png",
             "· pending",
             "Event log · textures/rock_01.png · linux · Image Compile · run 9 (2 of 2)",
-            "✗ Error    Image Compile   ≡ Unexpected end of data",
+            "✗ Error    Image Compile  ≡ Unexpected end of data",
             "Details of this line",
             "Offset  0x0012F3A0",
         )
         await until(pilot, lambda: app.focused is pane.table)
 
-        await pilot.press("j", "j")
+        await pilot.press("j", "j", "j")  # past the other failed job and the failed analysis
         await papers_of(pilot, pane, 3)
         await sees(pilot, app, "sand is warm")
         await until(pilot, lambda: "Heat" in text(app))  # without an error the cursor is on the first warning
 
     in_jobs(tmp_path, look)
+
+
+def test_beside_a_line_without_details_stands_what_is_known_of_the_job(tmp_path):
+    async def look(app, pilot, pane):
+        await papers_of(pilot, pane, 1)
+        await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
+        await pilot.press("tab", "g")
+        await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
+        assert "Details of this line" not in text(app)
+        assert lines(app)[25].startswith("▌")  # where lines are wrapped the cursor is drawn anew too
+
+    in_jobs(tmp_path, look)
+
+
+def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_room(tmp_path):
+    async def look(app, pilot, pane):
+        shown = {column.id: width for column, width in pane.table._laid_out()}
+        assert pane.table.columns[-1].title == "Why it ran, or failed"
+        assert shown["reason"] > 20
+        assert [column.title for column in chosen(USUAL, has_failed=False)][-1] == "Why it ran"
+        quiet = chosen(USUAL, has_failed=False, has_one_reason=True)
+        assert "reason" not in {column.id for column, _ in lay_out(quiet, 90)}
+        assert "reason" in {column.id for column, _ in lay_out(quiet, 140)}
+
+    in_jobs(tmp_path, look)
+
+
+def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_one_key(tmp_path):
+    async def order(app, pilot, pane):
+        await sees(pilot, app, "failed first")
+        await pilot.press("S", "s")
+        await sees(pilot, app, "sorted by Source ↑")
+        await until(pilot, lambda: not pane.store.is_busy and pane.store.info(pane.store.key(0)).source.startswith("evil"))
+        await pilot.press("G", "exclamation_mark")
+        await sees(pilot, app, "failed first")
+        await until(pilot, lambda: pane.table.cursor == 0 and pane.table.cursor_key == 1)
+        assert app.memory.get("jobs.sort", None) == ["failed", False]
+
+    in_jobs(tmp_path, order)
 
 
 def test_enter_goes_to_the_first_error_and_escape_comes_back(tmp_path):
@@ -383,7 +428,7 @@ def test_keys_that_type_are_no_hints_while_people_type(tmp_path):
 
 def test_the_row_menu_offers_what_can_be_done(tmp_path):
     async def menu(app, pilot, pane):
-        await pilot.click(pane.table, offset=(20, 3), button=3)
+        await pilot.click(pane.table, offset=(20, 2), button=3)
         await until(pilot, lambda: "Reprocess" in text(app))
         for label in ("Open log in $PAGER", "Open source in $EDITOR", "Show the folder", "Copy…", "Cancel", "Escalate", "Why"):
             await sees(pilot, app, label)
@@ -544,7 +589,7 @@ def test_the_event_log_is_searched_and_its_levels_chosen(tmp_path):
         await until(pilot, lambda: app.focused is log.log_pane)
         await pilot.press("L", "d", "i", "escape")
         await until(pilot, lambda: log.log_pane.count_rows() == 3)
-        await sees(pilot, app, "i W E d")
+        await sees(pilot, app, "without infos and debug lines")
         await pilot.press("slash", "(")
         await until(pilot, lambda: "^" in text(app))
         await pilot.press("escape", "escape", "escape")
