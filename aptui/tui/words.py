@@ -53,11 +53,9 @@ def clock(time_ms: int) -> str:
 
 
 def moment_text(time_ms: int, now_ms: int) -> str:
-    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it."""
-    from aptui.tui.terminal.safety import glyph  # for start-up
-
+    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it; "" for never."""
     if not time_ms:
-        return glyph("none")
+        return ""
     moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - the wall clock beside people
     if moment.date() == now.date():
         return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"

@@ -157,7 +157,8 @@ class JobsStore:
             return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
         if column_id == "completed":
             has_ended = table.value("status", row) not in (PENDING, PROCESSING)
-            return Cell(moment_text(table.value("completed_ms", row), self._clock_ms()) if has_ended else glyph("none"))
+            moment = moment_text(table.value("completed_ms", row), self._clock_ms()) if has_ended else ""
+            return Cell(moment or glyph("none"))
         if column_id == "duration":
             return Cell(self._duration(row))
         if column_id == "reason" and table.value("status", row) == FAILED and (error := table.words("error", row).strip()):

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from textual import events
-
 from aptui.tui.widgets.cells import Cell, safe, width_of, wrap
 from aptui.tui.widgets.table import Column, Table
 
@@ -65,9 +63,8 @@ class KeyValue(Table):
         self.cursor, self.cursor_key = 0, None
         self._lay_out(list(pairs))
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Break values anew where there is another width."""
-        del event
+    def on_resize(self) -> None:
+        """Break values anew where there is another width; what `Rows` does then Textual has it do as well."""
         if self._value_width(self._pairs.pairs) != self._pairs.width:
             self._lay_out(self._pairs.pairs)
 

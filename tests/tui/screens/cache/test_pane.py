@@ -93,10 +93,10 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, size):
     async def look(app, _pilot, _session):
         shown = text(app)
-        for part in ("5 products", "14.6 KiB", "+2 since yesterday", "free on its disk", "linux", "pc", "textures/", "data/", "+2"):
+        for part in ("5 products", "15 KiB", "+2 since yesterday", "free on its disk", "linux", "pc", "textures/", "data/", "+2"):
             assert part in shown
         assert "(directly below the platform)" in shown
-        assert app.pane.status() == "5 products, 14.6 KiB"
+        assert app.pane.status() == "5 products, 15 KiB"
 
     in_cache(tmp_path, look, size=size)
 
@@ -208,7 +208,7 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
 
     async def clean(app, pilot, session):
         await looked(app, pilot, "U")
-        await until(pilot, lambda: "2 files of no product, 3 bytes" in text(app))
+        await until(pilot, lambda: "2 files of no product, 3 B" in text(app))
         await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
         await pilot.press("D")
         await until(pilot, lambda: "delete 1 file, 1 elsewhere stay?" in text(app))
