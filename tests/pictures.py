@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.tui.scene import Engine, Scene
 
 FOLDER = Path(__file__).parent / "pictures"
-LARGE, SMALL = (140, 40), (80, 24)
+LARGE, SMALL = (120, 34), (80, 24)
 _FONTS = "ui-monospace, 'Cascadia Mono', 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _NAME = re.compile(r"terminal-\d+")
@@ -26,8 +26,8 @@ PICTURES = {
         LARGE,
         (
             ("1", "2 lines"),
-            ("working", "ETA"),
-            ("/ d a t a | m o d e l s | t e x t u r e s space p l a t f o r m : l i n u x enter", "of 74"),
+            ("working", " left"),
+            ("/ d a t a | m o d e l s | t e x t u r e s space p l a t f o r m : l i n u x enter", " of 74  "),
             ("e", "Expecting"),
         ),
         "Expecting",
