@@ -38,6 +38,7 @@ VERBS = {
     "log": ("aptui.verbs.read", "show the log of a job"),
     "history": ("aptui.verbs.sessions.history", "what ran when and why, and what became of it between two sessions"),
     "size": ("aptui.verbs.sessions.size", "which products are large, and what grew"),
+    "report": ("aptui.verbs.sessions.report", "what is not well, by folder, owner, builder or platform"),
     "trace": ("aptui.verbs.sessions.trace", "where the time of a session went, as a trace for Perfetto"),
     "changes": ("aptui.verbs.changes", "what changed since a number, in order, for asset browsers and search indexes"),
     "deps": ("aptui.verbs.graph", "what an asset needs, and who needs it"),

@@ -357,10 +357,10 @@ class Plans:
 
     def _match(self, job: Job, number: int) -> None:
         self._jobs.feed(job, Trigger.MATCH)
-        job.planned = number
+        job.planned, was_failed = number, bool(job.error)
         job.error = ""
         self._jobs.save(job)
-        self._reports.tell(job)
+        self._reports.tell(job, is_settled=was_failed)
         self._jobs.settled(job, is_changed=False)
 
     def can_force(self, job: Job) -> bool:

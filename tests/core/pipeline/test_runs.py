@@ -884,3 +884,34 @@ def test_logs_are_written_with_their_counts(world: World) -> None:
 
     (log,) = of(world, WriteLog)
     assert [record.text for record in log.records] == ["it says WARN"]
+
+
+def told(world: World, rel: str) -> list[str]:
+    """Return what was told of the job of a source that is not an analysis, from now on it is forgotten."""
+    found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
+    world.notices.clear()
+    return found
+
+
+def test_that_a_failed_job_is_as_it_was_before_is_told_although_nothing_runs(world: World) -> None:
+    world.write("a.s", "info 1")
+    world.settle()
+    world.fates["a.s@linux:main"] = [Outcome.FAILED]
+    world.write("a.s", "info 2")
+    world.settle()
+    told(world, "a.s")
+    world.write("a.s", "info 1")
+    world.settle()
+
+    assert told(world, "a.s") == ["completed"]
+
+
+def test_that_a_failed_job_is_gone_is_told(world: World) -> None:
+    world.fates["a.s@linux:main"] = [Outcome.FAILED]
+    world.write("a.s", "info 1")
+    world.settle()
+    told(world, "a.s")
+    world.delete("a.s")
+    world.settle()
+
+    assert told(world, "a.s") == [""]
