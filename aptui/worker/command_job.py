@@ -182,7 +182,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
 
 
 def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
-    line = valid_text(line)
+    line = str(valid_text(line))  # a `TimedLine` is no text that the wire takes
     for level, regex in regexes:
         if found := regex.search(line):
             groups = {name: text for name, text in found.groupdict().items() if text}

@@ -422,6 +422,7 @@ def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
     result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.05; echo two"))
 
     one, two = (record.time_ms for record in result.log)
+    assert {type(record.text) for record in result.log} == {str}, "the wire takes no other text"
     assert two - one >= 40
 
 
