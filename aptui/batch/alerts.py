@@ -114,7 +114,7 @@ class Alerter:
                 return
             (self._failing.add if is_failed else self._failing.discard)(key)
             event, opposite = ("failed", "mended") if is_failed else ("mended", "failed")
-            if self._news[opposite].pop(key, None) is None:
+            if self._news[opposite].pop(key, None) is None and job.status:  # what is gone is not mended
                 self._news[event][key] = (str(job.source), job.platform, job.job_key, job.builder, job.error)
                 self._came()
 

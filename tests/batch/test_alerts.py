@@ -86,6 +86,14 @@ def test_what_fails_and_is_mended_at_once_is_not_told(tmp_path: Path, heard: lis
     assert heard == []
 
 
+def test_what_failed_and_is_gone_is_not_mended(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, *ALL[:2], failing=(1,))
+    room.alerter(job(1, ""))
+    room.alerter.close()
+
+    assert heard == []
+
+
 def test_nothing_is_told_before_the_engine_rests_or_it_was_quiet_long_enough(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL)
     room.alerter(progress(waiting=5))
