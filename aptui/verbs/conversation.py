@@ -19,15 +19,18 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 
+from aptui.link.port import Cancel, Escalate
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.plain import Stream, follow
-from aptui.verbs.read import job_lines
+from aptui.verbs.read import job_lines, unsettled_jobs
 
 if TYPE_CHECKING:
+    from aptui.link.port import Answer, Verb
     from aptui.tui.data.session import Session
 
 PAGE_LINES = 20
+_PATIENCE_S = 20.0
 _VERBS = {
     "why": "aptui.verbs.why",
     "log": "aptui.verbs.read",
@@ -45,6 +48,8 @@ why JOB: why a job ran, waits or failed; JOB is #NUMBER, or a path
 log JOB: what a job said
 status: what is done, what failed
 reprocess PATH: run its jobs again
+cancel #NUMBER: stop a job that runs or waits; several numbers, several jobs
+escalate #NUMBER: have it run before others
 builders, explain PATH, deps PATH: as on the command line
 follow: what happens, one line each, until you press Enter
 copy: copy the last answer
@@ -60,6 +65,7 @@ class Conversation:
         copy: copies a text and returns what to say of it.
         follow: tells news until somebody has enough.
         news: returns what happened since it was asked last, in one line, or "".
+        ask: asks the engine and returns its answer; None = none can be asked.
     """
 
     def __init__(
@@ -70,8 +76,10 @@ class Conversation:
         copy: Callable[[str], str],
         follow: Callable[[], None],
         news: Callable[[], str] = str,
+        ask: Callable[[Verb], Answer] | None = None,
     ) -> None:
         self._arguments, self._out, self._copy, self._follow, self._news = arguments, out, copy, follow, news
+        self._ask = ask
         self._answer = ""
         self._waiting: list[str] = []
 
@@ -103,6 +111,10 @@ class Conversation:
                 self._tell(self._jobs(["status:failed", *terms]))
             case ["jobs", *terms]:
                 self._tell(self._jobs(terms))
+            case ["cancel", *jobs]:
+                self._say(self._order(Cancel, "cancelled", jobs))
+            case ["escalate", *jobs]:
+                self._say(self._order(Escalate, "escalated", jobs))
             case [verb, *rest] if verb in _VERBS:
                 self._tell(self._verb(verb, rest))
             case [word, *_]:
@@ -127,6 +139,27 @@ class Conversation:
         except KnownError as error:
             return said.getvalue() + _trouble(error)
         return said.getvalue().rstrip("\n")
+
+    def _order(self, kind: type[Cancel | Escalate], done: str, jobs: list[str]) -> str:
+        numbers = tuple(int(job[1:]) for job in jobs if job.startswith("#") and job[1:].isdecimal())
+        if not numbers or len(numbers) < len(jobs):
+            return "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them"
+        if self._ask is None:
+            return "there is no engine that could be asked"
+        try:
+            unsettled = unsettled_jobs(self._arguments)
+            numbers = tuple(number for number in numbers if number in unsettled)
+            answer = self._ask(kind(numbers)) if numbers else None
+        except KnownError as error:
+            return _trouble(error)
+        except TimeoutError:
+            return "the engine did not answer in time"
+        number = answer.get("count") if isinstance(answer, dict) else None
+        return (
+            f"{printing.count(number, 'job')} {done}"
+            if isinstance(number, int) and number
+            else f"no job was {done}: none of these runs or waits"
+        )
 
     def _tell(self, answer: str) -> None:
         """Give an answer, a page of it at first."""
@@ -208,7 +241,11 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
         with open(0, "rb", buffering=0, closefd=False) as typed:
             meanwhile = Meanwhile(session, cast("BinaryIO", typed), sys.stdout)
             session.open()
-            talk = Conversation(arguments, sys.stdout, copy=_copy, follow=meanwhile.follow, news=meanwhile.news)
+
+            def ask(verb: Verb) -> Answer:
+                return session.ask(verb).result(_PATIENCE_S)
+
+            talk = Conversation(arguments, sys.stdout, copy=_copy, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
             for question in meanwhile.typed("aptui> " if is_typed else ""):
                 if not talk.take(question):
                     break

@@ -112,6 +112,15 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
             yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {printing.line(row.job_key)}, #{row.job_id}{why}"
 
 
+def unsettled_jobs(arguments: Namespace) -> set[int]:
+    """Return the numbers of the jobs that wait or run."""
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with opened(arguments, config) as project:
+        rows = as_running(project.database.jobs(), running)
+        return {row.job_id for row in rows if row.status in ("pending", "processing")}
+
+
 def _has_status(row: JobRow, statuses: list[str]) -> bool:
     is_completed = row.status == "completed"
     return (

@@ -12,7 +12,10 @@ import pytest
 from aptui.cli.main import main
 from aptui.core.messages import Said
 from aptui.core.notices import LogLevel
+from aptui.link.port import Cancel, Escalate
+from aptui.shared.errors import HostError
 from aptui.tui.data.session import NoSession
+from aptui.verbs import conversation
 from aptui.verbs.conversation import Conversation, Meanwhile
 from aptui.verbs.screen import reason_for_lines
 
@@ -123,3 +126,28 @@ def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_fo
 
         assert list(meanwhile.typed("> ")) == []
     assert out.getvalue() == "following; Enter ends it\n> "
+
+
+def test_jobs_are_cancelled_and_escalated_by_their_numbers(monkeypatch):
+    monkeypatch.setattr(conversation, "unsettled_jobs", lambda _arguments: {9, 12, 13})
+    asked, out = [], io.StringIO()
+
+    def ask(verb):
+        asked.append(verb)
+        if 9 in verb.job_ids:
+            raise HostError("no engine to cancel", hint="start one")
+        return {"count": len(verb.job_ids)}
+
+    talk = Conversation(Namespace(), out, copy=str, follow=lambda: None, ask=ask)
+    for question in ("cancel #12 #13", "escalate #12", "cancel #8", "cancel a.txt", "cancel", "cancel #9"):
+        talk.take(question)
+
+    assert asked == [Cancel((12, 13)), Escalate((12,)), Cancel((9,))]
+    assert out.getvalue().splitlines() == [
+        "2 jobs cancelled",
+        "1 job escalated",
+        "no job was cancelled: none of these runs or waits",
+        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
+        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
+        "no engine to cancel; start one",
+    ]
