@@ -18,8 +18,8 @@ from aptui.core.pipeline.queues import Waiters
 
 OVERHEAD_MS = 1.0
 """What a job takes beside its builder's work; of copies and restored results it is all."""
-MOST_JOBS = 20_000
-"""So many are looked at, some milliseconds of work; the others are taken to be like them."""
+MOST_JOBS = 4_000
+"""So many are looked at, 5 ms of work; the others are taken to be like them. Where more wait, no chain is looked for."""
 _UNDER_WAY = -1.0
 
 
@@ -49,10 +49,11 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
         known = job.duration_ms if _is_measured(job) else usual.get(job.builder)
         return OVERHEAD_MS + (known or 0.0)
 
-    after = _after(jobs.waiters, expected)
+    waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.awaited())
+    after = _after(jobs.waiters, expected) if waiting_count <= most else {}
     work = measured = chain = 0.0
     unknown = 0
-    for group, scale in _groups(jobs, most):
+    for group, scale in _groups(jobs, most, waiting_count):
         for job in group:
             need = expected(job)
             if job.state is JobState.RUNNING:
@@ -70,14 +71,14 @@ def _is_measured(job: Job) -> bool:
     return job.duration_ms > 0 or (job.completed_ms > 0 and not job.origin)
 
 
-def _groups(jobs: Jobs, most: int) -> list[tuple[list[Job], float]]:
+def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
     """Return the jobs that run, that may start and that wait, each with how many one of them stands for."""
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
     ready_count = len(jobs.ready) - jobs.ready.analysis_count
     waiting = dict.fromkeys(islice(jobs.waiters, most))
     blocked = [job for job in waiting if job.state is JobState.WAITING and not job.is_analysis]
-    return [(running, 1.0), (ready, ready_count / len(ready) if ready else 1.0), (blocked, 1.0)]
+    return [(running, 1.0), (ready, ready_count / len(ready) if ready else 1.0), (blocked, max(1.0, waiting_count / most))]
 
 
 def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:

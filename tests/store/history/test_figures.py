@@ -67,6 +67,8 @@ def test_an_engine_adds_what_it_alone_knows() -> None:
     assert found['aptui_engine_state{aptui_engine_state="working"}'] == "1"
     assert found['aptui_watched_folders{mode="polling"}'] == "1"
     assert found["aptui_engine_troubles"] == "1"
+    assert "aptui_queue_left_seconds" not in found
+    assert parsed(text(of_engine({**STATUS, "progress": {"eta_ms": 2500}})))["aptui_queue_left_seconds"] == "2.5"
     assert parsed(text(of_engine({**STATUS, "progress": None})))["aptui_queue_jobs_waiting"] == "0"
 
 
