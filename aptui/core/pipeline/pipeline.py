@@ -238,7 +238,7 @@ class Pipeline:
         return pending_work(self.jobs, elapsed_ms)
 
     def spent(self) -> tuple[int, int]:
-        """Return how many runs of jobs were measured since the engine opened, and what they took (ms)."""
+        """Return how many runs of jobs were measured since the engine opened, and what was expected of them (ms)."""
         return self.jobs.reports.run_count, self.jobs.reports.spent_ms
 
     def running_job_ids(self) -> list[int]:

@@ -46,7 +46,7 @@ class Reports:
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
         self.run_count = self.spent_ms = 0
-        """Runs of jobs that were measured, and what they took together."""
+        """Runs of jobs that were measured, and what was expected of them: where all became slower, the pace is lower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
         """Order the log written, the error last if no line of it says the same; name it on the job."""
@@ -84,7 +84,7 @@ class Reports:
                 self._last_ms[job.builder] = deque(maxlen=_LAST_RUNS)
             self._last_ms[job.builder].append(duration_ms)
             self.run_count += 1
-            self.spent_ms += duration_ms
+            self.spent_ms += job.duration_ms or duration_ms
 
     def stat_name(self, job: Job) -> str:
         """Return the name under which the reference keeps how long a process job took."""

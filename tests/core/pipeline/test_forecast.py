@@ -84,3 +84,12 @@ def test_jobs_beyond_the_first_ones_are_taken_to_be_like_them() -> None:
     world = with_all_changed(a_project_that_ran(**texts), **dict.fromkeys(texts, "info 2"))
 
     assert pending_work(world.pipeline.jobs, {}, most=2).work_ms == 6 * (1_000 + OVERHEAD_MS)
+
+
+def test_what_is_done_counts_as_it_was_expected_so_that_slower_runs_are_a_lower_pace() -> None:
+    world = a_project_that_ran(a_s="info 1")
+    world.duration_ms = 3_000
+    world.write("a.s", "info 2")
+    world.settle()
+
+    assert world.pipeline.spent() == (2, 2_000)
