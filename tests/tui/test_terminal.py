@@ -55,7 +55,7 @@ def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> N
         pane.shows("→ tmux and terminal")
 
         (home.project / "assets/tables/bad.json").write_text('{"b": 2}')
-        pane.wait(lambda screen: "✓ completed     tables/bad.json" in screen and "✓ idle" in screen, "a green job")
+        pane.wait(lambda screen: "✓ completed    tables/bad.json" in screen and "✓ idle" in screen, "a green job")
 
         second = tmux.open()
         second.shows("attached", "5 jobs")

@@ -66,7 +66,7 @@ def test_a_pattern_can_be_said(tmp_path):
         await until(pilot, lambda: len(asked(session, ScanMissing)) == 2)
         session.latest_progress = Progress(1, 0, 0, 1, 0, 0, 0, 0, is_scanning=False)
         run(app, "missing", app.commands())
-        await shows(app, pilot, "the engine works")
+        await shows(app, pilot, "the engine is busy")
 
         assert [verb.patterns for verb in asked(session, ScanMissing)] == [("*.lua",), ()]
 
@@ -91,7 +91,7 @@ def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
         session.latest_progress = Progress(1, 0, 0, 0, 3, 1, 0, 0, is_scanning=False)
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
         await press(pilot, "s")
-        await shows(app, pilot, "the engine works")
+        await shows(app, pilot, "the engine is busy")
         await press(pilot, ".")
         await shows(app, pilot, "Scan it for missing dependencies (once the engine is idle)")
 
