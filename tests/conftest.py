@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from forks import Forks
 from hypothesis import HealthCheck, settings
 
 # Containers often forbid it, and then every process of some thousand compiles anew what it imports: half of the suite's time.
@@ -27,6 +28,23 @@ if "tests" not in sys.modules:
     sys.modules["tests"] = package
 
 pytest_plugins = ["lanes"]
+_forks = Forks()
+_STARTS = ("tests/worker/", "tests/engine/pool/", "tests/drills/")
+"""Rooms whose subject is how processes start and end; a single test of another room says `@pytest.mark.starts`."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Fork what a test starts, its fixtures too, unless starting is what it is about."""
+    if item.nodeid.startswith(_STARTS) or any(map(item.get_closest_marker, ("fast", "starts"))):
+        return (yield)
+    with _forks.on():
+        return (yield)
+
+
+def pytest_unconfigure() -> None:
+    """End what is forked from."""
+    _forks.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,114 @@
+"""What is forked is the process that was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from aptui.engine.pool.process import python_command, python_environment
+from aptui.worker.processes import end_children
+
+pytestmark = pytest.mark.real
+
+DESCRIBE = python_command("--describe")  # answers what stands on its stdin: to nothing, nothing
+
+
+def started(tmp_path: Path, **changes: object) -> subprocess.Popen[bytes]:
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(DESCRIBE, **(pipe | {"env": python_environment(), "cwd": tmp_path} | changes))
+
+
+def python_only() -> dict[str, str]:
+    return {name: value for name, value in python_environment().items() if name.startswith("PYTHON")}
+
+
+def is_forked(process: subprocess.Popen[bytes]) -> bool:
+    command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    return b"forks.py" in command or command.endswith(b"\0\0")  # it says so yet, or has more room than it needs
+
+
+def test_it_is_a_child_of_the_test_in_its_folder_and_session_with_its_pipes(tmp_path: Path) -> None:
+    with started(tmp_path, start_new_session=True) as process:
+        assert is_forked(process)
+        parent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
+        answer, _errors = process.communicate(b"[]")
+
+        assert int(parent) == os.getpid()
+        assert (answer, process.returncode) == (b"[]", 0)
+
+
+def test_what_the_system_says_of_it_is_what_it_says_of_others(tmp_path: Path) -> None:
+    with started(tmp_path, env=python_environment({"APTUI_WORKER": "4711-mark"})) as process:
+        until(lambda: b"describe" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")
+        process.communicate(b"[]")
+
+    assert command == [word.encode() for word in DESCRIBE]
+    assert sorted(environment) == sorted(
+        f"{name}={value}".encode() for name, value in python_environment({"APTUI_WORKER": "4711-mark"}).items()
+    )
+
+
+def test_runs_within_the_process_of_a_test_leave_what_is_forked_from_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        with started(tmp_path) as process:
+            assert is_forked(process)
+            process.communicate(b"[]")
+        assert end_children() == []
+
+
+def test_it_ends_as_others_do(tmp_path: Path) -> None:
+    with started(tmp_path) as broken, started(tmp_path) as killed:
+        _answer, errors = broken.communicate(b"no JSON")
+        killed.send_signal(signal.SIGKILL)
+
+        assert broken.returncode == 1
+        assert b"DecodeError" in errors
+        assert killed.wait() == -signal.SIGKILL
+
+
+def test_its_folder_environment_and_session_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os\nprint(os.getcwd(), os.getsid(0), os.environ['WORD'], 'PATH' in os.environ, flush=True)\n")
+    with started(tmp_path, start_new_session=True, env={"WORD": "said", **python_only()}) as process:
+        assert is_forked(process)
+        _answer, printed = process.communicate(json.dumps([{"path": str(script)}]).encode())
+
+        assert printed.decode().splitlines()[0] == f"{tmp_path} {process.pid} said False"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"env": python_environment({"PYTHONHASHSEED": "1"})},
+        {"preexec_fn": os.getpid},
+        {"umask": 0o77},
+        {"process_group": 0},
+        {"close_fds": False},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_fork_cannot_give_is_started(tmp_path: Path, changes: dict[str, object]) -> None:
+    with started(tmp_path, **changes) as process:
+        assert not is_forked(process)
+        assert process.communicate(b"[]")[0] == b"[]"
+
+
+@pytest.mark.starts
+def test_who_says_so_is_started(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        assert not is_forked(process)
+        process.communicate(b"[]")
+
+
+def test_a_folder_that_is_not_there_is_the_error_that_it_always_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        started(tmp_path, cwd=tmp_path / "none")
