@@ -21,7 +21,7 @@ builders:
     patterns: ["*.up"]
     intermediate: true
     command: "tr a-z A-Z < {source} > {products_dir}/{stem}.mid"
-  - {name: glue, patterns: ["*.mid"], command: "cat {source} SECRET > {products_dir}/{stem}.out"}
+  - {name: glue, patterns: ["*.glu"], command: "cat {source} SECRET > {products_dir}/{stem}.out"}
   - {name: dice, patterns: ["*.dice"], command: "cat {source} /proc/sys/kernel/random/uuid > {products_dir}/{stem}.out"}
   - name: joined
     patterns: ["*.src"]
@@ -40,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "assets").mkdir(parents=True)
     (folder / "secret").write_text("old")
     (folder / "aptui.yaml").write_text(CONFIG.replace("SECRET", str(folder / "secret")))
-    for name in ("a.up", "b.inc", "c.txt", "d.src", "e.src"):
+    for name in ("a.up", "b.glu", "b.inc", "c.txt", "d.src", "e.src"):
         (folder / "assets" / name).write_text(name)
     monkeypatch.chdir(folder)
     return folder
@@ -56,12 +56,21 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+def build(run: Run) -> None:
+    """Process the project, and see to it that every result is kept: one whose inputs were just touched may not be."""
+    assert run("batch")[0] == 0
+    for number in range(5):
+        if not json.loads(run("cache", "prefetch", "--json")[1])["missing"]:
+            return
+        run("batch", "--set", f"cache=Fill{number}")
+
+
 def rebuilt(run: Run, share: str = "100%") -> dict[str, Any]:
     return dict(json.loads(run("cache", "verify", "--rebuild", share, "--json")[1]))
 
 
 def test_what_is_kept_is_made_again_and_is_the_same(run: Run, project: Path) -> None:
-    assert run("batch")[0] == 0
+    build(run)
 
     code, out, _ = run("cache", "verify", "--rebuild", "100%")
     told = rebuilt(run)
@@ -76,22 +85,22 @@ def test_what_is_kept_is_made_again_and_is_the_same(run: Run, project: Path) -> 
 
 
 def test_a_result_that_two_runs_contradict_is_removed(run: Run, project: Path) -> None:
-    run("batch")
+    build(run)
     (project / "secret").write_text("new")
 
     code, out, _ = run("cache", "verify", "--rebuild", "100%")
 
     assert code == 1
-    assert "a.mid@linux:glue: linux/a.out: both runs differ from what is kept from byte 4 on, of" in out
+    assert "b.glu@linux:glue: linux/b.out: both runs differ from what is kept from byte 5 on, of" in out
     assert "1 result removed; whoever needs it makes it again" in out
     assert (rebuilt(run)["kept"], rebuilt(run)["differences"]) == (3, [])
     run("batch", "--set", "cache=Other")
-    assert (project / "Other" / "linux" / "a.out").read_text().startswith("A.UPnew")
+    assert (project / "Other" / "linux" / "b.out").read_text() == "b.glunew"
 
 
 def test_a_builder_that_throws_dice_is_named_and_what_is_kept_of_it_stays(run: Run, project: Path) -> None:
     (project / "assets" / "x.dice").write_text("x")
-    run("batch")
+    build(run)
 
     told = rebuilt(run)
 
@@ -101,7 +110,7 @@ def test_a_builder_that_throws_dice_is_named_and_what_is_kept_of_it_stays(run: R
 
 @pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
 def test_what_is_owed_a_run_is_left_out(run: Run, project: Path, changed: str) -> None:
-    run("batch")
+    build(run)
     (project / changed).write_text("other")
 
     told = rebuilt(run)
@@ -111,7 +120,7 @@ def test_what_is_owed_a_run_is_left_out(run: Run, project: Path, changed: str) -
 
 
 def test_a_job_of_another_builder_than_it_was_is_left_out(run: Run, project: Path) -> None:
-    run("batch")
+    build(run)
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))
 
@@ -121,14 +130,12 @@ def test_a_job_of_another_builder_than_it_was_is_left_out(run: Run, project: Pat
 
 
 def test_a_sample_is_drawn_of_what_is_kept(run: Run, project: Path) -> None:
-    run("batch")
-    run("cache", "gc", "--limit", "1B")
-    (project / "assets" / "f.src").write_text("f")
-    run("batch")
+    build(run)
 
     told = rebuilt(run, "1")
 
-    assert (told["jobs"], told["kept"], told["rebuilt"], told["builders"]) == (5, 1, 1, {"joined": 1})
+    assert (told["jobs"], told["rebuilt"]) == (4, 3)
+    assert told["builders"] == {"first": 1, "glue": 1, "joined": 1}
 
 
 def test_it_goes_with_verify_and_with_a_store(run: Run, project: Path) -> None:
