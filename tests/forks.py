@@ -39,8 +39,9 @@ _ENVIRONMENT_BYTES = 1 << 15
 """Room for what the children's command lines and environments say in /proc."""
 _PROGRAMS = {
     "aptui.worker.main": (
-        "aptui.worker.command_job", "aptui.worker.describe", "aptui.worker.links", "aptui.worker.load", "aptui.worker.main",
-        "aptui.worker.run", "aptui.worker.workspace", "traceback",
+        "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
+        "aptui.worker.links", "aptui.worker.load", "aptui.worker.main",
+        "aptui.worker.run", "aptui.worker.commands.workspace", "traceback",
     ),
 }  # fmt: skip
 """{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""

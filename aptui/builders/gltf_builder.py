@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders import lfs
-from aptui.builders.gltf_check import Checker
-from aptui.builders.gltf_file import BrokenGltfError, Document, Read, file_uris, packed, parsed
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.builders.references import UnusableError, allowed, checked_names, declared, needed, placed, read

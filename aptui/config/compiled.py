@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui.config import alerts
-from aptui.config import cluster as config_cluster
 from aptui.config.packing import canonical, digest_of, frozen, pack
-from aptui.config.serve import restored
+from aptui.config.sections import cluster as config_cluster
+from aptui.config.sections.serve import restored
 from aptui.core.model import (
     Builder,
     BuilderKind,

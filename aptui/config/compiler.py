@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from aptui.config import alerts, serve
-from aptui.config import cluster as config_cluster
+from aptui.config import alerts
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
-from aptui.config.sharing import UNSEALED, is_own
+from aptui.config.sections import cluster as config_cluster
+from aptui.config.sections import serve
+from aptui.config.sections.sharing import UNSEALED, is_own
 from aptui.config.signature import signed
 from aptui.config.tools import identify, tools_digest
 from aptui.config.variables import digests_of

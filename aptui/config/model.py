@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from aptui.config.alerts import AlertSettings
-from aptui.config.cluster import ClusterSettings
-from aptui.config.serve import GatewaySettings
+from aptui.config.sections.cluster import ClusterSettings
+from aptui.config.sections.serve import GatewaySettings
 from aptui.core.model import (
     SHARE_OF_MEMORY,
     Pattern,

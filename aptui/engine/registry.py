@@ -24,7 +24,7 @@ from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.shared.errors import UserError
-from aptui.worker.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
+from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
 FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"

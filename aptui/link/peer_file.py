@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config import peer_lists
+from aptui.config.editing import peer_lists
 from aptui.shared.addresses import canonical
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.peer_rules import applied, checked

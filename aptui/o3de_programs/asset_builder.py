@@ -24,8 +24,8 @@ from aptui.core.planner import Planner
 from aptui.o3de.registry.options import is_project
 from aptui.o3de_programs import start, switches
 from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse
-from aptui.o3de_programs.console import ProgramConsole
-from aptui.o3de_programs.log_file import BATCH
+from aptui.o3de_programs.output.console import ProgramConsole
+from aptui.o3de_programs.output.log_file import BATCH
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from aptui.o3de.bundling import asset_lists, seeds
 from aptui.o3de.bundling.seeds import Seed, SeedList
-from aptui.o3de_programs import bundler_bundles, bundler_compare, bundler_switches, start
-from aptui.o3de_programs.bundler_output import BundlerOutput
-from aptui.o3de_programs.bundler_project import AssetKey, BundlerProject, PlatformProducts, applying, for_platform, load_seeds
-from aptui.o3de_programs.bundler_switches import BundlerSwitches
-from aptui.o3de_programs.log_file import BATCH
+from aptui.o3de_programs import start
+from aptui.o3de_programs.bundler import bundles as bundler_bundles
+from aptui.o3de_programs.bundler import compare as bundler_compare
+from aptui.o3de_programs.bundler import switches as bundler_switches
+from aptui.o3de_programs.bundler.output import BundlerOutput
+from aptui.o3de_programs.bundler.project import AssetKey, BundlerProject, PlatformProducts, applying, for_platform, load_seeds
+from aptui.o3de_programs.bundler.switches import BundlerSwitches
+from aptui.o3de_programs.output.log_file import BATCH
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 

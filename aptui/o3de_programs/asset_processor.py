@@ -16,11 +16,12 @@ from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.requests.handler import RequestHandler
 from aptui.link import places, port
 from aptui.link.server import LinkServer
-from aptui.o3de_programs import lines, work
 from aptui.o3de_programs import start as starting
+from aptui.o3de_programs import work
 from aptui.o3de_programs.control import ControlChannel, ListenerClosed
-from aptui.o3de_programs.events import EventPrinter
-from aptui.o3de_programs.log_file import LIVE
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.events import EventPrinter
+from aptui.o3de_programs.output.log_file import LIVE
 from aptui.o3de_programs.run_request import RunRequest
 from aptui.store.db.schema import uuid_text
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
-from aptui.o3de_programs import lines, work
 from aptui.o3de_programs import start as starting
+from aptui.o3de_programs import work
 from aptui.o3de_programs.control import ControlChannel, ListenerClosed
-from aptui.o3de_programs.events import EventPrinter
-from aptui.o3de_programs.log_file import BATCH
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.events import EventPrinter
+from aptui.o3de_programs.output.log_file import BATCH
 from aptui.o3de_programs.run_request import RunRequest
 from aptui.shared.errors import BusyError, KnownError
 from aptui.store.db.schema import uuid_text

@@ -15,7 +15,7 @@ from aptui.core.patterns import wildcard
 from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace
 from aptui.engine.relocate import relocate
 from aptui.link import port
-from aptui.o3de_programs import lines
+from aptui.o3de_programs.output import lines
 from aptui.o3de_programs.run_request import RunRequest, asked_holder
 from aptui.shared.errors import BusyError
 from aptui.shared.missing import LINE_LIMIT

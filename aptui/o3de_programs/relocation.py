@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError, from_switches
-from aptui.o3de_programs import relocation_report
+from aptui.o3de_programs.output import relocation_report
 from aptui.o3de_programs.run_request import RunRequest, asked_holder
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError, KnownError

@@ -16,9 +16,9 @@ from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
 from aptui.o3de.facts import ProjectFacts
-from aptui.o3de_programs import lines
-from aptui.o3de_programs.console import ProgramConsole
 from aptui.o3de_programs.control import DEFAULT_PORT
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError
 

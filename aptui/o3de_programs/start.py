@@ -20,9 +20,10 @@ from aptui.core.model import COMMON_PLATFORM
 from aptui.o3de.facts import ProjectFacts, facts_of
 from aptui.o3de.project import project_format
 from aptui.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
-from aptui.o3de_programs import lines, switches
-from aptui.o3de_programs.console import ProgramConsole
-from aptui.o3de_programs.log_file import BATCH, ProgramLog
+from aptui.o3de_programs import switches
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.console import ProgramConsole
+from aptui.o3de_programs.output.log_file import BATCH, ProgramLog
 from aptui.o3de_programs.run_request import RunRequest
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared import printing

@@ -19,10 +19,10 @@ from aptui.core.paths import key_of, to_text
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import PreparedSession
-from aptui.o3de_programs import lines
-from aptui.o3de_programs.events import EventPrinter
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.events import EventPrinter
+from aptui.o3de_programs.output.stats_report import Stat, report
 from aptui.o3de_programs.run_request import RunRequest
-from aptui.o3de_programs.stats_report import Stat, report
 from aptui.shared.errors import UserError
 from aptui.store.db.versions import delete_if_newer
 from aptui.store.queries.reader import JobRow, open_reader

@@ -37,14 +37,14 @@ from aptui.serve.protocol import codec
 from aptui.serve.ws.news import NewsPublisher
 from aptui.serve.ws.sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.shared.errors import BusyError, UserError
-from aptui.sharing.accepting import Acceptor
-from aptui.sharing.reports import Reports
+from aptui.sharing.cache_server.accepting import Acceptor
+from aptui.sharing.cache_server.reports import Reports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aptui.config.model import Config
-    from aptui.config.serve import GatewaySettings
+    from aptui.config.sections.serve import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from aptui.shared.errors import KnownError
-from aptui.sharing import record as records
 from aptui.sharing import results
 from aptui.sharing.account import Account
-from aptui.sharing.breaker import Breaker
-from aptui.sharing.deadlines import DeadlineExecutor
-from aptui.sharing.keys import JobFacts
 from aptui.sharing.namespaces import Namespace
-from aptui.sharing.record import Record, difference
-from aptui.sharing.reporting import TroubleReporter
+from aptui.sharing.records import record as records
+from aptui.sharing.records.keys import JobFacts
+from aptui.sharing.records.record import Record, difference
+from aptui.sharing.records.rules import doubt
 from aptui.sharing.results import SharedResult
-from aptui.sharing.rules import doubt
 from aptui.sharing.store import Mismatch, Store, StoreError, StoreFull, StoreRefused
+from aptui.sharing.stores.breaker import Breaker
+from aptui.sharing.stores.deadlines import DeadlineExecutor
+from aptui.sharing.stores.reporting import TroubleReporter
 
 _UPLOADERS = 2
 _MOST_WAITING = 10_000

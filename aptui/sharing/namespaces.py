@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import HostError, UserError
-from aptui.sharing.local import LocalStore
-from aptui.sharing.opening import open_store
-from aptui.sharing.reporting import TroubleReporter
-from aptui.sharing.seal import TRUSTED, Seal, read_key
+from aptui.sharing.records.seal import TRUSTED, Seal, read_key
 from aptui.sharing.store import Store
+from aptui.sharing.stores.local import LocalStore
+from aptui.sharing.stores.opening import open_store
+from aptui.sharing.stores.reporting import TroubleReporter
 
 
 class Namespace(Struct, frozen=True):

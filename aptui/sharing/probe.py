@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
-from aptui.sharing.opening import open_store
 from aptui.sharing.store import Store
+from aptui.sharing.stores.opening import open_store
 
 _PROBE = b"aptui cache test\n"
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.sharing import record as records
-from aptui.sharing.keys import Discovered, variant_key
-from aptui.sharing.record import Record, Variants
-from aptui.sharing.seal import Seal, parted
+from aptui.sharing.records import record as records
+from aptui.sharing.records.keys import Discovered, variant_key
+from aptui.sharing.records.record import Record, Variants
+from aptui.sharing.records.seal import Seal, parted
 from aptui.sharing.store import Mismatch
 
 Present = Callable[[Discovered], bool]

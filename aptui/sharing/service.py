@@ -21,21 +21,22 @@ from msgspec.structs import replace
 from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import StagedProduct
 from aptui.shared.errors import KnownError
-from aptui.sharing import placing, results
+from aptui.sharing import results
 from aptui.sharing.account import Account
-from aptui.sharing.breaker import Breaker
-from aptui.sharing.deadlines import DeadlineExecutor, TooSlow
-from aptui.sharing.http_store import SLOWEST_BYTES_PER_S
 from aptui.sharing.keeping import MadeResult, ResultUploader
-from aptui.sharing.keys import JobFacts, base_key
-from aptui.sharing.leases import Lease
-from aptui.sharing.local import LocalStore
 from aptui.sharing.namespaces import Namespace, realms_of
-from aptui.sharing.record import Record, flaw_of_report
-from aptui.sharing.reporting import TroubleReporter
+from aptui.sharing.records.keys import JobFacts, base_key
+from aptui.sharing.records.record import Record, flaw_of_report
 from aptui.sharing.results import Present, SharedResult
 from aptui.sharing.stopwatch import Stopwatch
 from aptui.sharing.store import Mismatch, Store, StoreError
+from aptui.sharing.stores import placing
+from aptui.sharing.stores.breaker import Breaker
+from aptui.sharing.stores.deadlines import DeadlineExecutor, TooSlow
+from aptui.sharing.stores.http_store import SLOWEST_BYTES_PER_S
+from aptui.sharing.stores.leases import Lease
+from aptui.sharing.stores.local import LocalStore
+from aptui.sharing.stores.reporting import TroubleReporter
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0

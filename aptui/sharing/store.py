@@ -2,7 +2,7 @@
 
 Records lie at keys, blobs at their digest; both names are SHA-256 in hex.
 
-Tests: `tests/sharing/test_http_store.py`.
+Tests: `tests/sharing/stores/test_http_store.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Assets as people name them on the command line (sources, products, asset ids, globs), and the database that they mean.
 
-Tests: `tests/verbs/test_shipping.py`.
+Tests: `tests/verbs/shipping/test_shipping.py`.
 """
 
 from __future__ import annotations

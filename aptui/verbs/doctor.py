@@ -1,6 +1,6 @@
 """`doctor`: looks for trouble around a project and says what to do about it; it changes nothing.
 
-Tests: `tests/verbs/test_run.py`.
+Tests: `tests/verbs/steering/test_run.py`.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _tracing(config: Config) -> DoctorCheck:
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
-    from aptui.worker.trace import fault
+    from aptui.worker.commands.trace import fault
 
     said = f"what the commands of {', '.join(tracing)} read"
     if why := fault():
@@ -279,7 +279,7 @@ def _gateway(config: Config) -> DoctorCheck:
 
 def _gateway_lists(config: Config) -> DoctorCheck:
     """Say whether what the configuration says about who may connect holds."""
-    from aptui.config import peer_lists
+    from aptui.config.editing import peer_lists
     from aptui.link import peer_file
 
     file, configured = config.cache_dir / peer_file.PLACE, peer_lists.configured(config.serve)
@@ -293,13 +293,13 @@ def _gateway_lists(config: Config) -> DoctorCheck:
 
 def _shared_cache(config: Config) -> DoctorCheck:
     """Say who could put a product into the cache besides this machine."""
-    from aptui.config.sharing import risks_of
+    from aptui.config.sections.sharing import risks_of
 
     sharing = config.sharing
     is_sealed = bool(sharing.team_key_file or sharing.writers)
     risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
     if sharing.team_key_file and sharing.is_remote:
-        from aptui.sharing.seal import read_key
+        from aptui.sharing.records.seal import read_key
 
         try:
             read_key(sharing.team_key_file)

@@ -1,6 +1,6 @@
 """Job rows as the filter language sees them, for `aptui jobs --filter`.
 
-Tests: `tests/verbs/test_shipping.py`.
+Tests: `tests/verbs/shipping/test_shipping.py`.
 """
 
 from __future__ import annotations

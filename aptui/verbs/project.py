@@ -1,6 +1,6 @@
 """`init`, `demo`, `config`, `schema`: a project's beginning and its settings.
 
-Tests: `tests/verbs/test_shipping.py`.
+Tests: `tests/verbs/shipping/test_shipping.py`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def demo(arguments: Namespace) -> int:
     demo_project.write_project(folder, has_page=arguments.web)
     config = load.load(folder)
     if arguments.web:
-        from aptui.verbs.web import show_demo
+        from aptui.verbs.screens.web import show_demo
 
         return show_demo(config)
     if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
@@ -143,8 +143,8 @@ def demo(arguments: Namespace) -> int:
 
 
 def _show_demo(config: configuration.Config) -> None:
-    from aptui.verbs.engine import stop_engines
-    from aptui.verbs.screen import show
+    from aptui.verbs.screens.screen import show
+    from aptui.verbs.steering.engine import stop_engines
 
     try:
         show(config, Namespace(theme="", no_mouse=False))
@@ -196,7 +196,7 @@ def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list
     """Add what people changed on the Connections screen, which lies over every layer."""
     if not arguments.explain.startswith("serve."):
         return said
-    from aptui.config import peer_lists
+    from aptui.config.editing import peer_lists
     from aptui.link import peer_file
 
     found = load_config(arguments)

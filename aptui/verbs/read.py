@@ -18,8 +18,8 @@ from aptui.store.history import pace
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
-from aptui.verbs.running import as_running, counts, running_ids
 from aptui.verbs.sessions.history import pace_json
+from aptui.verbs.steering.running import as_running, counts, running_ids
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}

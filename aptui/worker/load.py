@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from aptui.core.model import Builder
-from aptui.worker import used
+from aptui.worker.inputs import used
 
 ENTRY_POINT_GROUP = "aptui.builders"
 _FILE_PREFIX = "aptui_project_builders_"

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind
-from aptui.worker import processes, reads, wire
+from aptui.worker import processes, wire
+from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
+from aptui.worker.inputs import reads
 from aptui.worker.outbox import Outbox
-from aptui.worker.output import marker
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ class Worker:
         """Return what the commands of a builder share."""
         found = self._sharing.get(builder)
         if found is None:
+            from aptui.worker.commands.workspace import ReusableWorkspace
             from aptui.worker.run import BatchSharing
-            from aptui.worker.workspace import ReusableWorkspace
 
             folders = next((each.folders for each in self._sharing.values()), None) or ReusableWorkspace()
             environment = self._variables.environment(builder)
@@ -275,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a worker, or with `--describe` the look at builder classes that `registry` asks for."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["--describe"]:
-        from aptui.worker.describe import main as describe
+        from aptui.worker.describing.describe import main as describe
 
         describe()
         _leave(0)

@@ -1,6 +1,6 @@
 """Processes on Linux: what a worker asks of the kernel for itself, and how process trees are found and ended.
 
-Tests: `tests/worker/test_reads.py`.
+Tests: `tests/worker/inputs/test_reads.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A builder is not trusted. A product must exist, be a regular file and no link, h
 own, and nobody may have it open for writing any more; it is hashed and synced here, and from here on only the file in the
 staging folder counts.
 
-Tests: `tests/worker/test_workspace.py`.
+Tests: `tests/worker/commands/test_workspace.py`.
 """
 
 from __future__ import annotations

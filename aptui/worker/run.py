@@ -33,17 +33,18 @@ from aptui.sdk import (
     Result,
 )
 from aptui.shared import lfs
-from aptui.worker import files, reads
-from aptui.worker import used as worker_used
+from aptui.worker import files
 from aptui.worker.answers import AnswerRefused, plans_and_edges
-from aptui.worker.command import CommandWatch
-from aptui.worker.command_job import run_command
+from aptui.worker.commands.command import CommandWatch
+from aptui.worker.commands.command_job import run_command
+from aptui.worker.commands.workspace import ReusableWorkspace
+from aptui.worker.inputs import reads
+from aptui.worker.inputs import used as worker_used
 from aptui.worker.links import with_links
 from aptui.worker.log import RunLog, one_line, valid_text
 from aptui.worker.processes import end_children
 from aptui.worker.products import StagingFolders, discard, remove_tree, stage_products, sync_products
 from aptui.worker.references import add_references
-from aptui.worker.workspace import ReusableWorkspace
 
 Load = Callable[[Builder], Any]
 """Returns the instance of a builder's class; imports its code at the first call."""

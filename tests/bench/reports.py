@@ -24,8 +24,9 @@ from unittest import mock
 from aptui.core.messages import ProcessOrder
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.sdk import JobProduct, ProcessJobRequest, ProcessJobResponse, Result
-from aptui.worker import reads, run, used
+from aptui.worker import run
 from aptui.worker.files import stat_key
+from aptui.worker.inputs import reads, used
 from aptui.worker.wire import HEADER_BYTES, FrameKind, decode, encode
 
 _DRAWS = 400

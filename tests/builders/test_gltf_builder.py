@@ -6,9 +6,9 @@ import struct
 import pytest
 from gltf_sample import Sample, data_uri, glb, picture, read_glb
 
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.file import BrokenGltfError, file_uris, packed, parsed
 from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder
-from aptui.builders.gltf_check import Checker
-from aptui.builders.gltf_file import BrokenGltfError, file_uris, packed, parsed
 from aptui.sdk import LoadBehavior, Result
 
 BUILDER = GltfBuilder

@@ -6,8 +6,8 @@ import pytest
 from gltf_sample import read_glb
 from PIL import Image
 
-from aptui.builders.gltf_check import Checker
-from aptui.builders.gltf_file import parsed
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.file import parsed
 from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MeshBuilder
 from aptui.sdk import Cancelled, Result
 

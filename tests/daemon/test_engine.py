@@ -15,7 +15,7 @@ import pytest
 
 from aptui.cli import main
 from aptui.link import places
-from aptui.verbs import engine as verbs
+from aptui.verbs.steering import engine as verbs
 
 pytestmark = pytest.mark.real
 

@@ -28,7 +28,7 @@ from aptui.core.model import Builder, Platform
 from aptui.core.shell.template import Template
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.process import WorkerStart
-from aptui.worker.command import CommandError, invocation
+from aptui.worker.commands.command import CommandError, invocation
 
 from .kills import Report
 

@@ -34,7 +34,7 @@ from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.requests import Ping
 from aptui.shared import floods
 from aptui.shared.errors import KnownError
-from aptui.sharing import accepting
+from aptui.sharing.cache_server import accepting
 from tests.serve.live_served import CERTIFICATE, KEY
 
 from .kills import Report, Say

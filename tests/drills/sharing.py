@@ -16,8 +16,8 @@ from pathlib import Path
 from unittest import mock
 
 from aptui.config.model import SharedCacheSettings
-from aptui.sharing import folder_store, leases, maintenance
 from aptui.sharing.service import Service
+from aptui.sharing.stores import folder_store, leases, maintenance
 from tests.sharing.room import all_here, facts, files_of, record
 
 from .kills import Report
@@ -141,7 +141,7 @@ def _check(world: Path, name: str, moment: str, report: Report, *, keeps: bool, 
 
 def in_place() -> None:
     """Break the contract: what is published is written where it is looked for."""
-    from aptui.sharing.folder_store import FolderStore
+    from aptui.sharing.stores.folder_store import FolderStore
 
     def publish(_self: FolderStore, written: str, path: str, *, if_absent: bool) -> bool:
         if if_absent and os.path.exists(path):

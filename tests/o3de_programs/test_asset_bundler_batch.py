@@ -8,7 +8,8 @@ from lytesttools import PLATFORMS, RULES, O3deProject
 
 from aptui.o3de.bundling import asset_lists
 from aptui.o3de.bundling.seeds import SeedList
-from aptui.o3de_programs import asset_bundler_batch, asset_processor_batch, bundler_switches
+from aptui.o3de_programs import asset_bundler_batch, asset_processor_batch
+from aptui.o3de_programs.bundler import switches as bundler_switches
 
 pytestmark = pytest.mark.real
 

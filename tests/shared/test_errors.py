@@ -10,7 +10,7 @@ from aptui.shared import errors
 ROOT = Path(errors.__file__).parents[1]
 SAYS_IT_ITSELF = {"expected"}
 """Words of messages that are their own next step."""
-ELSEWHERE = {"o3de_programs", "o3de/bundling", "sharing/record.py", "store/db/writer.py", "store/db/schema.py"}
+ELSEWHERE = {"o3de_programs", "o3de/bundling", "sharing/records/record.py", "store/db/writer.py", "store/db/schema.py"}
 """O3DE's own lines, and errors that another one is made of, which says it."""
 
 

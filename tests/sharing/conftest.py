@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from aptui.sharing.folder_store import FolderStore
-from aptui.sharing.http_store import HttpStore
-from aptui.sharing.local import LocalStore
-from aptui.sharing.object_store import ObjectStore
-from aptui.sharing.seal import Seal
+from aptui.sharing.records.seal import Seal
+from aptui.sharing.stores.folder_store import FolderStore
+from aptui.sharing.stores.http_store import HttpStore
+from aptui.sharing.stores.local import LocalStore
+from aptui.sharing.stores.object_store import ObjectStore
 from tests.sharing import room
 
 
 @contextlib.contextmanager
 def serving(root, **options):
     """Our own server in a thread; yields its address."""
-    from aptui.sharing.server import CacheServer, serve
+    from aptui.sharing.cache_server.server import CacheServer, serve
 
     root.mkdir(parents=True, exist_ok=True)
     started, stop, addresses = threading.Event(), threading.Event(), []

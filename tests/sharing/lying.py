@@ -7,7 +7,7 @@ others would find there once it is well again.
 import threading
 
 from aptui.sharing.store import StoreError, StoreFull
-from aptui.sharing.streams import read_verified, write_verified
+from aptui.sharing.stores.streams import read_verified, write_verified
 
 SPOILED = ("cut", "flipped", "another", "page", "empty")
 """Faults of what it answers: a part of it, a bit changed, somebody else's, a page for people, nothing."""

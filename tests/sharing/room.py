@@ -17,8 +17,8 @@ from waiting import until
 from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import LogLevel, LogRecord, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
-from aptui.sharing.keys import JobFacts, base_key
-from aptui.sharing.record import Record
+from aptui.sharing.records.keys import JobFacts, base_key
+from aptui.sharing.records.record import Record
 
 TEAM = b"a secret of the team that is long enough"
 

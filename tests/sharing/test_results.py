@@ -1,10 +1,10 @@
 import pytest
 
 from aptui.sharing import results
-from aptui.sharing.keys import base_key, variant_key
-from aptui.sharing.record import Variants, decoded, sealed
+from aptui.sharing.records.keys import base_key, variant_key
+from aptui.sharing.records.record import Variants, decoded, sealed
+from aptui.sharing.records.seal import Seal
 from aptui.sharing.results import SharedResult
-from aptui.sharing.seal import Seal
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import TEAM, all_here, facts, record
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
 from aptui.shared.errors import UserError
-from aptui.sharing.keys import base_key
-from aptui.sharing.local import LocalStore
-from aptui.sharing.rules import obstacle
-from aptui.sharing.seal import Seal
+from aptui.sharing.records.keys import base_key
+from aptui.sharing.records.rules import obstacle
+from aptui.sharing.records.seal import Seal
 from aptui.sharing.service import THIS_MACHINE, Service
+from aptui.sharing.stores.local import LocalStore
 from tests.sharing import room
 from tests.sharing.room import Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
 
@@ -429,7 +429,7 @@ def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machi
     """L1: a network share that is gone holds its callers in the kernel, and nobody else."""
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
-    monkeypatch.setattr("aptui.sharing.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
+    monkeypatch.setattr("aptui.sharing.stores.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
     other.service._realms = tuple(replace(realm, local=None, fetched=None) for realm in other.service._realms)
     began = time.monotonic()
     for number in range(30):
@@ -489,7 +489,7 @@ def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, 
 
 def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, tmp_path, monkeypatch):
     """Read-only links keep accidents away; whoever writes all the same harms nobody else."""
-    monkeypatch.setattr("aptui.sharing.placing.reflink", lambda *_: False)
+    monkeypatch.setattr("aptui.sharing.stores.placing.reflink", lambda *_: False)
     maker = machines("maker", links=True)
     maker.put(*CONTENTS)
     victim = maker.find().staged[0]

@@ -21,9 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
 from aptui.sharing import namespaces
-from aptui.sharing.keys import base_key
-from aptui.sharing.record import opened
-from aptui.sharing.seal import Seal
+from aptui.sharing.records.keys import base_key
+from aptui.sharing.records.record import opened
+from aptui.sharing.records.seal import Seal
 from aptui.sharing.service import Service
 from tests.sharing.lying import FAULTS, KINDS, LyingStore
 from tests.sharing.room import all_here, facts, files_of, record

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from aptui.shared.errors import UserError
-from aptui.sharing.keys import base_key
-from aptui.sharing.object_store import ObjectStore
-from aptui.sharing.opening import open_store
-from aptui.sharing.record import sealed
-from aptui.sharing.seal import Seal
+from aptui.sharing.records.keys import base_key
+from aptui.sharing.records.record import sealed
+from aptui.sharing.records.seal import Seal
 from aptui.sharing.store import Mismatch, StoreError
+from aptui.sharing.stores.object_store import ObjectStore
+from aptui.sharing.stores.opening import open_store
 from tests.sharing.room import digest_of, facts, files_of, record
 
 KEY = base_key(facts())
@@ -129,7 +129,7 @@ def test_of_many_writers_at_once_nothing_mixed_remains(store):
 
 def test_namespaces_of_a_store_do_not_see_each_other(tmp_path):
     """What a branch that nobody trusts has put is not found by who reads the trusted namespace."""
-    from aptui.sharing.folder_store import FolderStore
+    from aptui.sharing.stores.folder_store import FolderStore
 
     (tmp_path / "share").mkdir()
     branch, trusted = FolderStore(str(tmp_path / "share"), "branch-7"), FolderStore(str(tmp_path / "share"))

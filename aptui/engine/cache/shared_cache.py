@@ -24,14 +24,14 @@ from aptui.core.paths import cache_path, from_text
 from aptui.engine.cache import shared_results as results
 from aptui.engine.cache.shared_rules import SharingRules
 from aptui.sharing import totals
-from aptui.sharing.deadlines import DeadlineExecutor
+from aptui.sharing.stores.deadlines import DeadlineExecutor
 
 if TYPE_CHECKING:
     from aptui.config.model import SharedCacheSettings
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
     from aptui.sharing.account import SharingSum
-    from aptui.sharing.keys import JobFacts
+    from aptui.sharing.records.keys import JobFacts
     from aptui.sharing.service import CacheHit, Service
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder

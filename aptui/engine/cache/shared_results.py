@@ -19,8 +19,8 @@ from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunR
 from aptui.core.model import Builder, Job, ProductFlag
 from aptui.core.paths import to_text
 from aptui.core.run_report import code_digest
-from aptui.sharing.keys import Discovered, JobFacts, as_discovered, base_key
-from aptui.sharing.record import Record
+from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key
+from aptui.sharing.records.record import Record
 from aptui.worker import files
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import contextlib
 from concurrent.futures import CancelledError
 from typing import Any
 
-from aptui.config.cluster import ClusterSettings as Place
+from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.shared.errors import KnownError
 
 

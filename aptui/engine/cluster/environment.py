@@ -23,12 +23,12 @@ from aptui.config.variables import digests_of
 from aptui.core.model import Builder, BuilderKind
 from aptui.engine.registry import described
 from aptui.shared.errors import UserError
-from aptui.worker.questions import ClassAnswer, ClassQuestion, code_digest
+from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
 _DECISIVE = (
-    "worker/*.py",
+    "worker/**/*.py",
     "engine/cluster/bench.py",
     "engine/cluster/messages.py",
     "engine/cluster/task.py",

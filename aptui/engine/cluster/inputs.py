@@ -23,8 +23,8 @@ from aptui.core.paths import from_text, to_text
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.engine.cluster.messages import Blob, BlobStoreAddress, ClusterSetup, CodeFile, TaskInput, encode, open_store, put_bytes
 from aptui.shared.errors import HostError
-from aptui.sharing import placing
 from aptui.sharing.store import Mismatch, Store
+from aptui.sharing.stores import placing
 from aptui.worker import files
 from aptui.worker.files import os_path
 

@@ -19,8 +19,8 @@ from msgspec import Struct
 from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
 from aptui.shared.errors import HostError
-from aptui.sharing import opening
 from aptui.sharing.store import Store
+from aptui.sharing.stores import opening
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from aptui.config.cluster import ClusterSettings as Place
+from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform, Project
 from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_movable

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.cluster import ClusterSettings as Place
+from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.messages import Outcome, ProcessOrder
 from aptui.core.model import Builder
 from aptui.engine.cluster import messages

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.config.serve import GatewaySettings
+from aptui.config.sections.serve import GatewaySettings
 from aptui.core.model import Builder
 from aptui.engine import registry_params
 from aptui.shared.errors import KnownError

@@ -31,7 +31,7 @@ def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> 
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
     from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
-    from aptui.worker.reads import stamp_of
+    from aptui.worker.inputs.reads import stamp_of
 
     for path in job.ties.known:
         if path not in stamps:

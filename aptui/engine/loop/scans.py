@@ -186,7 +186,7 @@ class Scans:
     def compare(self, facts: Iterable[FileFact]) -> None:
         """Look soon again at those of these files that are not as the facts say."""
         from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
-        from aptui.worker.reads import stamp_of
+        from aptui.worker.inputs.reads import stamp_of
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))

@@ -24,7 +24,7 @@ from aptui.core.messages import (
     RunResult,
 )
 from aptui.worker import wire
-from aptui.worker.output import BoundedText, count_levels, records_of
+from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult | HashResult

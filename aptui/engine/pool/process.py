@@ -25,7 +25,7 @@ from msgspec.structs import replace
 import aptui
 from aptui.engine.pool.sandbox import Sandbox
 from aptui.worker import processes, wire
-from aptui.worker.output import BoundedText, MarkedStream
+from aptui.worker.commands.output import BoundedText, MarkedStream
 
 _RECEIVE_BYTES = 1 << 18
 _PIPE_BYTES = 1 << 20

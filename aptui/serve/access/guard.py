@@ -22,7 +22,7 @@ from aptui.serve.protocol.codec import Scope
 from aptui.shared.floods import FloodGate, more_like_this
 
 if TYPE_CHECKING:
-    from aptui.config.serve import GatewaySettings
+    from aptui.config.sections.serve import GatewaySettings
 
 ESCALATIONS_PER_S = 100
 """Escalations that one client may ask for in a second; more are refused."""

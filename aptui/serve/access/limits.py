@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from aptui.serve.access.tokens import LOCAL
-from aptui.sharing.reports import Reports
+from aptui.sharing.cache_server.reports import Reports
 
 if TYPE_CHECKING:
     from aptui.serve.access.guard import ClientIdentity

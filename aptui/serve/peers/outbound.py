@@ -26,7 +26,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.peers import Dial, PeerState
 
 if TYPE_CHECKING:
-    from aptui.config.serve import GatewaySettings
+    from aptui.config.sections.serve import GatewaySettings
 
 PATH = "/v1/device"
 """What a device answers at."""

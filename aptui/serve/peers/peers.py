@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from aptui.config import peer_lists
+from aptui.config.editing import peer_lists
 from aptui.core.messages import PeerOrdered
 from aptui.link import peer_file, port
 from aptui.serve.access.admission import Admission, AdmissionRefusal

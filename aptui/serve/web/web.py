@@ -21,14 +21,14 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from msgspec import Struct, field
 
-from aptui.config.serve import GatewaySettings
+from aptui.config.sections.serve import GatewaySettings
 from aptui.serve import gateway
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.guard import Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, ConnectionLimits
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import UserError
-from aptui.sharing.accepting import Acceptor
+from aptui.sharing.cache_server.accepting import Acceptor
 
 if TYPE_CHECKING:
     from textual_serve.server import Server

@@ -1,6 +1,6 @@
 """Which sources need which others, in the spelling of the disk: for `aptui lint`, which compares it with what their texts say.
 
-Tests: `tests/verbs/test_lint.py`.
+Tests: `tests/verbs/shipping/test_lint.py`.
 """
 
 from __future__ import annotations

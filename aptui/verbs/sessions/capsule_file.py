@@ -38,8 +38,8 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.replacing import replacing
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.opening import os_path
-from aptui.worker import command as commands
-from aptui.worker.command_job import values_of
+from aptui.worker.commands import command as commands
+from aptui.worker.commands.command_job import values_of
 
 FORMAT = 1
 FACTS = "capsule.json"

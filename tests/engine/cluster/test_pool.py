@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import aptui
-from aptui.config.cluster import ClusterSettings as Place
+from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.engine.cluster import environment, messages, pool
@@ -21,8 +21,8 @@ from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTran
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteWorker
 from aptui.engine.pool.messages import ended
 from aptui.shared.errors import UserError
-from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.store import Mismatch
+from aptui.sharing.stores.folder_store import FolderStore
 from aptui.worker.files import stat_key
 
 
@@ -440,7 +440,7 @@ def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
 
     assert {
         "worker/run.py",
-        "worker/command_job.py",
+        "worker/commands/command_job.py",
         "worker/main.py",
         "engine/cluster/task.py",
         "core/run_report.py",

@@ -13,7 +13,7 @@ from waiting import until
 
 pytest.importorskip("distributed")
 
-from aptui.config.cluster import ClusterSettings as Place
+from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Platform
 from aptui.engine.cluster import messages, scheduler

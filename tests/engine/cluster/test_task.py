@@ -11,7 +11,7 @@ import pytest
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.engine.cluster import messages
 from aptui.engine.cluster import task as cluster_task
-from aptui.sharing.folder_store import FolderStore
+from aptui.sharing.stores.folder_store import FolderStore
 
 
 @dataclass

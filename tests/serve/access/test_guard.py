@@ -24,14 +24,14 @@ from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
 from aptui.config import load
-from aptui.config.serve import GatewaySettings
+from aptui.config.sections.serve import GatewaySettings
 from aptui.serve import gateway
 from aptui.serve.access import tokens
 from aptui.serve.access.guard import Rate
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import BusyError, HostError, UserError
-from aptui.sharing.accepting import PENDING_LIMIT
-from aptui.sharing.reports import Reports
+from aptui.sharing.cache_server.accepting import PENDING_LIMIT
+from aptui.sharing.cache_server.reports import Reports
 
 from ..live_served import CERTIFICATE, KEY
 from ..served import Served, served

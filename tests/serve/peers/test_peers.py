@@ -18,8 +18,9 @@ from waiting import until as live_until
 from waiting import until_async as until
 
 from aptui.client import Disconnected, make_device
-from aptui.config import load, peer_lists
-from aptui.config.serve import GatewaySettings
+from aptui.config import load
+from aptui.config.editing import peer_lists
+from aptui.config.sections.serve import GatewaySettings
 from aptui.core.messages import PeerOrdered
 from aptui.link import codec, peer_file, places, port
 from aptui.link.client import EngineClient

@@ -264,7 +264,7 @@ class SharedSettings:
             return
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import writable_files, write  # for start-up
+            from aptui.config.editing.edit import writable_files, write  # for start-up
 
             file = writable_files(folder)[0]
             if draft.patterns != before.patterns:

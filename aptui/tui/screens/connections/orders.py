@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aptui.config import peer_lists
+from aptui.config.editing import peer_lists
 from aptui.link import peer_file
 from aptui.link.port import OrderPeers
 from aptui.shared.errors import KnownError

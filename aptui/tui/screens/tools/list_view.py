@@ -21,7 +21,7 @@ from aptui.tui.widgets.table import Column
 from aptui.tui.words import brief
 
 if TYPE_CHECKING:
-    from aptui.config.edit import Setting
+    from aptui.config.editing.edit import Setting
     from aptui.core.notices import Progress
     from aptui.shared.health import Health
 

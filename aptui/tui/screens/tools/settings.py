@@ -17,7 +17,7 @@ from aptui.tui.screens.tools.list_view import ADJUSTABLE, Adjustable
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
-    from aptui.config.edit import Setting, Value
+    from aptui.config.editing.edit import Setting, Value
     from aptui.tui.pane import Shell
 
 
@@ -46,7 +46,7 @@ class SettingsEditor:
         project_dir = self._project_dir
 
         def work(_task: BackgroundTask) -> dict[str, Setting]:
-            from aptui.config.edit import settings  # for start-up
+            from aptui.config.editing.edit import settings  # for start-up
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
 
@@ -68,7 +68,7 @@ class SettingsEditor:
 
     def adjust(self, key: str, text: str = "") -> None:
         """Ask for the file, where there is a choice, then for the value (`text` stands there already), then write it."""
-        from aptui.config.edit import writable_files  # for start-up
+        from aptui.config.editing.edit import writable_files  # for start-up
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)
         project, own = writable_files(self._project_dir)
@@ -85,7 +85,7 @@ class SettingsEditor:
         Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
-        from aptui.config.edit import mistake_in, value_of  # for start-up
+        from aptui.config.editing.edit import mistake_in, value_of  # for start-up
 
         setting, adds = (self.known or {}).get(adjustable.key), adjustable.kind == "list"
 
@@ -106,7 +106,7 @@ class SettingsEditor:
         adds, project_dir = adjustable.kind == "list", self._project_dir
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import write  # for start-up
+            from aptui.config.editing.edit import write  # for start-up
 
             write(project_dir, file, adjustable.key, value, adds=adds)
 

@@ -1,0 +1,309 @@
+"""Whether a glTF 2.0 document is right: its references, and the real data behind its accessors.
+
+`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object as a person finds it: by
+index, by name, and an accessor by what uses it. An object with one mistake is not looked at further, and those built on it are.
+What the extensions change is known for Draco, meshopt and quantised meshes; other extensions are not looked into.
+
+Tests: `tests/builders/test_gltf_builder.py`.
+"""
+
+from __future__ import annotations
+
+from aptui.builders.gltf.data import FLOAT, INDEX_TYPES, NAMES, GltfContents, Object, as_object, as_objects, count_of, is_number
+from aptui.builders.gltf.file import BrokenGltfError, media_type, uri_bytes
+
+_ATTRIBUTE_TYPES = {
+    "POSITION": ("VEC3",),
+    "NORMAL": ("VEC3",),
+    "TANGENT": ("VEC4",),
+    "TEXCOORD": ("VEC2",),
+    "COLOR": ("VEC3", "VEC4"),
+    "JOINTS": ("VEC4",),
+    "WEIGHTS": ("VEC4",),
+}
+_TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",), "TEXCOORD": ("VEC2",), "COLOR": ("VEC3", "VEC4")}
+_OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "weights": "SCALAR"}
+
+
+class Checker(GltfContents):
+    """Checks one document; `read` fetches the files that it names."""
+
+    def check(self) -> None:
+        """Look at everything."""
+        with self._watched(""):
+            self._check_asset()
+            self._check_lists()
+        if self.errors:
+            return
+        self._name_users()
+        self._check_data()
+        self._each("images", self._check_image)
+        self._each("textures", self._check_texture)
+        self._each("materials", lambda _index, material: self._check_textures_of(material))
+        for index, mesh in enumerate(self._all("meshes")):
+            self._check_mesh(index, mesh)
+        self._each("skins", self._check_skin)
+        self._each("nodes", self._check_node)
+        self._check_tree()
+        self._each("animations", self._check_animation)
+
+    # ----------------------------------------------------------------------------------------------------------- the whole
+
+    def _check_asset(self) -> None:
+        asset = self._tree.get("asset")
+        if not isinstance(asset, dict) or not isinstance(asset.get("version"), str):
+            raise BrokenGltfError("has no asset.version, which every glTF has")
+        version = asset.get("minVersion") or asset["version"]
+        if not isinstance(version, str) or version.split(".")[0] != "2":
+            raise BrokenGltfError(f"is glTF version {version}; only 2 is known")
+        used, required = (self._tree.get(f"extensions{which}", []) for which in ("Used", "Required"))
+        if not isinstance(used, list) or not isinstance(required, list):
+            raise BrokenGltfError("extensionsUsed or extensionsRequired is no list")
+        for name in required:
+            if name not in used:
+                self.warnings.append(f"extension {name!r} is required, and not among extensionsUsed")
+
+    def _check_lists(self) -> None:
+        for name, singular in NAMES.items():
+            listed = self._tree.get(name, [])
+            if not isinstance(listed, list):
+                raise BrokenGltfError(f"{name} is no list")
+            for index, each in enumerate(listed):
+                if not isinstance(each, dict):
+                    raise BrokenGltfError(f"{singular} {index} is no object")
+
+    def _name_users(self) -> None:
+        """Give each accessor the name of its first user."""
+
+        def name(value: object, text: str) -> None:
+            if isinstance(value, int):
+                self._users.setdefault(value, text)
+
+        for index, mesh in enumerate(self._all("meshes")):
+            for number, primitive in enumerate(as_objects(mesh.get("primitives"))):
+                where = f"of {_quote('mesh', index, mesh)}, primitive {number}"
+                for key, value in as_object(primitive.get("attributes")).items():
+                    name(value, f"'{key}' {where}")
+                name(primitive.get("indices"), f"indices {where}")
+                for order, target in enumerate(as_objects(primitive.get("targets"))):
+                    for key, value in target.items():
+                        name(value, f"'{key}' {where}, target {order}")
+        for index, skin in enumerate(self._all("skins")):
+            name(skin.get("inverseBindMatrices"), f"inverse bind matrices of {_quote('skin', index, skin)}")
+        for index, animation in enumerate(self._all("animations")):
+            for number, sampler in enumerate(as_objects(animation.get("samplers"))):
+                for key in ("input", "output"):
+                    name(sampler.get(key), f"{key} of {_quote('animation', index, animation)}, sampler {number}")
+
+    # ------------------------------------------------------------------------------------------------------------- pictures
+
+    def _check_image(self, _index: int, image: Object) -> None:
+        if ("uri" in image) == ("bufferView" in image):
+            raise BrokenGltfError("must have either a uri or a bufferView")
+        if "uri" in image:
+            if not isinstance(image["uri"], str):
+                raise BrokenGltfError("its uri is no text")
+            data: bytes | None = uri_bytes(image["uri"], self._read)
+        else:
+            if not isinstance(image.get("mimeType"), str):
+                raise BrokenGltfError("is in a bufferView, and has no mimeType")
+            data = self._view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
+        if data is None:
+            return
+        kind, said = media_type(data), image.get("mimeType")
+        if not kind:
+            raise BrokenGltfError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
+        if said is not None and said != kind:
+            raise BrokenGltfError(f"its mimeType is {said!r}, and its first bytes are those of {kind}")
+
+    def _check_texture(self, _index: int, texture: Object) -> None:
+        self._one("images", texture, "source")
+        self._one("samplers", texture, "sampler")
+        for name, extension in as_object(texture.get("extensions")).items():
+            with_source = as_object(extension)
+            if "source" in with_source:
+                self._index("images", with_source["source"], f"source of {name}")
+
+    def _check_textures_of(self, holder: Object, way: str = "") -> None:
+        """Look at every `…Texture` below a material, also in its extensions."""
+        for key, value in holder.items():
+            if not isinstance(value, dict):
+                continue
+            if key.endswith("Texture") and "index" in value:
+                self._index("textures", value["index"], f"{way}{key}.index")
+            if key != "extras":
+                self._check_textures_of(value, f"{way}{key}.")
+
+    # --------------------------------------------------------------------------------------------------------------- meshes
+
+    def _check_mesh(self, index: int, mesh: Object) -> None:
+        name = self._named("meshes", index)
+        primitives = as_objects(mesh.get("primitives"))
+        if not primitives:
+            self.errors.append(f"{name}: has no primitives")
+        for number, primitive in enumerate(primitives):
+            with self._watched(f"{name}, primitive {number}"):
+                self._check_primitive(primitive)
+
+    def _check_primitive(self, primitive: Object) -> None:
+        attributes = as_object(primitive.get("attributes"))
+        if not attributes:
+            raise BrokenGltfError("has no attributes")
+        self._one("materials", primitive, "material")
+        mode = primitive.get("mode", 4)
+        if mode not in range(7):
+            raise BrokenGltfError(f"mode is {mode!r}, which must be from 0 to 6")
+        count = self._vertex_count(attributes, _ATTRIBUTE_TYPES)
+        for order, target in enumerate(as_objects(primitive.get("targets"))):
+            if target and self._vertex_count(target, _TARGET_TYPES) != count:
+                raise BrokenGltfError(f"target {order} has other vertices than the primitive's {count:,}")
+        indices = self._one("accessors", primitive, "indices")
+        if indices is not None and indices not in self._bad:
+            self._check_indices(indices, count)
+
+    def _vertex_count(self, attributes: Object, types: dict[str, tuple[str, ...]]) -> int:
+        """Return how many vertices all `attributes` have."""
+        counts: dict[str, int] = {}
+        for key in attributes:
+            index = self._index("accessors", attributes[key], f"attribute '{key}'")
+            accessor = self._all("accessors")[index]
+            wished = types.get(key if key in types else key.rpartition("_")[0])
+            if wished and accessor.get("type") not in wished:
+                raise BrokenGltfError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(wished)}")
+            counts[key] = count_of(accessor, "count")
+        if len(set(counts.values())) > 1:
+            raise BrokenGltfError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
+        return next(iter(counts.values()), 0)
+
+    def _check_indices(self, index: int, count: int) -> None:
+        accessor = self._all("accessors")[index]
+        if accessor["type"] != "SCALAR" or accessor["componentType"] not in INDEX_TYPES:
+            raise BrokenGltfError("indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)")
+        array = self._arrays.get(index)
+        if array is None:
+            return
+        highest = int(array.max())
+        if highest >= count:
+            at = int(array.argmax())
+            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, and there are {count:,} vertices")
+
+    # ---------------------------------------------------------------------------------------------------------------- nodes
+
+    def _check_skin(self, _index: int, skin: Object) -> None:
+        joints = self._some("nodes", skin, "joints")
+        if not joints:
+            raise BrokenGltfError("has no joints")
+        if len(set(joints)) < len(joints):
+            raise BrokenGltfError("has one joint twice")
+        self._one("nodes", skin, "skeleton")
+        matrices = self._one("accessors", skin, "inverseBindMatrices")
+        if matrices is None or matrices in self._bad:
+            return
+        accessor = self._all("accessors")[matrices]
+        if (accessor["type"], accessor["componentType"]) != ("MAT4", FLOAT):
+            raise BrokenGltfError("inverseBindMatrices must be MAT4 of floats")
+        if accessor["count"] < len(joints):
+            raise BrokenGltfError(f"has {len(joints)} joints, and {accessor['count']} inverse bind matrices")
+
+    def _some(self, kind: str, holder: Object, key: str) -> list[int]:
+        listed = holder.get(key, [])
+        if not isinstance(listed, list):
+            raise BrokenGltfError(f"{key} is no list")
+        return [self._index(kind, each, f"{key}[{number}]") for number, each in enumerate(listed)]
+
+    def _check_node(self, _index: int, node: Object) -> None:
+        for kind, key in (("meshes", "mesh"), ("skins", "skin"), ("cameras", "camera")):
+            self._one(kind, node, key)
+        if "skin" in node and "mesh" not in node:
+            raise BrokenGltfError("has a skin, and no mesh")
+        for key, length in (("matrix", 16), ("translation", 3), ("rotation", 4), ("scale", 3)):
+            given = node.get(key, [0] * length)
+            if not isinstance(given, list) or len(given) != length or not all(map(is_number, given)):
+                raise BrokenGltfError(f"{key} must have {length} numbers")
+        self._some("nodes", node, "children")
+
+    def _check_tree(self) -> None:
+        """Every node has one parent at most, and is not below itself; scenes hold roots."""
+        parents: dict[int, int] = {}
+        nodes = self._all("nodes")
+        for index, node in enumerate(nodes):
+            with self._watched(self._named("nodes", index)):
+                for child in dict.fromkeys(self._valid(node.get("children"), len(nodes))):
+                    if child in parents:
+                        raise BrokenGltfError(f"its child {child} is also one of node {parents[child]}")
+                    parents[child] = index
+        with self._watched("nodes"):
+            self._refuse_cycles(parents)
+        for index, scene in enumerate(self._all("scenes")):
+            with self._watched(self._named("scenes", index)):
+                for node_index in self._some("nodes", scene, "nodes"):
+                    if node_index in parents:
+                        raise BrokenGltfError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")
+        with self._watched(""):
+            self._one("scenes", self._tree, "scene")
+
+    @staticmethod
+    def _valid(listed: object, count: int) -> list[int]:
+        return [each for each in listed if isinstance(each, int) and 0 <= each < count] if isinstance(listed, list) else []
+
+    @staticmethod
+    def _refuse_cycles(parents: dict[int, int]) -> None:
+        done: set[int] = set()
+        for first in parents:
+            way: dict[int, None] = {}
+            node: int | None = first
+            while node is not None and node not in done:
+                if node in way:
+                    ring = [*way][[*way].index(node) :]
+                    raise BrokenGltfError(f"{', '.join(map(str, sorted(ring)))} form a cycle")
+                way[node] = None
+                node = parents.get(node)
+            done.update(way)
+
+    # ----------------------------------------------------------------------------------------------------------- animations
+
+    def _check_animation(self, _index: int, animation: Object) -> None:
+        samplers, channels = as_objects(animation.get("samplers")), as_objects(animation.get("channels"))
+        if not samplers or not channels:
+            raise BrokenGltfError("has no samplers or no channels")
+        for number, sampler in enumerate(samplers):
+            self._check_sampler(number, sampler)
+        for number, channel in enumerate(channels):
+            which = channel.get("sampler")
+            if not isinstance(which, int) or not 0 <= which < len(samplers):
+                raise BrokenGltfError(f"channel {number}: sampler is {which!r}, and there are {len(samplers)} samplers")
+            target = as_object(channel.get("target"))
+            self._one("nodes", target, "node")
+            path = target.get("path")
+            if isinstance(path, str) and path in _OUTPUT_TYPES:
+                output = self._all("accessors")[samplers[which]["output"]]
+                if output.get("type") != _OUTPUT_TYPES[path]:
+                    raise BrokenGltfError(
+                        f"channel {number}: the output of a {path} is {output.get('type')}, not {_OUTPUT_TYPES[path]}"
+                    )
+            elif path != "pointer":
+                raise BrokenGltfError(f"channel {number}: path is {path!r}, which must be one of {', '.join(_OUTPUT_TYPES)}")
+
+    def _check_sampler(self, number: int, sampler: Object) -> None:
+        way = sampler.get("interpolation", "LINEAR")
+        if way not in ("LINEAR", "STEP", "CUBICSPLINE"):
+            raise BrokenGltfError(f"sampler {number}: interpolation is {way!r}, which must be LINEAR, STEP or CUBICSPLINE")
+        times = self._one("accessors", sampler, "input", is_needed=True)
+        values = self._one("accessors", sampler, "output", is_needed=True)
+        if times is None or values is None or {times, values} & self._bad:
+            return
+        entry, output = self._all("accessors")[times], self._all("accessors")[values]
+        if (entry["type"], entry["componentType"]) != ("SCALAR", FLOAT):
+            raise BrokenGltfError(f"sampler {number}: its input (accessor {times}) must be SCALAR floats")
+        array = self._arrays.get(times)
+        if array is not None and ((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0):
+            raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
+        wished = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
+        is_list = output["type"] == "SCALAR"  # weights: one for each morph target
+        if output["count"] % wished if is_list else output["count"] != wished:
+            raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
+
+
+def _quote(kind: str, index: int, each: Object) -> str:
+    name = each.get("name")
+    return f"{kind} '{name}'" if isinstance(name, str) and name else f"{kind} {index}"

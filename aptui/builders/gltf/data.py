@@ -1,0 +1,277 @@
+"""What a glTF document holds, found by index, and the numbers behind its accessors; `gltf_check` judges them.
+
+Tests: `tests/builders/test_gltf_builder.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, is_fallback, objects
+from aptui.builders.params import one_line
+from aptui.builders.references import UnusableError
+
+MOST_MISTAKES = 100
+"""Of one document; who has more has one cause for many."""
+
+_COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
+FLOAT = 5126
+_SHAPES = {"SCALAR": (1, 1), "VEC2": (1, 2), "VEC3": (1, 3), "VEC4": (1, 4), "MAT2": (2, 2), "MAT3": (3, 3), "MAT4": (4, 4)}
+"""{type: (columns, rows)}."""
+
+INDEX_TYPES = (5121, 5123, 5125)
+NAMES = {
+    "accessors": "accessor",
+    "animations": "animation",
+    "bufferViews": "buffer view",
+    "buffers": "buffer",
+    "cameras": "camera",
+    "images": "image",
+    "materials": "material",
+    "meshes": "mesh",
+    "nodes": "node",
+    "samplers": "sampler",
+    "scenes": "scene",
+    "skins": "skin",
+    "textures": "texture",
+}
+
+Object = dict[str, Any]
+Array = Any
+"""A numpy array of shape (count, numbers of an element); numpy is loaded when there is work alone."""
+
+
+class GltfContents:
+    """The lists of one document. `errors` and `warnings` are one line each; `read` fetches the files that it names."""
+
+    def __init__(self, document: Document, read: Read) -> None:
+        self.errors: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
+        self._np = importlib.import_module("numpy")
+        self._document = document
+        self._read = read
+        self._tree = document.tree
+        self._lists: dict[str, list[Object]] = {}
+        self._buffers: dict[int, bytes | None] = {}
+        self._users: dict[int, str] = {}
+        self._arrays: dict[int, Array] = {}
+        self._bad: set[int] = set()
+        self._bad_views: set[int] = set()
+
+    # ------------------------------------------------------------------------------------------------------------- finding
+
+    @contextmanager
+    def _watched(self, name: str) -> Iterator[None]:
+        """Turn what goes wrong inside into an error of the object `name`."""
+        try:
+            yield
+        except (BrokenGltfError, UnusableError) as error:
+            if len(self.errors) < MOST_MISTAKES:
+                self.errors.append(f"{name}: {one_line(error)}" if name else one_line(error))
+
+    def _each(self, kind: str, check: Callable[[int, Object], None]) -> None:
+        for index, each in enumerate(self._all(kind)):
+            with self._watched(self._named(kind, index)):
+                check(index, each)
+
+    def _all(self, kind: str) -> list[Object]:
+        if kind not in self._lists:
+            self._lists[kind] = objects(self._tree, kind)
+        return self._lists[kind]
+
+    def _named(self, kind: str, index: int) -> str:
+        name = self._all(kind)[index].get("name")
+        return f"{NAMES[kind]} {index}" + (f" ('{name}')" if isinstance(name, str) and name else "")
+
+    def _called(self, index: int) -> str:
+        """Return what an accessor is called: by its index and its first user."""
+        return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
+
+    def _one(self, kind: str, holder: Object, key: str, *, is_needed: bool = False) -> int | None:
+        """Return the index at `key`, which must be one of the list `kind`; None where there is none."""
+        if key not in holder:
+            if is_needed:
+                raise BrokenGltfError(f"has no {key}")
+            return None
+        return self._index(kind, holder[key], key)
+
+    def _index(self, kind: str, value: object, key: str) -> int:
+        count = len(self._all(kind))
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
+            raise BrokenGltfError(f"{key} is {value!r}, and there are {count} {kind}")
+        return value
+
+    # ------------------------------------------------------------------------------------------------------------ the bytes
+
+    def _check_data(self) -> None:
+        """Look at all buffers, buffer views and accessors."""
+        self._each("buffers", self._check_buffer)
+        for index, view in enumerate(self._all("bufferViews")):
+            with self._watched(self._named("bufferViews", index)):
+                self._bad_views.add(index)
+                self._check_view(view)
+                self._bad_views.discard(index)
+        for index, accessor in enumerate(self._all("accessors")):
+            with self._watched(self._called(index)):
+                self._bad.add(index)
+                self._check_accessor(index, accessor)
+                self._bad.discard(index)
+
+    def _check_buffer(self, index: int, buffer: Object) -> None:
+        self._buffers[index] = None
+        length = count_of(buffer, "byteLength")
+        if not length:  # what gltfpack makes of an empty scene
+            self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
+        if is_fallback(buffer) and "uri" not in buffer and (index or self._document.chunk is None):
+            return
+        data = buffer_bytes(self._document, index, buffer, self._read)
+        if len(data) < length:
+            where = f"'{unquote(buffer['uri'])[:80]}'" if not str(buffer.get("uri", "data:")).startswith("data:") else "it"
+            raise BrokenGltfError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
+        if "uri" not in buffer and len(data) > length + 3:
+            self.warnings.append(f"buffer {index}: byteLength is {length:,}, and the binary chunk has {len(data):,} bytes")
+        self._buffers[index] = data
+
+    def _check_view(self, view: Object) -> None:
+        buffer = self._one("buffers", view, "buffer", is_needed=True)
+        assert buffer is not None
+        offset, length = count_of(view, "byteOffset"), count_of(view, "byteLength", least=1)
+        size = count_of(self._all("buffers")[buffer], "byteLength")
+        if offset + length > size:
+            raise BrokenGltfError(f"ends at byte {offset + length:,} of {self._named('buffers', buffer)}, which has {size:,}")
+        if "byteStride" in view:
+            stride = count_of(view, "byteStride", least=4)
+            if stride > 252 or stride % 4:
+                raise BrokenGltfError(f"byteStride is {stride}, which must be a multiple of 4 from 4 to 252")
+
+    def _check_accessor(self, index: int, accessor: Object) -> None:
+        component, shape = accessor.get("componentType"), accessor.get("type")
+        if not isinstance(component, int) or component not in _COMPONENTS:
+            raise BrokenGltfError(f"componentType is {component!r}, which must be one of {', '.join(map(str, _COMPONENTS))}")
+        if not isinstance(shape, str) or shape not in _SHAPES:
+            raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(_SHAPES)}")
+        count = count_of(accessor, "count", least=1)
+        array = self._element_data(accessor, count)
+        if "sparse" in accessor:
+            array = self._with_sparse(accessor, count, array)
+        if array is None:
+            return
+        self._arrays[index] = array
+        if component == FLOAT and not self._np.isfinite(array).all():
+            row = int(self._np.argmin(self._np.isfinite(array).all(axis=1)))
+            raise BrokenGltfError(f"element {row} is not a finite number")
+        for key in ("min", "max"):
+            if key in accessor:
+                self._check_bound(index, accessor, key, getattr(array, key)(axis=0))
+
+    def _element_data(self, accessor: Object, count: int) -> Array | None:
+        """Return the elements in the buffer view; None where nobody can see them."""
+        columns, rows = _SHAPES[accessor["type"]]
+        view_index = self._one("bufferViews", accessor, "bufferView")
+        if view_index is None:
+            if "sparse" not in accessor:
+                return None  # zeros by the specification; in practice what Draco holds in its own form
+            return self._np.zeros((count, columns * rows), _COMPONENTS[accessor["componentType"]])
+        return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
+
+    def _elements(self, accessor: Object, view_index: int, count: int, offset: int) -> Array | None:
+        if view_index in self._bad_views:
+            return None
+        kind = self._np.dtype(_COMPONENTS[accessor["componentType"]])
+        columns, rows = _SHAPES[accessor["type"]]
+        # Columns of matrices begin at multiples of 4 (§3.6.2.4).
+        column = rows * kind.itemsize + (-(rows * kind.itemsize) % 4 if columns > 1 else 0)
+        size = column * (columns - 1) + rows * kind.itemsize
+        view = self._all("bufferViews")[view_index]
+        begin, length = count_of(view, "byteOffset"), count_of(view, "byteLength")
+        stride = count_of(view, "byteStride") or column * columns
+        if stride < size:
+            raise BrokenGltfError(f"its elements have {size} bytes, and buffer view {view_index} a stride of {stride}")
+        needed = stride * (count - 1) + size
+        if offset + needed > length:
+            raise BrokenGltfError(f"reads {needed:,} bytes at {offset:,} of buffer view {view_index}, which has {length:,}")
+        for what, value in (("byteOffset", offset), ("its place in the buffer", begin + offset), ("byteStride", stride)):
+            if value % kind.itemsize:
+                raise BrokenGltfError(f"{what} is {value:,}, which is no multiple of {kind.itemsize}, the size of its numbers")
+        data = self._buffers.get(view.get("buffer", -1))
+        if data is None or _is_compressed(view) or begin + length > len(data):
+            return None
+        array = self._np.ndarray((count, columns, rows), kind, data, begin + offset, (stride, column, kind.itemsize))
+        return array.reshape(count, columns * rows)
+
+    def _with_sparse(self, accessor: Object, count: int, array: Array | None) -> Array | None:
+        sparse = as_object(accessor["sparse"])
+        changed = count_of(sparse, "count", least=1)
+        if changed > count:
+            raise BrokenGltfError(f"sparse changes {changed:,} elements of {count:,}")
+        places, values = as_object(sparse.get("indices")), as_object(sparse.get("values"))
+        if places.get("componentType") not in INDEX_TYPES:
+            raise BrokenGltfError(f"sparse indices have the componentType {places.get('componentType')!r}")
+        of_indices = self._one("bufferViews", places, "bufferView", is_needed=True)
+        of_values = self._one("bufferViews", values, "bufferView", is_needed=True)
+        assert of_indices is not None
+        assert of_values is not None
+        rows = self._elements({**places, "type": "SCALAR"}, of_indices, changed, count_of(places, "byteOffset"))
+        new = self._elements(accessor, of_values, changed, count_of(values, "byteOffset"))
+        if rows is None or new is None or array is None:
+            return None
+        rows = rows[:, 0].astype("int64")
+        if rows[-1] >= count or (self._np.diff(rows) <= 0).any():
+            raise BrokenGltfError(f"sparse indices must rise, and stay below {count:,}")
+        array = array.copy()
+        array[rows] = new
+        return array
+
+    def _check_bound(self, index: int, accessor: Object, key: str, found: Array) -> None:
+        """Hold `min` or `max` against the data; one of another length is wrong, one of another value is warned of."""
+        given = accessor[key]
+        if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
+            raise BrokenGltfError(f"{key} must have {len(found)} numbers")
+        if accessor.get("normalized") and accessor["componentType"] != FLOAT:
+            return  # exporters do not agree whether bounds are normalised
+        wished = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
+        is_near = self._np.isclose(wished, found, rtol=1e-5, atol=1e-6)
+        if not is_near.all():
+            at = int(self._np.argmin(is_near))
+            self.warnings.append(f"{self._called(index)}: {key}[{at}] is {given[at]:g}, and the data has {found[at].item():g}")
+
+    def _view_bytes(self, index: int) -> bytes | None:
+        if index in self._bad_views:
+            return None
+        view = self._all("bufferViews")[index]
+        data = self._buffers.get(view.get("buffer", -1))
+        begin, length = count_of(view, "byteOffset"), count_of(view, "byteLength")
+        return None if data is None else data[begin : begin + length]
+
+
+def as_object(value: object) -> Object:
+    """Return `value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[Object]:
+    """Return the objects of a list; what is none counts as an empty one."""
+    return [as_object(each) for each in value] if isinstance(value, list) else []
+
+
+def is_number(value: object) -> bool:
+    """Return whether `value` is a number, and not true or false."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_compressed(view: Object) -> bool:
+    return any(isinstance(each, dict) and "buffer" in each for each in as_object(view.get("extensions")).values())
+
+
+def count_of(holder: Object, key: str, *, least: int = 0) -> int:
+    """Return the integer at `key`, 0 where there is none; at least `least`."""
+    value = holder.get(key, 0)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BrokenGltfError(f"{key} is {holder.get(key)!r}, which must be an integer from {least}")
+    return value

@@ -1,0 +1,1 @@
+"""Sections of the configuration that rooms of their own read: cluster, gateway, sharing."""

@@ -1,0 +1,192 @@
+"""Turns an engine's events into the lines of O3DE's asset processor, and counts for the summary at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
+from aptui.core.paths import from_text
+from aptui.core.preload_cycles import JOIN, RING
+from aptui.o3de_programs.output import lines
+from aptui.o3de_programs.output.console import ProgramConsole
+from aptui.o3de_programs.output.stats_report import Stat
+from aptui.shared.errors import HostError
+from aptui.store.logs import joblog
+
+_ANALYSIS = "CreateJobs_"
+_ENDED = frozenset({"completed", "failed"})
+
+
+class EventPrinter:
+    """One run's listener; quick, and it never raises.
+
+    Args:
+        log_dir: where the logs of jobs are.
+        root_of: path of the scan folder with this id, "" when nobody knows.
+        builder_of: UUID in braces of the builder with this name.
+    """
+
+    def __init__(
+        self,
+        console: ProgramConsole,
+        log_dir: Path,
+        root_of: Callable[[int], str],
+        builder_of: Callable[[str], str] = lambda name: name,
+    ) -> None:
+        self.processed_count = self.ended_count = 0
+        self.warnings = self.errors = 0
+        self.stats: dict[str, Stat] = {}
+        self.processed_by: dict[str, list[str]] = {}
+        """{builder's UUID: absolute paths of what it processed, in that order}."""
+        self.files_seen = 0
+        self.heard_s = time.time()
+        """When the last news came, in seconds since 1970."""
+        self.scan_ms = 0
+        self._console = console
+        self._log_dir = log_dir
+        self._root_of, self._builder_of = root_of, builder_of
+        self._analysed: set[str] = set()
+        self._failed: set[str] = set()
+        self._failures: set[tuple[object, ...]] = set()
+        self.is_scan_open = False
+        """Whether a scan was begun and it is not told yet what it came to."""
+        self._is_end_told = True
+        self._reads_all = False
+        self._began_s = 0.0
+
+    def __call__(self, notice: Notice) -> None:
+        """Take one piece of news."""
+        self.heard_s = time.time()
+        match notice:
+            case JobChanged():
+                self._job_changed(notice)
+            case Progress():
+                self._progress(notice)
+            case SourcesChanged():
+                self._analysed.update(rel for rel, is_present in notice.sources if is_present)
+            case Said():
+                self._said(notice)
+            case _:
+                pass
+
+    def begin_scan(self, *, reads_all: bool = False) -> None:
+        """Say that a scan begins; `reads_all`: every file is read in full, whatever its size and times say."""
+        self._reads_all = reads_all
+        self._console.say(lines.SCANNING)
+        self._began_s = time.monotonic()
+        self.is_scan_open, self._is_end_told = True, False
+
+    def end_scan(self, files_seen: int | None = None) -> None:
+        """Say that the scan has ended, unless that was said; not everybody hears of its end while other things go on."""
+        if self._is_end_told:
+            return
+        self._is_end_told = True
+        self.scan_ms = int((time.monotonic() - self._began_s) * 1000)
+        self.files_seen = self.files_seen if files_seen is None else files_seen
+        self._console.say_all([lines.SCANNED, lines.ANALYZING, lines.received(self.files_seen), lines.CHECKING_MISSING])
+
+    def end_analysis(self, source_count: int) -> None:
+        """Say how much of the analysis could be left out; `source_count` sources have jobs."""
+        unclaimed = max(0, self.files_seen - source_count)
+        in_full = self.files_seen if self._reads_all else min(len(self._analysed), self.files_seen)
+        self._console.say(lines.optimization(in_full, self.files_seen, unclaimed))
+        self._analysed.clear()
+        self.is_scan_open = False
+
+    # ---------------------------------------------------------------------------------------------------------------- news
+
+    def _job_changed(self, job: JobChanged) -> None:
+        if job.job_key.startswith(_ANALYSIS):
+            self._analysis_changed(job)
+        elif job.status == "pending":
+            self._console.note(f"Queued {job.source} ({job.platform}, {job.job_key}): {job.reason}")
+        elif job.status == "processing":
+            self._console.say(lines.processing(job.source, job.platform))
+        elif job.status in _ENDED and self._is_new(job):
+            self._job_ended(job)
+
+    def _is_new(self, job: JobChanged) -> bool:
+        """Whether it ended now: of what rests it is told too how it ended, and of failures perhaps twice."""
+        if job.status == "completed":
+            return job.completed_ms >= self._console.started_ms
+        failure = job.source, job.platform, job.job_key, job.run_key, job.completed_ms
+        is_new = failure not in self._failures
+        self._failures.add(failure)
+        return is_new
+
+    def _analysis_changed(self, job: JobChanged) -> None:
+        if job.status not in _ENDED or not self._is_new(job):
+            return
+        self.ended_count += 1
+        self._analysed.add(job.source)
+        self._add(f"CreateJobs,{job.source},{job.builder}", job.duration_ms)
+        if job.status == "failed":
+            self._console.say(lines.create_jobs_failed(self._path(job)))
+            self._count_logged(job)
+            self._replay(job)
+
+    def _job_ended(self, job: JobChanged) -> None:
+        path, builder = self._path(job), self._builder_of(job.builder)
+        self.ended_count += 1
+        self._count_logged(job)
+        self._add(
+            f"ProcessJob,{self._root_of(job.scan_folder)},{job.source},{job.job_key},{job.platform},{builder}", job.duration_ms
+        )
+        self.processed_by.setdefault(builder, []).append(path)
+        if job.status == "completed":
+            self.processed_count += 1
+            self._console.say(lines.processed(path, job.platform))
+        else:
+            self._console.say(lines.failed(path, job.platform))
+            self._replay(job)
+
+    def _count_logged(self, job: JobChanged) -> None:
+        self.warnings += job.warnings
+        self.errors += job.errors
+
+    def _replay(self, job: JobChanged) -> None:
+        """Say what the log of a failed job says, for the first of them."""
+        path = self._path(job)
+        if path in self._failed:
+            return
+        self._failed.add(path)
+        if len(self._failed) > lines.FAILURES_TOLD:
+            if len(self._failed) == lines.FAILURES_TOLD + 1:
+                self._console.say(lines.TOO_MANY_ERRORS)
+            return
+        for line in self._logged(job):
+            self._console.say(lines.job_log(line.time_ms, line.level, line.window, line.text))
+
+    def _logged(self, job: JobChanged) -> list[joblog.JobLogLine]:
+        """Return the log of a job, or what is known of it without one."""
+        if job.log_file:
+            try:
+                return joblog.parse(self._log_dir / os.fsdecode(from_text(job.log_file)))
+            except HostError:
+                pass
+        return [joblog.JobLogLine(LogLevel.ERROR, lines.WINDOW, job.error, job.completed_ms)] if job.error else []
+
+    def _progress(self, progress: Progress) -> None:
+        self.files_seen = max(self.files_seen, progress.files_scanned)
+        if not progress.is_scanning:
+            self.end_scan()
+
+    def _said(self, said: Said) -> None:
+        if said.text.startswith(RING):
+            self._console.complain(lines.preload_ring(said.text.removeprefix(RING).split(JOIN)))
+        elif said.level >= LogLevel.ERROR:
+            self._console.complain(said.text)
+        elif said.level >= LogLevel.WARNING:
+            self._console.warn(said.text)
+        else:
+            self._console.say(said.text)
+
+    def _path(self, job: JobChanged) -> str:
+        root = self._root_of(job.scan_folder)
+        return f"{root}/{job.source}" if root else job.source
+
+    def _add(self, name: str, duration_ms: int) -> None:
+        self.stats[name] = self.stats.get(name, Stat(0, 0)) + Stat(duration_ms)

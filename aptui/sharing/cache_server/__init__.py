@@ -1,0 +1,1 @@
+"""`aptui cache serve`: this machine's store for others."""

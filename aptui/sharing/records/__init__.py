@@ -1,0 +1,1 @@
+"""What a shared result is called, says and is sealed with."""

@@ -1,0 +1,349 @@
+"""What the configuration says about one path, each thing with the file and line that says so; how it is told is in `explain`.
+
+The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the path:
+what is told is what the next run goes by, whether or not an engine has looked yet.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.batch.options import load_config, project_dir
+from aptui.config import folder as config_folder
+from aptui.config import load
+from aptui.config.model import Config
+from aptui.config.yaml.nodes import Node
+from aptui.config.yaml.scalars import pattern_of
+from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
+from aptui.core.paths import key_of
+from aptui.core.patterns import matches
+from aptui.core.settings import FILE_NAME, SKIP, SettingsTree, Value, chosen, is_settings
+from aptui.core.state.graph import companion_key
+from aptui.shared.errors import UserError
+from aptui.verbs.graph.unwanted import ignored_by
+from aptui.verbs.naming import Named, as_text, meanings
+from aptui.verbs.opening import all_builders, os_path
+
+
+class ExplainedValue(Struct, frozen=True):
+    """A project: what its configuration comes to, as it was written (`root`), and its builders, completed by their classes.
+
+    `files` maps each settings file above the path, relative to the scan folders, to where it lies.
+    """
+
+    config: Config
+    root: Node
+    builders: tuple[Builder, ...]
+    nodes: Mapping[str, Node]
+    settings: SettingsTree
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def explain(arguments: Namespace) -> dict[str, Any]:
+    """Return what applies to the path that the command line names.
+
+    Raises:
+        UserError: it lies in no scan folder.
+    """
+    config = load_config(arguments)
+    named = next(iter(meanings(arguments.path, config)), None)
+    if named is None:
+        folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
+        raise UserError(f"'{as_text(arguments.path)}' lies in no scan folder", hint=f"these are {folders}")
+    given = _given(arguments, config, named)
+    holders = [(folder, path) for folder in config.project.scan_folders if (path := _spell(folder.path, named.rel))]
+    word = _word(named.rel, [path for _folder, path in holders])
+    key = key_of(f"{named.rel}/*" if word == "folder" and named.rel else named.rel or "*")
+    folder = holders[0][0] if holders else next(item for item in config.project.scan_folders if item.path == named.root)
+    return {
+        "path": named.rel or ".",
+        "is": word,
+        "scan_folder": _holder(*holders[0]) if holders else None,
+        "overridden": [_holder(*holder) for holder in holders[1:]],
+        "ignored_by": ignored_by(named.rel, config) if named.rel else "",
+        "settings": [
+            {"file": given.files[file], "problem": _placed(text, given)} for file, text in given.settings.files_above(key)
+        ],
+        "companions": list(_companions(RelPath(named.rel), given)) if word in ("source", "missing") else [],
+        "builders": list(
+            _adjusted(key, folder, given)
+            if word in ("folder", "settings")
+            else (*_matching(named.rel, folder, given), *_switched_off(named.rel, folder, given))
+        ),
+    }
+
+
+def _word(rel: str, paths: list[str]) -> str:
+    if not rel or any(os.path.isdir(os_path(path)) for path in paths):
+        return "folder"
+    return "settings" if is_settings(rel) else "source" if paths else "missing"
+
+
+def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
+    return {"name": folder.name, "file": path}
+
+
+# ------------------------------------------------------------------------------------------------------------ what is given
+
+
+def _given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue:
+    root = load.tree(project_dir(arguments), arguments.set)
+    nodes = {node.value["name"].value: node for node in _items(root, "builders")}
+    builders = all_builders(config)
+    texts: dict[str, str] = {}
+    files: dict[str, str] = {}
+    parts = named.rel.split("/") if named.rel else []
+    for depth in range(len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        found = _settings_file(folder, config)
+        if found is not None:
+            rel, path = found
+            texts[key_of(folder)] = config_folder.read(os_path(path), rel)
+            files[rel] = path
+    # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
+    unchecked = tuple(replace(builder, params_schema="") for builder in builders)
+    settings = SettingsTree(replace(config.project, builders=unchecked), texts)
+    return ExplainedValue(config, root, builders, nodes, settings, files)
+
+
+def _settings_file(folder: str, config: Config) -> tuple[str, str] | None:
+    """Return (relative path, absolute path) of the settings file of a relative folder that wins."""
+    rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
+    for scan_folder in config.project.scan_folders:
+        path = _spell(scan_folder.path, rel)
+        if path and os.path.isfile(os_path(path)):
+            spelled = path[len(scan_folder.path) + 1 :]
+            if not ignored_by(spelled, config):
+                return spelled, path
+    return None
+
+
+def _spell(root: str, rel: str) -> str:
+    """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
+    path = root
+    for name in rel.split("/") if rel else ():
+        if not os.path.lexists(os_path(f"{path}/{name}")):
+            try:
+                same = sorted(item for item in map(as_text, os.listdir(os_path(path))) if item.lower() == name.lower())
+            except OSError:
+                same = []
+            if not same:
+                return ""
+            path = f"{path}/{same[0]}"
+        else:
+            path = f"{path}/{name}"
+    return path if os.path.lexists(os_path(path)) else ""
+
+
+def _items(root: Node, key: str) -> list[Node]:
+    node = root.get(key)
+    return list(node.value) if node else []
+
+
+def _placed(text: str, given: ExplainedValue) -> str:
+    """Return a place, or a message that begins with one, with the absolute path that a settings file's relative one stands for."""
+    for file, path in given.files.items():
+        if text.startswith(f"{file}:"):
+            return path + text[len(file) :]
+    return text
+
+
+# ----------------------------------------------------------------------------------------------------------------- builders
+
+
+def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each builder that wants the path."""
+    for builder in given.builders if not is_settings(rel) else ():
+        pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
+        if pattern is not None:
+            node = given.nodes.get(builder.name)
+            yield {
+                "builder": builder.name,
+                "kind": builder.kind.value,
+                "pattern": pattern.text,
+                "from": _pattern_place(pattern, builder, node),
+                "limits": _limits(builder, node, given),
+                "environment": list(_environment(builder, node, given)),
+                "platforms": [
+                    _platform(builder, node, item.id, key_of(rel), folder, given) for item in given.config.project.platforms
+                ],
+            }
+
+
+def _pattern_place(pattern: Pattern, builder: Builder, node: Node | None) -> str:
+    for key in ("patterns", "copy"):
+        listed = node.get(key) if node else None
+        for item in listed.value if listed else ():
+            if pattern_of(item).text == pattern.text:
+                return str(item.where)
+    return f"builder class {_class_of(builder)}"
+
+
+def _class_of(builder: Builder) -> str:
+    path, colon, name = builder.origin.removeprefix("file:").rpartition(":")
+    return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
+
+
+def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
+    known = {builder.name for builder in given.builders}
+    for name, node in given.nodes.items():
+        listed = node.get("patterns") or node.get("copy")
+        for item in listed.value if listed and name not in known else ():
+            pattern = pattern_of(item)
+            if matches(pattern, rel, folder.path):
+                platforms = [_switched(node, item.id, item.tags) for item in given.config.project.platforms]
+                kind = next(form for form in ("copy", "command", "uses") if form in node.value)
+                yield {
+                    "builder": name,
+                    "kind": "python" if kind == "uses" else kind,
+                    "pattern": pattern.text,
+                    "from": item.where,
+                    "limits": {},
+                    "environment": [],
+                    "platforms": platforms,
+                }
+                break
+
+
+def _switched(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
+    rules = _rules(node)
+    place = next((rules[name].where for name in chosen(rules, platform, tags)), node.where)
+    return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
+
+
+def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield the environment variables that a builder gets because the configuration names them."""
+    own = _items(node, "environment") if node else []
+    places = {item.value: item.where for item in (*_items(given.root, "environment"), *own)}
+    for name, digest in builder.variables:
+        yield {"name": name, "is_set": bool(digest), "from": places.get(name, "")}
+
+
+def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[str, Any]:
+    limits = given.root.value["limits"].value
+    own_time, own_memory = (node.get("time_limit"), node.get("memory_limit")) if node else (None, None)
+    process, memory = own_time or limits["process"], own_memory or limits["memory"]
+    is_share = builder.memory_limit_bytes == SHARE_OF_MEMORY and builder.kind is BuilderKind.PYTHON
+    memory_bytes: int | str = "auto" if is_share else max(0, builder.memory_limit_bytes)
+    found: dict[str, dict[str, Any]] = {
+        "time_s": {"value": builder.process_limit_s, "from": _where(process)},
+        "memory_bytes": {
+            "value": memory_bytes,
+            "from": _where(memory),
+        },
+    }
+    if builder.needs_analysis:
+        found["analysis_s"] = {"value": builder.analyse_limit_s, "from": _where(limits["analyse"])}
+    if node is None:  # nobody configured it: the defaults of the builder's record hold
+        return {name: {"value": limit["value"], "from": "aptui"} for name, limit in found.items()}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- platforms
+
+
+def _platform(
+    builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
+) -> dict[str, Any]:
+    """Say whether a builder works for a platform here, and if so, with which parameters."""
+    adjustment = given.settings.adjustment(key, builder)
+    tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
+    answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}
+    if platform not in builder.platforms:
+        skipping = _switched(node, platform, tags)["from"] if node else ""
+        return {**answer, "said": "skipped", "from": skipping}
+    if platform not in folder.platforms:
+        return {**answer, "said": f"not made for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
+    if platform in adjustment.skips:
+        return {**answer, "said": "skipped", "from": _placed(adjustment.skips[platform], given)}
+    params = {**_params(node.get("params") if node else None), **_scope(adjustment.values, "", given)}
+    rules = _rules(node) if node else {}
+    for reference in chosen(rules, platform, tags):
+        params |= _params(rules[reference])
+    params |= _scope(adjustment.values, platform, given)
+    return {**answer, "enabled": True, "params": dict(sorted(params.items()))}
+
+
+def _rules(node: Node) -> dict[str, Node]:
+    listed = node.get("platforms")
+    return dict(listed.value) if listed else {}
+
+
+def _params(node: Node | None) -> dict[str, dict[str, Any]]:
+    if node is None or node.value == SKIP:
+        return {}
+    return {name: {"value": child.plain(), "from": _where(child)} for name, child in node.value.items()}
+
+
+def _where(node: Node) -> str:
+    return node.where.removesuffix(":1:1") if node.where.startswith("--set ") else node.where
+
+
+def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedValue) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"value": value.value, "from": _placed(value.where, given)}
+        for (where, name), value in values.items()
+        if where == scope
+    }
+
+
+def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
+    node = next(node for node in _items(given.root, "scan_folders") if node.value["name"].value == folder.name)
+    return (node.get("exclude") or node.get("include") or node).where
+
+
+# ------------------------------------------------------------------------------------------------- folders and companions
+
+
+def _adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield what settings change below a folder, for each builder that they change anything for."""
+    for builder in given.builders:
+        adjustment = given.settings.adjustment(key, builder)
+        platforms = [
+            {
+                "platform": item.id,
+                "enabled": item.id not in adjustment.skips,
+                "said": "skipped" if item.id in adjustment.skips else "",
+                "from": _placed(adjustment.skips.get(item.id, ""), given),
+                "params": _scope(adjustment.values, "", given) | _scope(adjustment.values, item.id, given),
+            }
+            for item in given.config.project.platforms
+            if item.id in builder.platforms and item.id in folder.platforms
+        ]
+        if adjustment.values or adjustment.skips:
+            yield {
+                "builder": builder.name,
+                "kind": builder.kind.value,
+                "pattern": "",
+                "from": "",
+                "limits": {},
+                "environment": [],
+                "platforms": platforms,
+            }
+
+
+def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield the metadata companions that a source may have."""
+    declared = given.root.get("companions")
+    places = {key_of(text): node for text, node in (declared.value if declared else {}).items()}
+    for companion in given.config.project.companions:
+        if re.fullmatch(companion.source.regex, rel, re.IGNORECASE):
+            key = companion_key(companion, rel)
+            node = places.get(key_of(companion.source.text))
+            exists = any(_spell(folder.path, key) for folder in given.config.project.scan_folders)
+            yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
+
+
+def kind_word(kind: str) -> str:
+    """Return what people call a kind of builder."""
+    return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")

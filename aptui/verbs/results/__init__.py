@@ -1,0 +1,1 @@
+"""Results that are kept: the stores behind the cache, whether products are as recorded and can be made again."""

@@ -1,0 +1,325 @@
+"""`verify --rebuild`: jobs run twice more, in private; products that are not the same bytes each time name their builder."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from aptui.batch.alone import RerunOptions, Workers, order_for
+from aptui.config.model import Config
+from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.model import Builder, Job
+from aptui.core.paths import cache_path, key_of
+from aptui.core.settings import SettingsTree
+from aptui.core.state.commits import name_of
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import JobRow
+from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, os_path
+from aptui.verbs.results.share import SharedCacheSetup
+
+_AT_A_TIME = 64
+"""Jobs whose products lie on the disk twice before they are compared."""
+_HASH_SEEDS = ("1", "4294967295")
+"""PYTHONHASHSEED of the two runs: the order of a Python set, and so what is written from it, differs between them."""
+_BITE_BYTES = 1 << 16
+DIFFERENT = 1
+
+
+class RebuildDifference(Struct, frozen=True):
+    """What a job made otherwise than before.
+
+    `against` is "second run", or what both runs agree against: "recorded" (by the database) or "kept" (in this machine's store).
+    `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known;
+    `said` is a sentence.
+    """
+
+    builder: str
+    source: str
+    platform: str
+    job_key: str
+    product: str
+    against: str
+    kind: str
+    offset: int
+    said: str
+
+
+class ExpectedProduct(Struct, frozen=True):
+    """What a job made before: `digest` b"" = not known; its bytes are at `path`, if they are still there."""
+
+    digest: bytes
+    size: int
+    path: str
+
+
+class RebuildTask(Struct, frozen=True):
+    """One job of the sample; its two results are known by `number`.
+
+    `expected` are its products by name, as `witness` has them (`RebuildDifference.against`).
+    """
+
+    number: int
+    row: JobRow
+    job: Job
+    root: str
+    builder: Builder
+    scan_folder: str
+    expected: Mapping[str, ExpectedProduct]
+    witness: str = "recorded"
+
+
+class RebuildSample(Struct, frozen=True):
+    """The jobs to run, the settings of folders that apply to them, and sources that are left out: they are owed a run."""
+
+    tasks: list[RebuildTask]
+    settings: Mapping[str, str]
+    left_out: list[str]
+
+
+class Rebuilt(Struct, frozen=True):
+    """What came of it: `total` jobs could be run; `counts` are those of the sample by their builders."""
+
+    seed: int
+    total: int
+    counts: Counter[str]
+    chosen: RebuildSample
+    differences: list[RebuildDifference]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What `--json` prints."""
+        return {
+            "seed": self.seed,
+            "jobs": self.total,
+            "rebuilt": len(self.chosen.tasks),
+            "builders": dict(sorted(self.counts.items())),
+            "left_out": self.chosen.left_out,
+            "differences": [asdict(difference) for difference in self.differences],
+        }
+
+    def tell(self, verdict: str) -> None:
+        """Say it for people; `verdict` where nothing differs."""
+        for item in self.differences:
+            job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
+            product = f" {printing.line(item.product)}:" if item.product else ""
+            printing.say(f"{job}:{product} {printing.line(item.said)}", "red")
+        for source in self.chosen.left_out:
+            printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
+        count = printing.count(len(self.chosen.tasks), "job")
+        run = f"{count} of {self.total:,}, of {printing.count(len(self.counts), 'builder')}, run twice; seed {self.seed}"
+        if not self.differences:
+            printing.say(f"{run}: {verdict}", "green")
+            return
+        printing.say(run)
+        jobs = {(item.builder, (item.source, item.platform, item.job_key)) for item in self.differences}
+        for name, count_of in sorted(Counter(name for name, _job in jobs).items()):
+            all_jobs = printing.count(self.counts[name], "job")
+            printing.say(f"builder '{printing.line(name)}': {count_of:,} of {all_jobs} made something else", "red")
+
+
+# ------------------------------------------------------------------------------------------------------------------ sample
+
+
+def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
+    """Return a sample of jobs, the same for the same seed: of every builder one at least, the rest as they come."""
+    dice = random.Random(seed)  # a sample that can be drawn again, no secret
+    shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
+    dice.shuffle(shuffled)
+    first: dict[bytes, JobRow] = {}
+    for row in shuffled:
+        first.setdefault(row.builder, row)
+    kept = {row.job_id for row in first.values()}
+    chosen = [*first.values(), *(row for row in shuffled if row.job_id not in kept)][: max(len(first), wanted.of(len(rows)))]
+    return sorted(chosen, key=lambda row: (row.source, row.platform, row.job_key))
+
+
+# ----------------------------------------------------------------------------------------------------------------- rebuild
+
+
+def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
+    """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
+    seed = any_seed() if seed is None else seed
+    builders = {builder.uuid: builder for builder in all_builders(config)}
+    rows = completed(project, builders)
+    chosen = sample_of(config, project, sample(rows, wanted, seed), builders)
+    differences = list(differences_of(config, chosen.tasks, chosen.settings))
+    rebuilt = Rebuilt(seed, len(rows), counts_of(chosen.tasks), chosen, differences)
+    if as_json:
+        printing.say_json(rebuilt.facts)
+    else:
+        rebuilt.tell("every product as recorded")
+    return DIFFERENT if differences else 0
+
+
+def any_seed() -> int:
+    """Return a number that people can repeat."""
+    return secrets.randbelow(1_000_000)
+
+
+def completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
+    """Return the completed jobs of these builders.
+
+    Raises:
+        UserError: there is none.
+    """
+    rows = [row for row in project.database.jobs(statuses=["completed"]) if row.job_id and row.builder in builders]
+    if not rows:
+        raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
+    return rows
+
+
+def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
+    """Return {name of a builder: how many of these jobs are its}."""
+    return Counter(task.builder.name for task in tasks)
+
+
+def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
+    """Return what is needed to run these jobs, with what the database says that they made."""
+    from aptui.store.db.archive import DatabaseArchive
+    from aptui.verbs.graph.unchanged_inputs import UnchangedInputs
+
+    archive = DatabaseArchive(config.cache_dir / DATABASE, {})
+    names = {folder.path: folder.name for folder in config.project.scan_folders}
+    inputs = UnchangedInputs(config, project.database)
+    chosen = RebuildSample([], {}, [])
+    try:
+        sources = archive.sources(list(dict.fromkeys(key_of(row.source) for row in rows)))
+        chosen = replace(chosen, settings=archive.settings())
+    finally:
+        archive.close()
+    for row in rows:
+        source, stored = sources.get(key_of(row.source)), project.database.source(row.source)
+        job = source.jobs.get((row.builder, row.platform, row.job_key)) if source else None
+        builder = builders[row.builder]
+        if job is None or stored is None or not inputs.are_those_of(job, builder, stored.root):
+            chosen.left_out.append(row.source)
+        else:
+            folder, expected = names.get(stored.root, ""), _recorded(config, job)
+            chosen.tasks.append(RebuildTask(len(chosen.tasks) + 1, row, job, stored.root, builder, folder, expected))
+    return chosen
+
+
+def _recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
+    return {
+        item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
+        for item in job.products
+    }
+
+
+def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
+    """Run all of these twice, in private, and yield what differs."""
+    builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
+    settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
+    folder = _folder(config)
+    try:
+        with (
+            Workers(config, builders, config.workers, {"PYTHONHASHSEED": _HASH_SEEDS[0]}) as one,
+            Workers(config, builders, config.workers, {"PYTHONHASHSEED": _HASH_SEEDS[1]}) as other,
+        ):
+            for start in range(0, len(tasks), _AT_A_TIME):
+                part = tasks[start : start + _AT_A_TIME]
+                # The second time in the other order: what a builder remembers from one job must not show in the next.
+                first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
+                second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
+                for task in part:
+                    yield from _compared(task, first[task.number], second[task.number])
+                shutil.rmtree(folder, ignore_errors=True)
+                os.mkdir(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(config: Config) -> str:
+    try:
+        config.temp_dir.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix="verify-", dir=config.temp_dir)
+    except OSError as error:
+        raise HostError(
+            f"no folder can be made in '{config.temp_dir}': {error.strerror}",
+            hint="look at its permissions, and at the room on its disk",
+        ) from error
+
+
+def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
+    adjusted = settings.adjustment(task.job.source.key, task.builder).order
+    manner = RerunOptions(adjusted, debug_output=config.project.debug_output)
+    return order_for(task.job, task.root, task.builder, staging, task.number, manner)
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def _compared(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
+    for which, result in (("first", first), ("second", second)):
+        if result.outcome != Outcome.SUCCEEDED:
+            said = f"the {which} run failed: {result.error}, though the job is completed"
+            yield _difference(task, "", task.witness, "failed", -1, said)
+    if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
+        return
+    ones = {name_of(task.job, product, task.scan_folder): product for product in first.products}
+    others = {name_of(task.job, product, task.scan_folder): product for product in second.products}
+    expected = task.expected
+    if ones.keys() != others.keys():
+        yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))
+    elif ones.keys() != expected.keys():
+        yield _difference(task, *_other_names(ones, expected, task.witness, "both runs", f"the {task.witness} one"))
+    for name in sorted(ones.keys() & others.keys()):
+        one, other = ones[name], others[name]
+        if one.digest != other.digest:
+            kind, offset, said = _told(one, other.size, os_path(other.staged), "two runs differ")
+            yield _difference(task, name, "second run", kind, offset, said)
+        elif name in expected and expected[name].digest and one.digest != expected[name].digest:
+            what = f"both runs differ from what is {task.witness}"
+            kind, offset, said = _told(one, expected[name].size, expected[name].path, what)
+            yield _difference(task, name, task.witness, kind, offset, said)
+
+
+def _difference(task: RebuildTask, product: str, against: str, kind: str, offset: int, said: str) -> RebuildDifference:
+    job = task.job
+    return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, said)
+
+
+def _other_names(
+    ones: Mapping[str, StagedProduct], others: Mapping[str, object], against: str, one: str, other: str
+) -> tuple[str, str, str, int, str]:
+    more, less = sorted(ones.keys() - others.keys()), sorted(others.keys() - ones.keys())
+    parts = [f"{who} made '{', '.join(names)}'" for who, names in ((one, more), (other, less)) if names]
+    return (more or less)[0], against, "names", -1, "other products: " + ", ".join(parts)
+
+
+def _told(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
+    """Return (kind, offset, sentence) of how the file of `one` differs from the file at `path`, which should have `size` bytes."""
+    offset = _first_difference(os_path(one.staged), path)
+    at = f" from byte {offset:,} on" if offset >= 0 else ""
+    if size not in (one.size, -1):
+        return "size", offset, f"{what} in size, {one.size:,} and {size:,} bytes{at and ', and' + at}"
+    return "bytes", offset, f"{what}{at}, of {one.size:,} bytes"
+
+
+def _first_difference(one: str, other: str) -> int:
+    """Return the offset of the first byte that differs, -1 when there is none, or a file cannot be read."""
+    try:
+        with open(one, "rb") as left, open(other, "rb") as right:
+            offset = 0
+            while True:
+                here, there = left.read(_BITE_BYTES), right.read(_BITE_BYTES)
+                if here != there:
+                    return offset + next(
+                        (at for at, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]),
+                        min(len(here), len(there)),
+                    )
+                if not here:
+                    return -1
+                offset += len(here)
+    except OSError:
+        return -1

@@ -1,0 +1,1 @@
+"""The screen, in a terminal, in lines or in a browser."""

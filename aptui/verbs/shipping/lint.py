@@ -1,0 +1,206 @@
+"""`lint`: what breaks later or elsewhere: spelling of references, dead dependencies, assets that nobody reaches, case twins.
+
+It looks at what was processed last, and reads the text of sources; it changes nothing.
+
+Tests: `tests/verbs/shipping/test_lint.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from msgspec import Struct, to_builtins
+
+from aptui.core.paths import from_text
+from aptui.shared import printing
+from aptui.shared.errors import HostError
+from aptui.store.graph.asset_graph import AssetGraph, Node
+from aptui.store.graph.asset_list import closure, orphans
+from aptui.store.queries.named import case_twins, named_sources
+from aptui.verbs.asset_names import AskedAssets, AssetNames, asked, database_argument
+
+FOUND = 1
+CHECKS = {
+    "spelling": "a reference in another spelling than the file: found here, or on Windows, and not on Linux",
+    "dead": "a dependency of a product that nothing fulfils",
+    "unreachable": "an asset that the roots do not reach",
+    "case": "sources or products whose names differ in case alone: one file on Windows and macOS",
+}
+_LARGEST_TEXT = 16 << 20
+_BINARY_LOOK = 8192
+
+
+class LintFinding(Struct, frozen=True):
+    """One finding: `check` is one of `CHECKS`, `asset` the source or product it is about."""
+
+    check: str
+    asset: str
+    what: str
+    next: str
+
+
+def lint_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `lint`."""
+    parser.epilog = "checks:\n" + "\n".join(f"  {name:<12} {text}" for name, text in CHECKS.items())
+    parser.add_argument(
+        "--roots", nargs="+", action="extend", default=[], metavar="SEED",
+        help="assets that the game loads by itself: what they do not reach is found; nothing is, unless they are given",
+    )  # fmt: skip
+    parser.add_argument("--only", action="append", choices=list(CHECKS), default=[], metavar="CHECK", help=f"{', '.join(CHECKS)}")
+    parser.add_argument("--platform", default="", metavar="ID", help="of this platform alone")
+    parser.add_argument("--fail", action="store_true", help="exit 1 when something is found")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit XML")
+    database_argument(parser)
+
+
+def lint(arguments: Namespace) -> int:
+    """Look, and tell what was found."""
+    wanted = arguments.only or list(CHECKS)
+    with asked(arguments) as place:
+        found = sorted(
+            set(_look(place, wanted, arguments)), key=lambda each: (list(CHECKS).index(each.check), each.asset, each.what)
+        )
+    if arguments.junit:
+        _write_junit(arguments.junit, wanted, found)
+    counts = Counter(each.check for each in found)
+    if arguments.json:
+        printing.say_json({"findings": [to_builtins(each) for each in found], "counts": {name: counts[name] for name in wanted}})
+    else:
+        for each in found:
+            printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
+        said = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
+        note = (
+            "" if arguments.roots or "unreachable" not in wanted else "; name assets with --roots to look for unreachable ones, too"
+        )
+        printing.say(f"{printing.count(len(found), 'finding')}{f': {said}' if said else ''}{note}")
+    return FOUND if found and arguments.fail else 0
+
+
+def _look(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
+    graph = place.graph(arguments.platform)
+    if "spelling" in wanted:
+        yield from _misspelt(place)
+    if "dead" in wanted:
+        yield from _dead(graph, arguments.platform)
+    if "unreachable" in wanted and arguments.roots:
+        yield from _unreachable(place, graph, arguments)
+    if "case" in wanted:
+        yield from _twins(place)
+
+
+# ---------------------------------------------------------------------------------------------------------------- spelling
+
+
+def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
+    for item in named_sources(place.database):
+        data = _text_of(os.path.join(os.fsdecode(from_text(item.root)), os.fsdecode(from_text(item.source))))
+        for needed in item.needs:
+            written = spelling(data, os.fsencode(from_text(needed))) if data else None
+            if written is not None:
+                what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed}'"
+                yield LintFinding("spelling", item.source, what, "write it as the file is spelled, or rename the file")
+
+
+def _text_of(path: str) -> bytes:
+    """Return the bytes of a text, b"" for what is none, or cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(_LARGEST_TEXT)
+    except OSError:
+        return b""
+    return b"" if b"\0" in data[:_BINARY_LOOK] else data
+
+
+def spelling(data: bytes, path: bytes) -> bytes | None:
+    """Return how a text spells a path, whole or its end, None = as it is, or not at all.
+
+    The longest end of the path that the text has in any case decides.
+    """
+    lowered = data.lower()
+    steps = path.split(b"/")
+    for first in range(len(steps)):
+        wanted = b"/".join(steps[first:])
+        if wanted in data:
+            return None
+        at = lowered.find(wanted.lower())
+        if at >= 0:
+            return data[at : at + len(wanted)]
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------- dead and unreachable
+
+
+def _dead(graph: AssetGraph, platform: str) -> Iterator[LintFinding]:
+    everything = [Node(fact.product_id) for fact in graph.products()]
+    for end in closure(graph, everything, (), platform).loose_ends:
+        if end.kind == "unmet":
+            yield LintFinding("dead", end.product, f"needs '{end.target}', which nobody makes", "mend the path, or make the asset")
+        elif end.kind == "dangling":
+            yield LintFinding("dead", end.product, f"needs asset {end.target}, which nobody makes", "mend the id, or bring it back")
+
+
+def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) -> Iterator[LintFinding]:
+    names = AssetNames(place, graph)
+    seeds = {node for word in arguments.roots for node in graph.ends_of_chains(names.products(word))}
+    for product in orphans(graph, seeds, arguments.platform).products:
+        yield LintFinding("unreachable", product.name, "no root reaches it", "delete its source, or name it among the roots")
+
+
+# -------------------------------------------------------------------------------------------------------------------- case
+
+
+def _twins(place: AskedAssets) -> Iterator[LintFinding]:
+    for name, source in case_twins(place.database):
+        yield LintFinding("case", name, f"of '{source}' differs in case alone from another product", "rename one of them")
+    roots = [] if place.config is None else [folder.path for folder in place.config.project.scan_folders]
+    cache = os.fspath(place.cache_dir)
+    for root in roots:
+        for names in _source_twins(root, cache):
+            others = ", ".join(f"'{name}'" for name in names[1:])
+            yield LintFinding("case", names[0], f"differs in case alone from {others}", "rename all but one")
+
+
+def _source_twins(root: str, cache: str) -> Iterator[list[str]]:
+    """Yield names below a scan folder that would be one on a disk that ignores case."""
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
+        alike: dict[str, list[str]] = {}
+        for name in (*below, *names):
+            alike.setdefault(name.casefold(), []).append(os.path.relpath(os.path.join(folder, name), root))
+        yield from (sorted(group) for group in alike.values() if len(group) > 1)
+
+
+# ------------------------------------------------------------------------------------------------------------------- JUnit
+
+
+def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding]) -> None:
+    """Write a test case for each check, and a failure for each finding."""
+    try:
+        Path(file).write_text("\n".join(_junit(wanted, found)) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HostError(
+            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another FILE"
+        ) from None
+
+
+def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]:
+    by_check = {name: [each for each in found if each.check == name] for name in wanted}
+    count = sum(max(1, len(each)) for each in by_check.values())
+    failures = sum(map(len, by_check.values()))
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield f'<testsuites><testsuite name="aptui lint" tests="{count}" failures="{failures}" errors="0" skipped="0">'
+    for name, findings in by_check.items():
+        if not findings:
+            yield f'<testcase classname="lint" name="{name}"/>'
+        for each in findings:
+            said = quoteattr(printing.line(f"{each.what}; {each.next}"))
+            asset = quoteattr(printing.line(each.asset))
+            yield f'<testcase classname="lint.{name}" name={asset}><failure message={said}/></testcase>'
+    yield "</testsuite></testsuites>"

@@ -1,0 +1,1 @@
+"""Engines and sources, changed on somebody's word."""

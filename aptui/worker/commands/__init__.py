@@ -1,0 +1,1 @@
+"""Builders that are commands: from the template to products, log lines and dependencies."""

@@ -1,0 +1,323 @@
+"""Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
+
+A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs
+as much as many tools do. A shell gets values in variables, never in its text (`core.shell.template`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Protocol
+
+from msgspec import Struct
+
+from aptui.core.shell.code import TemplateError
+from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
+from aptui.worker.commands.output import KEPT_BYTES, BoundedText
+from aptui.worker.processes import KILLED, kill_group, signal_name
+
+_SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
+_MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+_NAMES_OF_FILES = ("name", "stem", "ext", "rel")
+_READ_BYTES = 1 << 16
+DEPENDENCY_OUTPUT_BYTES = 16 << 20
+"""Output kept of each end when dependencies are read from it; more than both fails the run, for dependencies would be missing."""
+
+
+_LONG_MS = 5
+"""A command that has not ended by then takes long. Most tools of assets do; those that do not come by the thousand."""
+
+
+class CommandWatch(Protocol):
+    """What there is time for while a command runs."""
+
+    def __call__(self, *, takes_long: bool = False) -> None:
+        """The command has been started; `takes_long`: a while ago."""
+        ...
+
+
+class CommandError(Exception):
+    """The command cannot be made or started; the text is the reason."""
+
+
+class Invocation(Struct, frozen=True):
+    """A command ready to run: the program's path, its arguments, the line that people see, and the variables that it refers to."""
+
+    program: str
+    arguments: tuple[str, ...]
+    line: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class Execution(Struct, frozen=True):
+    """How a command ended: `error` is "" for exit status 0."""
+
+    error: str
+    output: BoundedText
+    peak_rss_bytes: int
+
+
+# ----------------------------------------------------------------------------------------------------------------- template
+
+
+def invocation(template: str, values: Mapping[str, str]) -> Invocation:
+    """Fill in a template.
+
+    Raises:
+        CommandError: a parameter that is not there, a placeholder where no value is safe, a name that would be an option.
+    """
+    try:
+        found = looked_at(template)
+    except TemplateError as error:
+        raise CommandError(f"{error}; {error.hint}") from None
+    told = {variable: _value(values, name) for name, variable in found.variables.items()}
+    _refuse_options(found, values)
+    direct = _direct_words(template)
+    if direct:
+        words = tuple(_fill(word, values) for word in direct)
+        program = find_program(words[0])
+        if program:
+            return Invocation(program, words, shlex.join(words))
+    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _shown(found, values), tuple(told.items()))
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace placeholders in `text` by plain values (product globs: by values without meaning for a glob)."""
+    return _fill(text, values)
+
+
+@lru_cache(maxsize=256)
+def _direct_words(template: str) -> tuple[str, ...]:
+    """Return the words of a template that needs no shell, else ()."""
+    bare = PLACEHOLDER.sub("x", template)
+    if _SHELL_ONLY.search(bare):
+        return ()
+    try:
+        return tuple(shlex.split(template))
+    except ValueError:
+        return ()  # the shell says better what is wrong with the quotes
+
+
+@lru_cache(maxsize=256)
+def find_program(word: str) -> str:
+    """Return the path of a program, "" when there is none: a word of the shell, or a mistake that the shell explains."""
+    return shutil.which(word) or ""
+
+
+def _value(values: Mapping[str, str], name: str) -> str:
+    try:
+        return values[name]
+    except KeyError:
+        raise CommandError(f"the command uses {{{name}}}, but there is no parameter {name.removeprefix('params.')!r}") from None
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda match: _value(values, match[1]), text)
+
+
+def _shown(template: Template, values: Mapping[str, str]) -> str:
+    """Return a line that people may paste into a shell.
+
+    Values that mean nothing to a shell stand in it, the others in variables before it.
+    """
+    plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
+    text, position = "", 0
+    for slot in template.slots:
+        text += template.text[position : slot.start]
+        position = slot.start
+        if slot.name in plain:
+            text += values[slot.name]
+            position = slot.end
+    text += template.text[position:]
+    told = [f"{variable}={shlex.quote(values[name])}; " for name, variable in template.variables.items() if name not in plain]
+    return "".join(told) + looked_at.__wrapped__(text).line() if told else text
+
+
+def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
+    """Refuse a file whose name a program would take for an option.
+
+    Raises:
+        CommandError: there is one.
+    """
+    for slot in template.slots:
+        if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
+            raise CommandError(
+                f"{{{slot.name}}} is {values[slot.name]!r}, which a program takes for an option: write {{source}}, or ./ before it"
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------- execution
+
+
+def execute(
+    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: CommandWatch | None = None
+) -> Execution:
+    """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
+
+    Once it runs there is time for `meanwhile`, and again when it takes long.
+
+    Raises:
+        CommandError: it cannot be started.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    output = BoundedText(kept_bytes)
+    pid = 0
+    try:
+        try:
+            pid = _spawn(command, environment, writer)
+        except OSError as error:
+            raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
+        finally:
+            os.close(writer)
+        if meanwhile is not None:
+            meanwhile()
+        status, peak = _wait(pid, reader, output, meanwhile)
+    except BaseException:
+        # We are being stopped: what the command said so far goes where the engine reads it.
+        if pid:
+            kill_group(pid, signal.SIGKILL)
+            _say(output)
+        raise
+    finally:
+        os.close(reader)
+    return Execution(_status_text(status), output, peak)
+
+
+def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> int:
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, writer, 2),
+    ]
+    return os.posix_spawn(
+        command.program,
+        command.arguments,
+        {**environment, **dict(command.environment)} if command.environment else environment,
+        file_actions=actions,
+        setpgroup=0,
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two, and children would inherit that
+    )
+
+
+def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None) -> tuple[int, int]:
+    long_from_s = time.monotonic() + _LONG_MS / 1000
+    os.set_blocking(reader, False)
+    exit_descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(exit_descriptor, select.POLLIN)
+        poll.register(reader, select.POLLIN)
+        while True:
+            ready = dict(poll.poll(_LONG_MS if meanwhile else None))
+            if meanwhile and time.monotonic() >= long_from_s:
+                meanwhile(takes_long=True)
+                meanwhile = None
+            if reader in ready and not _read(reader, output):
+                poll.unregister(reader)
+            if exit_descriptor in ready:
+                break
+    finally:
+        os.close(exit_descriptor)
+    _, status, usage = os.wait4(pid, 0)
+    for _ in range(_pipe_reads(reader)):
+        if not _read(reader, output):
+            break
+    return status, usage.ru_maxrss * 1024
+
+
+def _pipe_reads(reader: int) -> int:
+    # What the command itself wrote is in the pipe now; more than the pipe holds can only come from a process that it left behind.
+    return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
+
+
+def _read(reader: int, output: BoundedText) -> bool:
+    """Read once; return whether there may be more."""
+    try:
+        data = os.read(reader, _READ_BYTES)
+    except BlockingIOError:
+        return True
+    output.add(data, time.time_ns() // 1_000_000)
+    return bool(data)
+
+
+def _say(output: BoundedText) -> None:
+    try:
+        os.write(1, bytes(output.head) + b"\n" + output.tail[-4096:])
+    except OSError:
+        pass
+
+
+def _status_text(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return ""
+    if code < 0:
+        return KILLED if -code == signal.SIGKILL else f"command killed by {signal_name(-code)}"
+    return f"command exited with status {code}"
+
+
+# -------------------------------------------------------------------------------------------------- products, dependencies
+
+
+def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[str, str]) -> list[str]:
+    """Return the files in `products_dir` that match any of the globs, sorted; all files when there are no globs.
+
+    Raises:
+        CommandError: there are none.
+    """
+    safe = {name: glob.escape(value) for name, value in values.items()} if any("{" in pattern for pattern in patterns) else {}
+    globs = [_fill(pattern, safe) for pattern in patterns] or ["**"]
+    if any("**" in text for text in globs):
+        _refuse_linked_folders(products_dir)
+    found: set[str] = set()
+    for text in globs:
+        names = glob.glob(text, root_dir=products_dir, recursive=True, include_hidden=True)
+        found.update(name for name in names if not os.path.isdir(os.path.join(products_dir, name)))
+    if not found:
+        raise CommandError(f"no product matched {', '.join(map(repr, globs))}" if patterns else "the command made no product")
+    return sorted(found)
+
+
+def _refuse_linked_folders(products_dir: str) -> None:
+    """`**` would follow a link to a folder, and one to `/` through the whole disk.
+
+    Raises:
+        CommandError: there is one.
+    """
+    for folder, names, _ in os.walk(products_dir):
+        for name in names:
+            if os.path.islink(path := os.path.join(folder, name)):
+                where = os.path.relpath(path, products_dir)
+                raise CommandError(
+                    f"the command left a link to a folder among its products: '{where}'; products are files of their own"
+                )
+
+
+_DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")
+_DEPFILE_ESCAPE = re.compile(r"\\([ #:])|\$\$")
+
+
+def parse_depfile(text: str) -> Iterator[str]:
+    r"""Yield the prerequisites of all rules in a Makefile-style dependency file, as gcc, glslc, dxc and others write them.
+
+    Lines continue after a backslash; `\ `, `\#` and `\:` stand for the second character, `$$` for a dollar sign.
+    """
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        is_target = True
+        for word in _DEPFILE_WORD.findall(line):
+            if word.startswith("#"):
+                break
+            if is_target:
+                is_target = not (word.endswith(":") and not word.endswith("\\:"))
+            else:
+                yield _DEPFILE_ESCAPE.sub(lambda match: match[1] or "$", word)

@@ -1,0 +1,245 @@
+"""One job of a command builder: values for the template, log records and dependencies from the output, products by glob.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
+from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
+from aptui.sdk import JobProduct, ProductFlag
+from aptui.worker.answers import AnswerRefused
+from aptui.worker.commands import command as commands
+from aptui.worker.commands.output import KEPT_BYTES, BoundedText, TimedLine, bounded_lines, record_of
+from aptui.worker.inputs.reads import Reads
+from aptui.worker.log import RunLog, valid_text
+from aptui.worker.products import StagingFolders, remove_tree
+from aptui.worker.references import add_told
+
+_DEPFILE_NAME = "depfile.d"
+_MOST_WARNINGS = 5
+_LINKS_NAME = "product_dependencies.txt"
+_NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not found$")
+"""What shells say before they exit with 127."""
+
+
+class CommandJob(Struct):
+    """What a command left: `error` is "" when it succeeded."""
+
+    command_line: str
+    peak_rss_bytes: int
+    error: str = ""
+    products: list[JobProduct] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+
+
+def run_command(
+    order: ProcessOrder,
+    builder: Builder,
+    folders: StagingFolders,
+    source: str,
+    params: Mapping[str, Any],
+    log: RunLog,
+    reads: Reads,
+    meanwhile: commands.CommandWatch | None = None,
+    inherited: Mapping[str, str] = os.environ,
+) -> CommandJob:
+    """Run the command of `builder` for one source, in the current folder; `reads` records what it opens, if that is asked for.
+
+    While it runs there is time for `meanwhile`. It gets the variables `inherited`.
+
+    Raises:
+        Refused: it cannot be started, or made no product.
+    """
+    rule = builder.command or CommandRule("")
+    values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params)
+    try:
+        values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
+        values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
+        command = commands.invocation(rule.command, values)
+        environment = {**inherited, "TMPDIR": folders.temp}
+        kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
+        if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
+            ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
+        else:
+            ended = commands.execute(command, environment, kept_bytes, meanwhile)
+        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
+        lines = ended.output.timed_lines()
+        if rule.dependency_regex:
+            lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
+        log.extend(_records(rule, builder.name, lines))
+        if job.error:
+            job.error += _missing_program(job.error, lines)
+            job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
+            return job
+        job.products = _products(rule, builder, order, folders, values)
+        _add_links(rule, values["product_dependencies"], job.products, log)
+    except commands.CommandError as error:
+        raise AnswerRefused(str(error)) from error
+    job.dependencies += _depfile(rule, values["depfile"], log)
+    places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
+    job.dependencies = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
+    _warn_of_missing(job.dependencies, log)
+    return job
+
+
+def _placed(path: str, places: tuple[str, ...]) -> str:
+    """Return the file that a command means: where it was started, beside its source, in the scan folder; the first that is there.
+
+    One that is nowhere is missed beside the source.
+    """
+    candidates = [os.path.normpath(os.path.join(place, path)) for place in places]
+    return next((each for each in candidates if os.path.lexists(each)), candidates[1])
+
+
+def _warn_of_missing(paths: list[str], log: RunLog) -> None:
+    missing = [path for path in paths if not os.path.lexists(path)]
+    for path in missing[:_MOST_WARNINGS]:
+        log.write(LogLevel.WARNING, valid_text(f"the command names the dependency {path!r}, which is not there"))
+    if len(missing) > _MOST_WARNINGS:
+        log.write(LogLevel.WARNING, f"the command names {len(missing) - _MOST_WARNINGS} more dependencies that are not there")
+
+
+def _missing_program(error: str, lines: list[str]) -> str:
+    """Return the name of the program that a command's shell did not find, to add to its error; "" for other errors."""
+    if not error.endswith(" 127"):
+        return ""
+    found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)
+    return f" (program '{found['program']}' is not found in the PATH of whoever started aptui)" if found else ""
+
+
+def _traced(
+    command: commands.Invocation,
+    environment: Mapping[str, str],
+    kept_bytes: int,
+    folders: StagingFolders,
+    reads: Reads,
+    log: RunLog,
+    meanwhile: commands.CommandWatch | None,
+) -> commands.Execution:
+    from aptui.worker.commands import trace
+
+    if fault := trace.fault():
+        log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
+        return commands.execute(command, environment, kept_bytes, meanwhile)
+    ended = commands.execute(trace.traced(command, folders.trace), environment, kept_bytes, meanwhile)
+    trace.note_reads(folders.trace, command.program, reads)
+    remove_tree(folders.trace)
+    return ended
+
+
+def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the placeholders of a command stand for; `folders` are those for products and for what is temporary."""
+    name = os.path.basename(source)
+    stem, ext = os.path.splitext(name)
+    plain = {
+        "source": source,
+        "products_dir": folders[0],
+        "temp_dir": folders[1],
+        "stem": stem,
+        "name": name,
+        "ext": ext[1:],
+        "platform": platform,
+        "rel": rel,
+    }
+    return {**{f"params.{key}": _text(value) for key, value in params.items()}, **plain}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+@lru_cache(maxsize=256)
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise AnswerRefused(f"the regular expression {regex!r} is wrong: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------------------------- output
+
+
+def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRecord]:
+    time_ms = time.time_ns() // 1_000_000
+    lifts = [(LogLevel.ERROR, rule.error_regex), (LogLevel.WARNING, rule.warning_regex)]
+    regexes = [(level, _compiled(regex)) for level, regex in lifts if regex]
+    for line in bounded_lines(lines):
+        yield _record(line, window, line.time_ms if isinstance(line, TimedLine) else time_ms, regexes)
+
+
+def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
+    line = str(valid_text(line))  # a `TimedLine` is no text that the wire takes
+    for level, regex in regexes:
+        if found := regex.search(line):
+            groups = {name: text for name, text in found.groupdict().items() if text}
+            context = tuple((name, groups[name]) for name in ("file", "line") if name in groups)
+            return LogRecord(level, window, groups.get("message", line), time_ms, context)
+    return record_of(line, window, time_ms)
+
+
+def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
+    """Return (the lines for the log, the dependencies that the other lines name)."""
+    if output.dropped_count:
+        raise AnswerRefused("the command wrote so much that its dependencies cannot all be read from its output")
+    regex = _compiled(rule.dependency_regex)
+    shown, found = [], []
+    for line in lines:
+        match = regex.search(line)
+        if match is None:
+            shown.append(line)
+        else:
+            named = match.groupdict()
+            found.append((named.get("path") or named.get("file") or (match[1] if regex.groups else match[0]) or "").strip())
+    return shown, [path for path in found if path]
+
+
+def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
+    if not rule.depfile and "{depfile}" not in rule.command:
+        return []
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return list(commands.parse_depfile(file.read()))
+    except FileNotFoundError:
+        log.write(
+            LogLevel.WARNING,
+            f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed",
+        )
+        return []
+
+
+# ----------------------------------------------------------------------------------------------------------------- products
+
+
+def _products(
+    rule: CommandRule, builder: Builder, order: ProcessOrder, folders: StagingFolders, values: Mapping[str, str]
+) -> list[JobProduct]:
+    names = commands.find_products(rule.products, folders.products, values)
+    asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
+    flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
+    return [JobProduct(name, _sub_id(name) if len(names) > 1 else 0, asset_type, flags) for name in names]
+
+
+def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:
+    if not rule.links_file and "{product_dependencies}" not in rule.command:
+        return
+    if not add_told(path, products):
+        text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
+        log.write(LogLevel.WARNING, text)
+
+
+def _sub_id(name: str) -> int:
+    return zlib.crc32(os.fsencode(os.path.basename(name).lower()))

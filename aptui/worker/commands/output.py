@@ -1,0 +1,219 @@
+"""Output of a run, from bytes to log lines: bounded text, markers that divide a stream into runs, severities.
+
+The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
+flood costs it time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says
+how much was left out.
+
+Tests: `tests/worker/commands/test_command.py`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from aptui.core.messages import LogLevel, LogRecord
+
+KEPT_BYTES = 128 << 10
+"""Kept of each end of a run's output: a builder may print gigabytes."""
+KEPT_LINES = 1000
+"""Kept of each end as log lines: 256 KiB of empty lines would be a quarter of a million records."""
+_ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
+LINE_CHARS = 16_000
+"""A longer line is cut; the log is read by people."""
+
+_WARNING = re.compile(r"\s*(?:W: |warn(?:ing)?:)\s*", re.IGNORECASE)
+_ERROR = re.compile(r"\s*(?:E: |err(?:or)?:)\s*", re.IGNORECASE)
+_KEY_DIGITS = 16
+
+
+class TimedLine(str):
+    """A line of output that knows when it came."""
+
+    __slots__ = ("time_ms",)
+    time_ms: int
+
+
+class BoundedText:
+    """The head and the tail of a stream, when they came, and how many bytes between them were dropped."""
+
+    __slots__ = ("_arrivals", "_kept", "_tail", "dropped_count", "head")
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept = kept_bytes
+        self.head = bytearray()
+        self._tail = bytearray()
+        self.dropped_count = 0
+        self._arrivals: list[tuple[int, int]] = []
+
+    def add(self, data: bytes, time_ms: int = 0) -> None:
+        """Append `data`, which came at `time_ms`, dropping from the middle what is too much."""
+        if time_ms and data:
+            self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
+        room = self._kept - len(self.head)
+        if room > 0:
+            self.head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data
+            if len(self._tail) > 2 * self._kept:
+                self._trim()
+
+    def _note_arrival(self, end: int, time_ms: int) -> None:
+        """Note that everything before `end` was there at `time_ms`; what came at nearly one time is one note."""
+        arrivals = self._arrivals
+        if arrivals and (time_ms - arrivals[-1][1] < _ONE_TIME_MS or len(arrivals) >= _MOST_ARRIVALS):
+            arrivals[-1] = (end, arrivals[-1][1] if len(arrivals) < _MOST_ARRIVALS else time_ms)
+        else:
+            arrivals.append((end, time_ms))
+
+    def timed_lines(self) -> list[str]:
+        """Return what `lines` yields, each as a `TimedLine` where it is known when its end came."""
+        if not self._arrivals:
+            return list(self.lines())
+        tail = self.tail
+        found = _timed(bytes(self.head) if self.dropped_count else bytes(self.head) + tail, 0, self._arrivals)
+        if self.dropped_count:
+            found.append(_left_out(self.dropped_count))
+            found += _timed(tail, len(self.head) + self.dropped_count, self._arrivals)
+        return found
+
+    def _trim(self) -> None:
+        excess = len(self._tail) - self._kept
+        if excess > 0:
+            del self._tail[:excess]
+            self.dropped_count += excess
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes, at most as many as are kept."""
+        self._trim()
+        return bytes(self._tail)
+
+    def __bool__(self) -> bool:
+        return bool(self.head)
+
+    def lines(self) -> Iterator[str]:
+        r"""Yield the lines that were kept, decoded (bytes that are no UTF-8 as `\xNN`), with a note where some were left out."""
+        tail = self.tail
+        if not self.dropped_count:
+            yield from _decoded(bytes(self.head) + tail)
+            return
+        yield from _decoded(bytes(self.head))
+        yield _left_out(self.dropped_count)
+        yield from _decoded(tail)
+
+
+def _left_out(count: int) -> str:
+    return f"[… {count} bytes of output left out …]"
+
+
+def _timed(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
+    """Return the lines of `data`, which begins at `start` of the stream, with the time at which the end of each was there."""
+    ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
+    lines: list[str] = []
+    position = start
+    for piece in data.splitlines(keepends=True):
+        position += len(piece)
+        time_ms = times[min(bisect.bisect_left(ends, position), len(times) - 1)]
+        for text in _decoded(piece):
+            line = TimedLine(text)
+            line.time_ms = time_ms
+            lines.append(line)
+    return lines
+
+
+def _decoded(data: bytes) -> list[str]:
+    lines = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def bounded_lines(lines: Iterable[str]) -> list[str]:
+    """Return the first and the last lines of a long text, with a note between them."""
+    every = [
+        line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [… {len(line) - LINE_CHARS} characters …]" for line in lines
+    ]
+    excess = len(every) - 2 * KEPT_LINES
+    if excess <= 0:
+        return every
+    return [*every[:KEPT_LINES], f"[… {excess} lines left out …]", *every[-KEPT_LINES:]]
+
+
+def record_of(line: str, window: str, time_ms: int) -> LogRecord:
+    """Return the log record of one line of output; its beginning tells the severity."""
+    if found := _WARNING.match(line):
+        return LogRecord(LogLevel.WARNING, window, line[found.end() :], time_ms)
+    if found := _ERROR.match(line):
+        return LogRecord(LogLevel.ERROR, window, line[found.end() :], time_ms)
+    return LogRecord(LogLevel.INFO, window, line, time_ms)
+
+
+def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
+    """Return the log records of a run's output; `window` is the builder's name."""
+    return [record_of(line, window, time_ms) for line in bounded_lines(text.lines())]
+
+
+def count_levels(records: Iterable[LogRecord]) -> tuple[int, int]:
+    """Return the numbers of (warnings, errors) among `records`."""
+    levels = [record.level for record in records]
+    return levels.count(LogLevel.WARNING), levels.count(LogLevel.ERROR)
+
+
+def marker(nonce: str, run_key: int) -> bytes:
+    """Return what a worker writes to its output at the end of the run `run_key`."""
+    return f"\x00\x01{nonce}{run_key:0{_KEY_DIGITS}x}\n".encode("ascii")
+
+
+class MarkedStream:
+    """Divides a worker's output into runs, by the markers it writes after each."""
+
+    def __init__(self, nonce: str) -> None:
+        self._prefix = f"\x00\x01{nonce}".encode("ascii")
+        self._length = len(self._prefix) + _KEY_DIGITS + 1
+        self._rest = b""
+        self._text = BoundedText()
+        self.finished: deque[tuple[int, BoundedText]] = deque()
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they came; finished runs are appended to `finished` as (run key, text)."""
+        data = self._rest + data
+        at = data.find(self._prefix)
+        while at >= 0 and len(data) >= at + self._length:
+            self._text.add(data[:at])
+            self.finished.append((_run_key(data[at + len(self._prefix) : at + self._length - 1]), self._text))
+            self._text = BoundedText()
+            data = data[at + self._length :]
+            at = data.find(self._prefix)
+        keep_from = at if at >= 0 else self._possible_start(data)
+        self._text.add(data[:keep_from])
+        self._rest = data[keep_from:]
+
+    def _possible_start(self, data: bytes) -> int:
+        # A marker may begin in these bytes and end in the next: its first byte is a NUL, which text hardly ever has.
+        at = data.find(b"\x00", max(0, len(data) - len(self._prefix) + 1))
+        return at if at >= 0 else len(data)
+
+    def take(self, run_key: int) -> BoundedText | None:
+        """Return the text of a finished run, forgetting those before it; None when its marker has not come."""
+        while self.finished:
+            key, text = self.finished.popleft()
+            if key == run_key:
+                return text
+        return None
+
+    def take_unfinished(self) -> BoundedText:
+        """Return what came after the last marker: the output of a run that never ended."""
+        self._text.add(self._rest)
+        self._rest, text, self._text = b"", self._text, BoundedText()
+        return text
+
+
+def _run_key(digits: bytes) -> int:
+    try:
+        return int(digits, 16)
+    except ValueError:
+        return -1  # forged or damaged: the text belongs to no run

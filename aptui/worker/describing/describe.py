@@ -1,0 +1,165 @@
+"""Description of builder classes in a process of its own: version, patterns, the files of their code.
+
+Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
+fork, so that a builder that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only
+caller.
+
+Tests: `tests/builders/test_gltf_builder.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from aptui.core.model import Builder
+from aptui.sdk import trusted_params
+from aptui.worker.describing.questions import (
+    ClassAnswer,
+    ClassDescription,
+    ClassQuestion,
+    ScriptProblem,
+    code_digest,
+    code_files_of,
+)
+from aptui.worker.inputs import used
+from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
+from aptui.worker.processes import signal_name
+
+
+def main() -> None:
+    """Answer the questions on stdin."""
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[ClassQuestion])
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a builder prints at its import must not end up between the answers
+    found = [_apart(question) for question in questions]
+    with open(answers, "wb") as stream:
+        stream.write(msgspec.json.encode(found))
+
+
+def _apart(question: ClassQuestion) -> ClassAnswer:
+    """Answer in a fork. This process has one thread, so forking is safe."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            answer = describe(question)
+        except BaseException as error:  # noqa: BLE001 - the import of user code may raise anything, sys.exit included
+            answer = _error(error, question)
+        with open(writer, "wb") as stream:
+            stream.write(msgspec.json.encode(answer))
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as stream:
+        data = stream.read()
+    _, status = os.waitpid(pid, 0)
+    if not data:
+        code = os.waitstatus_to_exitcode(status)
+        how = f"killed by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
+        return ClassAnswer(error=f"its import was {how}", kind="import")
+    return msgspec.json.decode(data, type=ClassAnswer)
+
+
+def describe(question: ClassQuestion) -> ClassAnswer:
+    """Import what the question names and look at it."""
+    if question.stand_in is not None:
+        return _find_by(question.stand_in)
+    if question.entry:
+        target = find_entry_point(question.entry)
+        origin = f"entry:{question.entry}:{target}"
+        builder = load_class(origin)
+        module = sys.modules[builder.__module__]
+        found = [_description(builder, origin)]
+    else:
+        module = load_file(question.path)
+        found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builder_classes(module)]
+    return ClassAnswer(found, [_fact(path) for path in _code_files(module)])
+
+
+def _find_by(stand_in: Builder) -> ClassAnswer:
+    builders, problems = load_function(stand_in.adapter)(stand_in)
+    scripts = {script for script, _, _ in problems}.union(*(code for _, code in builders))
+    facts = {path: _fact(path) for path in sorted(scripts) if os.path.isfile(path)}
+    found = [_with_code(builder, [facts[path] for path in code]) for builder, code in builders]
+    return ClassAnswer(found=found, files=list(facts.values()), problems=[ScriptProblem(*problem) for problem in problems])
+
+
+def _with_code(builder: Builder, facts: list[tuple[str, int, int, str]]) -> Builder:
+    return replace(builder, code_digest=code_digest(facts), code_files=code_files_of(facts))
+
+
+def _description(builder: type[Any], origin: str) -> ClassDescription:
+    patterns = getattr(builder, "patterns", ())
+    if isinstance(patterns, str):
+        patterns = (patterns,)
+    return ClassDescription(
+        name=str(builder.name),
+        origin=origin,
+        version=str(getattr(builder, "version", "1")),
+        analysis_fingerprint=str(getattr(builder, "analysis_fingerprint", "")),
+        patterns=tuple(map(str, patterns)),
+        flags=tuple(sorted(map(str, getattr(builder, "flags", ())))),
+        params_schema=_schema_text(getattr(builder, "params_schema", None)),
+        trusted_params=trusted_params(builder),
+    )
+
+
+def _schema_text(schema: object) -> str:
+    """Return a `params_schema` as canonical JSON, "" for none; one that is no JSON says nothing."""
+    if not isinstance(schema, Mapping):
+        return ""
+    try:
+        return json.dumps(schema, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def _code_files(module: ModuleType) -> list[str]:
+    """Return the source files of a builder: its module, and what that imported of its own package or folder."""
+    own = module.__file__ or ""
+    package = f"{module.__name__.rpartition('.')[0]}." if "." in module.__name__ else ""
+    folder = f"{os.path.dirname(own)}/" if not package else ""
+    paths = {own} if own else set()
+    for name, other in list(sys.modules.items()):
+        path = getattr(other, "__file__", None) or ""
+        if path.endswith(".py") and ((package and name.startswith(package)) or (folder and path.startswith(folder))):
+            paths.add(path)
+    return sorted(paths)
+
+
+def _fact(path: str) -> tuple[str, int, int, str]:
+    with open(path, "rb") as file:
+        data = file.read()
+        found = os.fstat(file.fileno())
+    digest = hashlib.sha256(data).hexdigest()
+    loaded = used.loaded(path) or digest
+    # Who was described is what was loaded. When that is not what lies there any more, the next look has to compare bytes.
+    return path, found.st_size, found.st_mtime_ns if loaded == digest else 0, loaded
+
+
+def _error(error: BaseException, question: ClassQuestion) -> ClassAnswer:
+    files = []
+    if question.path:
+        with contextlib.suppress(OSError):
+            files = [_fact(question.path)]
+    if isinstance(error, NoSuchBuilder):
+        return ClassAnswer(error=str(error), kind="unknown", known=error.known)
+    if isinstance(error, SyntaxError) and error.filename == question.path:
+        return ClassAnswer(error=error.msg, kind="syntax", line=error.lineno or 0, files=files)
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == question.path), 0)
+    text = str(error)
+    return ClassAnswer(
+        error=f"{type(error).__name__}: {text}" if text else type(error).__name__, kind="import", line=line, files=files
+    )

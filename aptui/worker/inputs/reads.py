@@ -1,0 +1,234 @@
+"""Reads of a call below scan folders, and where in the builder's code: observed by an audit hook of Python.
+
+Only what Python itself opens is observed: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
+libraries that open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier
+call or its import are not.
+
+An audit hook stays as long as its process, so there is one for all calls; while none is listened to, it costs one look at a
+variable.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import aptui
+from aptui.core.messages import Read
+from aptui.core.paths import to_text
+from aptui.core.run_report import Stamp, UsedFile
+from aptui.shared import lfs
+from aptui.worker.files import is_pointer
+from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
+
+_NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
+_PACKAGE = os.path.dirname(aptui.__file__) + "/"
+_BUILDERS = _PACKAGE + "builders/"
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_IMPORT = "<frozen importlib"
+
+
+class Reads:
+    """What one call reads.
+
+    Args:
+        source: absolute path of the source, which may be read.
+        own: a folder of the run's own, "" = none.
+    """
+
+    def __init__(self, source: str, own: str = "") -> None:
+        self._source = source
+        self._own = f"{own}/" if own else "\0"
+        self._found: dict[str, str] = {}
+        self._stamps: dict[str, Stamp] = {}
+        self._written: set[str] = set()
+        self._outside: dict[str, None] = {}
+        self.is_source_read = False
+
+    def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
+        """Take note that `path` (absolute, or relative to the current folder) is opened; `where` is asked when it counts.
+
+        Args:
+            flags: of open(2).
+            is_before: it is not open yet, so what it is now is what will be read.
+        """
+        if not path.startswith("/"):
+            path = f"{os.getcwd()}/{path}"
+        if "/." in path or "//" in path:
+            path = os.path.normpath(path)
+        self.is_source_read = self.is_source_read or path == self._source
+        if not path.startswith(_roots):
+            self._note_outside(path, flags)
+            return
+        if not path.startswith(_roots) or path == self._source or path.startswith(self._own) or flags & _NO_CONTENT:
+            return
+        if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
+            self._written.add(path)
+        elif path not in self._found:
+            if is_before:
+                self._stamps.setdefault(path, stamp_of(path))
+            place = where()
+            if place:
+                self._found[path] = place
+
+    def _note_outside(self, path: str, flags: int) -> None:
+        is_read = not (flags & os.O_ACCMODE == os.O_WRONLY or flags & (os.O_TRUNC | _NO_CONTENT))
+        if is_read and not path.startswith(self._own) and path != self._source and len(self._outside) < _MOST_OUTSIDE:
+            self._outside[path] = None
+
+    def stranger(self) -> str:
+        """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
+        opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
+        path, file = named_by_content(opened, (self._source, *self._found), _folders)
+        if not path:
+            return ""
+        rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
+        return (
+            f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which lies outside the project's scan folders"
+        )
+
+    def found(self, digest_of: Callable[[str], str] | None = None) -> tuple[Read, ...]:
+        """Return what was read and not written as well.
+
+        Args:
+            digest_of: digests a file, "" for one that is missing; without it, only files that are there are returned.
+        """
+        reads = []
+        for path, where in self._found.items():
+            path = _as_configured(path)  # noqa: PLW2901  # the same file, as the engine calls it
+            if path in self._written or path == self._source or os.path.isdir(path):
+                continue
+            if digest_of or os.path.isfile(path):
+                reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if digest_of else ""))
+        return tuple(reads)
+
+    def changed(self) -> tuple[str, ...]:
+        """Return what is not any more what it was when it was opened, what was written as well left out."""
+        return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
+
+    def used(self) -> tuple[UsedFile, ...]:
+        """Return what was opened, with the stamp that each file had then."""
+        return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
+
+    def pointer(self) -> str:
+        """Return the path of a file that was opened and is a Git LFS pointer, "" when none is."""
+        found = (path for path, stamp in self._stamps.items() if path not in self._written and _is_pointer(path, stamp))
+        return next(found, "")
+
+
+_MOST_OUTSIDE = 10_000
+_pointers: dict[str, tuple[Stamp, bool]] = {}
+_MOST_POINTERS = 20_000
+
+
+def _is_pointer(path: str, stamp: Stamp) -> bool:
+    if not stamp or stamp[0] >= lfs.LONGEST_POINTER_BYTES:
+        return False
+    known = _pointers.get(path)
+    if known is None or known[0] != stamp:
+        if len(_pointers) >= _MOST_POINTERS:
+            _pointers.clear()
+        known = _pointers[path] = stamp, is_pointer(path, stamp[0])
+    return known[1]
+
+
+def stamp_of(path: str) -> Stamp:
+    """Return the stamp of a file, () when there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _text(path: str) -> str:
+    return to_text(os.fsencode(_as_configured(path)))
+
+
+_roots: tuple[str, ...] = ()
+_aliases: tuple[tuple[str, str], ...] = ()
+_folders: tuple[str, ...] = ()
+_heard: Reads | None = None
+_is_installed = False
+
+
+def watch(scan_folders: Sequence[str]) -> None:
+    """Say which folders count, and install the hook if they are the first."""
+    global _roots, _aliases, _folders, _is_installed  # noqa: PLW0603  # a hook belongs to the process
+    _folders = tuple(scan_folders)
+    real = [(os.path.realpath(folder) + "/", folder + "/") for folder in scan_folders]
+    _aliases = tuple((there, here) for there, here in real if there != here)
+    _roots = tuple({*(folder + "/" for folder in scan_folders), *(there for there, _here in _aliases)})
+    if _roots and not _is_installed:
+        sys.addaudithook(_hook)
+        _is_installed = True
+
+
+def scan_folders() -> tuple[str, ...]:
+    """Return the scan folders of the project, none where nobody said (`watch`)."""
+    return _folders
+
+
+@contextmanager
+def listening(reads: Reads | None) -> Iterator[None]:
+    """Let `reads` take note of what this process opens."""
+    global _heard  # noqa: PLW0603  # one call at a time
+    _heard = reads if _roots else None
+    try:
+        yield
+    finally:
+        _heard = None
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    reads = _heard
+    if reads is None or event != "open":
+        return
+    try:
+        path, _mode, flags = arguments
+        if isinstance(path, int):
+            return
+        reads.note(path if type(path) is str else os.fsdecode(path), _place, flags if isinstance(flags, int) else 0, is_before=True)  # type: ignore[arg-type]  # fsdecode refuses the rest
+    except Exception:  # noqa: BLE001, S110  # what is raised here would be the builder's: `open` itself says what is wrong
+        pass
+
+
+def _as_configured(path: str) -> str:
+    for there, here in _aliases:
+        if path.startswith(there):
+            return here + path[len(there) :]
+    return path
+
+
+def _place() -> str:
+    """Return "file:line" of the builder's code that opens a file; "" when it is Python that loads code, which fingerprints cover.
+
+    That is the innermost frame of no library; where the builder itself is installed like one, its outermost.
+    """
+    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
+    if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):
+        return ""
+    outermost = frame
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
+            if file.endswith(("/sdk.py", "/sdk_names.py")):
+                frame = frame.f_back
+                continue
+            break
+        if not file.startswith((_STANDARD_LIBRARY, "<")) and (
+            file.startswith(_PACKAGE) or not any(part in file for part in _INSTALLED)
+        ):
+            return _shown(frame)
+        outermost, frame = frame, frame.f_back
+    return _shown(outermost) if outermost else "?"
+
+
+def _shown(frame: FrameType) -> str:
+    name = os.path.basename(frame.f_code.co_filename).encode("utf-8", "backslashreplace").decode("utf-8")
+    return f"{name}:{frame.f_lineno}"

@@ -1,0 +1,126 @@
+"""Code that a worker really loaded, and tools that its commands start, by their bytes.
+
+A project's own builders, and what they import from beside them, are loaded by `ExactLoader`: what it compiles is what it
+digests, and no `.pyc` file comes between, which is told from others of its age by whole seconds and sizes alone. Of code
+that is installed, the files are digested before the import, and have to be the same after it.
+
+Tests: `tests/worker/commands/test_workspace.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from types import CodeType
+
+from aptui.core.model import Builder, BuilderKind
+from aptui.core.run_report import code_digest
+
+_Stamp = tuple[int, int, int, int]
+_CHANGED = "changed"
+"""In place of the digest of a file that was written to while it was loaded: no file has this one."""
+_MOST_KNOWN = 1000
+_loaded: dict[str, str] = {}
+"""{path: SHA-256 in hex} of the code that this process has loaded."""
+_known: dict[str, tuple[_Stamp, str]] = {}
+_folders: set[str] = set()
+_code: dict[str, bytes] = {}
+"""{builder: digest of the code that it was loaded with}: asked for after each run."""
+
+
+class ExactLoader(SourceFileLoader):
+    """Compiles a module from its source, always, and remembers the digest of what it compiled."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the module's code."""
+        path = self.get_filename(fullname)
+        data = self.get_data(path)
+        _loaded[path] = hashlib.sha256(data).hexdigest()
+        _code.clear()
+        code: CodeType = self.source_to_code(data, path)
+        return code
+
+
+def load_exactly_below(folder: str) -> None:
+    """Have everything that is imported from `folder`, or below it, loaded by `ExactLoader`."""
+    if not _folders:
+        sys.path_hooks.insert(0, _finder)
+    if folder not in _folders:
+        _folders.add(folder)
+        sys.path_importer_cache.pop(folder, None)
+
+
+def _finder(path: str) -> FileFinder:
+    if not any(path == folder or path.startswith(f"{folder}/") for folder in _folders):
+        raise ImportError(path)
+    return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (ExactLoader, [".py"]))
+
+
+def loaded(path: str) -> str:
+    """Return the SHA-256 (hex) of the code that this process loaded from `path`, "" when it did not."""
+    return _loaded.get(path, "")
+
+
+@contextmanager
+def loading(builder: Builder) -> Iterator[None]:
+    """Take note of the files of a builder's code around the import of it."""
+    before = {path: (_stamp(path), _digest(path)) for path, _planned in builder.code_files if path not in _loaded}
+    try:
+        yield
+    finally:
+        for path, (stamp, digest) in before.items():
+            _loaded.setdefault(path, digest if _stamp(path) == stamp else _CHANGED)
+        _code.clear()
+
+
+def code_of(builder: Builder) -> Callable[[], bytes]:
+    """Return what tells, when a run is over, the digest of the code and the tools that it had; b"" for nothing to tell."""
+    if not builder.code_files:
+        return bytes
+    if builder.kind is BuilderKind.PYTHON:
+        return lambda: _code_loaded(builder)
+    stamps = {path: _stamp(path) for path, _planned in builder.code_files}
+    return lambda: code_digest((path, _tool_digest(path, stamps[path])) for path, _planned in builder.code_files)
+
+
+def _code_loaded(builder: Builder) -> bytes:
+    found = _code.get(builder.name)
+    if found is None:
+        found = _code[builder.name] = code_digest((path, _loaded.get(path, "")) for path, _planned in builder.code_files)
+    return found
+
+
+def _tool_digest(path: str, stamp: _Stamp | None) -> str:
+    """Return the digest of a tool that had `stamp` before the run."""
+    return _digest(path) if stamp is not None and _stamp(path) == stamp else _CHANGED
+
+
+def _digest(path: str) -> str:
+    """Return the digest of a file, from memory while its stamp stays; "" for one that cannot be read."""
+    stamp = _stamp(path)
+    known = _known.get(path)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+    if stamp is None or _stamp(path) != stamp:
+        return _CHANGED
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[path] = stamp, digest
+    return digest
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.config import compiled as config_compiled
+from aptui.config import load
+from aptui.config.sections.cluster import ClusterSettings, check_address, compiled, restored
+from aptui.shared.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("address", "has_certificates"),
+    [("tcp://127.0.0.1:8786", False), ("tcp://localhost:8786", False), ("tcp://[::1]:8786", False), ("tls://head:8786", True)],
+)
+def test_scheduler_behind_tls_or_on_the_loopback_is_accepted(address, has_certificates):
+    check_address(address, has_certificates=has_certificates, is_insecure=address.startswith("tcp"))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://localhost:8786", "tcp://[::1]:8786"])
+def test_plain_tcp_lets_every_user_of_the_machine_in_and_must_be_asked_for(address):
+    with pytest.raises(UserError, match="every user of this machine could run programs as you; use tls://"):
+        check_address(address, has_certificates=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://head:8786", "not encrypted"),
+        ("tcp://10.0.0.1:8786", "not encrypted"),
+        ("tls://head:8786", "certificates"),
+        ("head:8786", "no address"),
+        ("tls://head", "no address"),
+        ("inproc://x:1", "no address"),
+    ],
+)
+def test_scheduler_that_anybody_could_speak_to_is_refused(address, message):
+    with pytest.raises(UserError, match=message):
+        check_address(address, has_certificates=False)
+
+
+def test_configuration_of_a_cluster_survives_being_kept():
+    said = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "insecure": True, "share": 4, "store": "store", "tags": ["GPU"]}
+
+    found = compiled(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
+
+    assert found.store == "/p/store"
+    assert found.tags == ("gpu",)
+    assert found.needs == (("bake", ("gpu", "licence")),)
+    assert found.at_most == (("bake", 2),)
+    assert restored(config_compiled.pack(found)) == found
+    assert not ClusterSettings().is_used
+
+
+def test_cluster_without_a_store_is_refused(tmp_path):
+    (tmp_path / "aptui.yaml").write_text("pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true}\n")
+
+    with pytest.raises(UserError, match="needs a store"):
+        load.load(tmp_path)
+
+
+def test_doctor_names_a_cluster_that_asks_nobody_who_they_are(tmp_path, monkeypatch, capsys):
+    import json
+
+    from aptui.cli import main
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: game, path: assets}]\n"
+        "pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true, store: store}\n"
+    )
+
+    main.main(["doctor", "--json"])
+
+    (found,) = [check for check in json.loads(capsys.readouterr().out) if check["name"] == "cluster"]
+    assert found["state"] == "warn"
+    assert "every user of this machine can run programs as you" in found["said"]

@@ -1,0 +1,75 @@
+"""Which shared cache is believed without a key: the user's own folder, and what the project writes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.config import load as config_load
+from aptui.config import model
+from aptui.config.sections import sharing
+from aptui.shared.errors import UserError
+from aptui.sharing.stores.opening import open_store
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    (tmp_path / "assets").mkdir()
+
+    def loaded(shared: str) -> model.Config:
+        (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nshared_cache: {{{shared}}}\n")
+        return config_load.load(tmp_path)
+
+    return loaded
+
+
+@pytest.mark.parametrize("store", ["https://cache.example/x", "http://127.0.0.1:8089", "s3://bucket/x", "OPEN"])
+def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: str) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    store = store.replace("OPEN", str(tmp_path / "open"))
+
+    with pytest.raises(model.ConfigErrors, match="it has no key; 'aptui cache init' makes one") as caught:
+        load(f"mode: client, store: '{store}'")
+    assert caught.value.errors[0].where.endswith("aptui.yaml:2:37")
+
+    assert load(f"mode: client, store: '{store}', trust: unsealed").sharing.store == store
+    assert load(f"mode: server, store: '{store}', team_key_file: k").sharing.store == store
+    assert load(f"mode: client, store: '{store}', writers: ['{'0' * 64}']").sharing.store == store
+    assert load(f"mode: inactive, store: '{store}'").sharing.store == store
+
+
+def test_a_folder_that_nobody_else_can_write_to_is_ones_own(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own").mkdir(mode=0o755)
+
+    assert load(f"mode: server, store: '{tmp_path / 'own'}'").sharing.writes
+    assert load(f"mode: server, store: '{tmp_path / 'own/deeper/one'}'").sharing.writes
+    monkeypatch.setattr(sharing, "_is_network", lambda _path: True)
+    assert not sharing.is_own(str(tmp_path / "own"))
+
+
+def test_a_network_share_is_known_by_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/sda / ext4 rw 0 0\nnas:/x /mnt/the\\040share nfs4 rw 0 0\n")
+    real = open
+    monkeypatch.setattr("builtins.open", lambda path, *a, **k: real(mounts if path == "/proc/self/mounts" else path, *a, **k))
+
+    assert sharing._is_network("/mnt/the share/aptui")
+    assert not sharing._is_network("/mnt/theirs")
+
+
+def test_a_token_never_travels_over_http_but_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APTUI_CACHE_TOKEN", "sesame")
+
+    for address in ("http://cache.example", "http://10.0.0.1:8089/x", "http://localhost.example"):
+        with pytest.raises(UserError, match="would travel over http"):
+            open_store(address)
+    for address in ("https://cache.example", "http://127.0.0.1:8089", "http://[::1]:8089", "http://localhost:1"):
+        open_store(address).close()
+    monkeypatch.delenv("APTUI_CACHE_TOKEN")
+    open_store("http://cache.example").close()
+    with pytest.raises(UserError, match="would travel over http"):
+        open_store("http://user:word@cache.example")

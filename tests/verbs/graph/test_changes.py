@@ -1,0 +1,128 @@
+"""`changes`: what a script hears of a project that is processed, and processed again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disk_project import Project
+
+from aptui.cli import main
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+platforms: {linux: {}}
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    project = Project(tmp_path / "project", SETTINGS)
+    monkeypatch.chdir(project.root)
+    project.write("assets/A.txt", "a")
+    project.engine_run()
+    return project
+
+
+def changes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main.main(["changes", "--jsonl", *words]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
+    return [(each["kind"], each["name"], each.get("removed", False)) for each in records if "name" in each]
+
+
+ALL_OF_A = [("source", "A.txt", False), ("product", "linux/a.txt", False)]
+
+
+def test_everything_is_listed_and_changes_go_on_from_its_number(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    *listed, end = changes(capsys)
+    assert told(listed) == ALL_OF_A
+    assert end["kind"] == "listed"
+
+    project.write("assets/b.txt", "b")
+    project.delete("assets/A.txt")
+    project.engine_run()
+
+    news = changes(capsys, "--since", str(end["seq"]))
+    assert sorted(told(news)) == [
+        ("product", "linux/a.txt", True), ("product", "linux/b.txt", False), ("source", "A.txt", True), ("source", "b.txt", False),
+    ]  # fmt: skip
+    numbers = [each["seq"] for each in news]
+    assert numbers == sorted(set(numbers))
+    assert changes(capsys, "--since", str(numbers[-1])) == []
+
+
+def test_from_the_start_is_the_listing_too(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(changes(capsys, "--since", "0")) == ALL_OF_A
+
+
+def test_a_run_that_makes_the_same_bytes_tells_nothing(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    end = changes(capsys)[-1]
+
+    assert main.main(["reprocess", "A.txt"]) == 0
+
+    assert changes(capsys, "--since", str(end["seq"])) == []
+
+
+def test_a_number_that_nobody_gave_is_answered_by_resync(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    [answer] = changes(capsys, "--since", "12345")
+    assert answer == {"seq": changes(capsys)[-1]["seq"], "kind": "resync"}
+
+    [answer] = changes(capsys, "--since", "9" * 40)
+    assert answer["kind"] == "resync"
+
+
+def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main.main(["changes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert [line.split()[:3] for line in lines[:2]] == [["+", "source", "A.txt"], ["+", "product", "linux/a.txt"]]
+    assert "that is everything" in lines[2]
+
+
+@pytest.mark.parametrize("number", ["-1", "x", "1e3", ""])
+def test_what_is_no_number_is_refused(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["changes", f"--since={number}"]) == 3
+    assert "is no number of a change" in capsys.readouterr().err
+
+
+def test_nothing_processed_yet(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = Project(tmp_path / "empty", SETTINGS)
+
+    assert main.main(["changes", "--project", str(empty.root)]) == 3
+    assert "nothing was processed yet" in capsys.readouterr().err
+
+
+def test_a_follower_hears_of_later_runs_and_of_a_cache_made_anew(project: Project) -> None:
+    words = [sys.executable, "-m", "aptui", "changes", "--jsonl", "--follow", "--project", str(project.root)]
+    root = str(Path(__file__).parents[3])
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}) as follower:
+        assert follower.stdout is not None
+
+        def hear() -> dict[str, Any]:
+            assert follower.stdout is not None
+            return dict(json.loads(follower.stdout.readline()))
+
+        assert [hear()["kind"] for _ in range(3)] == ["source", "product", "listed"]
+        project.write("assets/b.txt", "b")
+        project.engine_run()
+        assert {hear()["name"] for _ in range(2)} == {"b.txt", "linux/b.txt"}
+
+        project.delete("Cache")
+        project.engine_run()
+        assert hear()["kind"] == "resync"
+        follower.kill()

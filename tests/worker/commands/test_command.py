@@ -1,0 +1,491 @@
+"""Builders that are a command line: quoting, execution, what is read from their output, products by glob."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import zlib
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from run_room import Room
+
+from aptui.core.messages import LogLevel, Outcome
+from aptui.core.model import Builder, BuilderKind, CommandRule
+from aptui.worker.commands import command as commands
+from aptui.worker.commands.command import CommandError, execute, find_products, invocation, parse_depfile
+from aptui.worker.commands.output import BoundedText
+
+HOSTILE = [
+    "plain.txt",
+    "two words.txt",
+    "it's.txt",
+    'say "x".txt',
+    "$(touch pwned).txt",
+    "`touch pwned`.txt",
+    "$HOME.txt",
+    "a;touch pwned;.txt",
+    "a&&b|c>d.txt",
+    "*.txt",
+    "-rf",
+    "back\\slash.txt",
+    "ends\\",
+    "new\nline.txt",
+    "{stem}.txt",
+    "~root",
+    "#x.txt",
+    "!x.txt",
+    "caf\udce9.txt",
+    'it\'s "$(touch pwned)" `x` \\',
+]
+TEMPLATES = {
+    "direct": "printf %s {source}",
+    "direct, in single quotes": "printf %s '{source}'",
+    "direct, in double quotes": 'printf %s "{source}"',
+    "shell": "true && printf %s {source}",
+    "shell, in single quotes": "true && printf %s '{source}'",
+    "shell, in double quotes": 'true && printf %s "{source}"',
+    "shell, quoted before": 'true "it\'s" \'a"b\' \\" && printf %s {source}',
+    "substitution": "printf %s $(true; printf %s {source} >out; cat out >&2)",
+    "substitution in double quotes": 'printf %s "$(printf %s "{source}")"',
+    "comment with an apostrophe": "true # don't\nprintf %s {source}",
+    "here-document": "cat <<EOF | tr -d '\\n'\nx{source}x\nEOF\n",
+    "case in a substitution": 'printf %s "$(case a in a) printf %s {source};; esac)"',
+    "comment after a parenthesis": "(true)# it's …\nprintf %s {source}",
+    "script with an argument": "sh -c 'printf %s \"$1\"' sh {source}",
+    "script that reads the environment": "true && : {source}; sh -c 'printf %s \"$APTUI_SOURCE\"'",
+    "exec of find": "find . -maxdepth 0 -exec printf %s {source} \\;",
+    "function": 'f() { printf %s "$1"; }; f {source}',
+    "variable": 'x={source}; printf %s "$x"',
+    "value in a comment": "true # {source}\nprintf %s {source}",
+    "parameter expansion with a hash": 'x=ab && true ${x#a} "it" && printf %s {source}',
+}
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Room(tmp_path)
+
+
+def builder(command, *products, **rule):
+    return Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, products, **rule))
+
+
+def output_of(command):
+    return execute(command, dict(os.environ)).output
+
+
+# ----------------------------------------------------------------------------------------------------------------- template
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_no_file_name_is_more_than_a_word(tmp_path, monkeypatch, template):
+    monkeypatch.chdir(tmp_path)
+
+    said = [bytes(output_of(invocation(TEMPLATES[template], {"source": name})).head) for name in HOSTILE]
+
+    if template == "here-document":
+        assert said == [b"x" + os.fsencode(name).replace(b"\n", b"") + b"x" for name in HOSTILE]
+    else:
+        assert said == [os.fsencode(name) for name in HOSTILE]
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("template", ["cat {source}", 'cat "{source}" -n', "tool{params.x} a=b {source}"])
+def test_a_command_without_shell_words_is_started_directly(template, monkeypatch):
+    monkeypatch.setattr(commands, "find_program", lambda word: f"/bin/{word}")
+
+    command = invocation(template, {"source": "a b; c", "params.x": "1"})
+
+    assert command.program != "/bin/sh"
+    assert "a b; c" in command.arguments
+    assert command.arguments[0] in command.line
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "cat {source} | wc",
+        "cat {source} > x",
+        "X=1 cat {source}",
+        "cat *.txt",
+        "cat $HOME",
+        "cat ${source}",
+        "a\nb",
+        "cd {source}x",
+        "cat 'x",
+    ],
+)
+def test_what_only_a_shell_understands_goes_to_the_shell(template):
+    command = invocation(template, {"source": "a b"})
+
+    assert command.program == "/bin/sh"
+    assert command.arguments[:2] == ("/bin/sh", "-c")
+    assert "a b" not in command.arguments[2]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_line_that_people_see_can_be_pasted(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    line = invocation("true && printf %s {source}", {"source": name}).line
+
+    said = execute(commands.Invocation("/bin/sh", ("/bin/sh", "-c", line), line), dict(os.environ))
+
+    assert bytes(said.output.head) == os.fsencode(name)
+    assert not (tmp_path / "pwned").exists()
+    assert invocation("true && cat {source}", {"source": "/a/b.up"}).line == "true && cat /a/b.up"
+
+
+@pytest.mark.parametrize("template", ["cat {stem}", "x=1; tool --name {name}", "tool '{rel}'"])
+def test_a_name_that_would_be_an_option_fails(template):
+    with pytest.raises(CommandError, match="'-rf', which a program takes for an option"):
+        invocation(template, {"stem": "-rf", "name": "-rf", "rel": "-rf"})
+
+    assert invocation(template.replace("{", "./{"), {"stem": "-rf", "name": "-rf", "rel": "-rf"})
+    assert invocation("true > {stem}", {"stem": "-rf"})
+
+
+def test_a_parameter_that_is_not_there_is_named():
+    with pytest.raises(CommandError, match=r"the command uses \{params.quality\}, but there is no parameter 'quality'"):
+        invocation("cat {params.quality}", {})
+
+
+def test_a_value_is_not_filled_in_a_second_time():
+    command = invocation("cat {source} {name}", {"source": "{name}", "name": "{source}"})
+
+    assert command.arguments == ("cat", "{name}", "{source}")
+
+
+# ---------------------------------------------------------------------------------------------------------------- execution
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("true", ""),
+        ("exit 0", ""),
+        ("false", "command exited with status 1"),
+        ("exit 77", "command exited with status 77"),
+        ("kill -SEGV $$", "command killed by SIGSEGV"),
+        ("kill -KILL $$", "command killed by SIGKILL: likely out of memory"),
+        ("kill -TERM $$", "command killed by SIGTERM"),
+    ],
+)
+def test_exit_status_and_signal_are_in_the_error(command, error):
+    assert execute(invocation(command, {}), dict(os.environ)).error == error
+
+
+@pytest.mark.real
+def test_a_command_has_an_empty_stdin_and_the_signals_of_a_fresh_process():
+    ended = execute(invocation("cat; yes | head -n 1", {}), dict(os.environ))
+
+    assert (bytes(ended.output.head), ended.error) == (b"y\n", "")
+
+
+@pytest.mark.real
+def test_output_is_bounded_and_says_what_was_left_out():
+    ended = execute(invocation("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2", {}), dict(os.environ))
+
+    lines = list(ended.output.lines())
+    assert len(ended.output.head) + len(ended.output.tail) == 2 * 128 << 10
+    assert lines[1] == f"[… {3_000_000 + 9 - (256 << 10)} bytes of output left out …]"
+    assert lines[-1] == "the end"
+
+
+@pytest.mark.real
+def test_a_process_left_behind_that_holds_the_output_keeps_nobody_waiting():
+    ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
+
+    os.kill(int(ended.output.head), signal.SIGKILL)
+    assert ended.error == ""
+
+
+@pytest.mark.real
+def test_a_program_that_cannot_be_started_is_named():
+    with pytest.raises(CommandError, match="cannot start '/no/such': No such file or directory"):
+        execute(commands.Invocation("/no/such", ("x",), "x"), {})
+
+
+@pytest.mark.real
+def test_a_missing_tool_is_named_by_the_run(room):
+    result = room.run(builder("no-such-tool-here {source}"))
+
+    assert result.outcome == Outcome.FAILED
+    said = "command exited with status 127 (program 'no-such-tool-here' is not found in the PATH of whoever started aptui)"
+    assert result.error.startswith(said)
+    assert "no-such-tool-here: not found" in "".join(record.text for record in result.log)
+
+
+# ----------------------------------------------------------------------------------------------------------------- products
+
+
+@pytest.fixture
+def products(tmp_path):
+    for name in ("a.png", "b.PNG", "sub/c.png", "sub/deep/d.txt", ".hidden.png", "[x].png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("globs", "found"),
+    [
+        (("*.png",), [".hidden.png", "[x].png", "a.png"]),
+        (("**/*.png",), [".hidden.png", "[x].png", "a.png", "sub/c.png"]),
+        (("sub/**",), ["sub/c.png", "sub/deep/d.txt"]),
+        (("{stem}.png",), ["[x].png"]),
+        (("a.*", "a.png", "b.*"), ["a.png", "b.PNG"]),
+        ((), [".hidden.png", "[x].png", "a.png", "b.PNG", "sub/c.png", "sub/deep/d.txt"]),
+    ],
+)
+def test_products_are_found_by_glob_and_sorted(products, globs, found):
+    assert find_products(globs, products, {"stem": "[x]"}) == found
+
+
+def test_globs_that_match_nothing_are_named(products, tmp_path):
+    with pytest.raises(CommandError, match=r"no product matched '\*.dds', 'x\*'"):
+        find_products(("*.dds", "x*"), products, {})
+    with pytest.raises(CommandError, match="no product"):
+        find_products(("sub",), products, {})
+    os.mkdir(tmp_path / "empty")
+    with pytest.raises(CommandError, match="the command made no product"):
+        find_products((), str(tmp_path / "empty"), {})
+
+
+@pytest.mark.parametrize("globs", [(), ("**",), ("deep/**/*.txt",)])
+def test_a_link_to_a_folder_among_the_products_is_not_walked(tmp_path, globs):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").touch()
+    (tmp_path / "deep" / "disk").symlink_to("/")
+
+    with pytest.raises(CommandError, match="link to a folder among its products: 'deep/disk'"):
+        find_products(globs, str(tmp_path), {})
+    assert find_products(("deep/*.txt",), str(tmp_path), {}) == ["deep/a.txt"]
+
+
+@pytest.mark.real
+def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
+    three = builder("touch {products_dir}/a.x {products_dir}/B.x {products_dir}/c.x")
+    two = builder("mkdir {products_dir}/d && touch {products_dir}/d/b.x {products_dir}/z.x")
+
+    first, second = room.run(three), room.run(two)
+
+    ids = {product.name: product.sub_id for product in first.products}
+    others = {product.name: product.sub_id for product in second.products}
+    assert ids == {"a.x": zlib.crc32(b"a.x"), "b.x": ids["b.x"], "c.x": ids["c.x"]}
+    assert len(set(ids.values())) == 3
+    assert others["b.x"] == ids["b.x"]
+
+
+@pytest.mark.real
+def test_a_single_product_has_the_sub_id_0_and_the_type_of_the_builder(room):
+    result = room.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
+
+    (product,) = result.products
+    assert (product.name, product.sub_id, product.asset_type, product.flags) == ("a.txt.linux", 0, bytes(range(16)), 1)
+    assert result.command_line.startswith("cp ")
+    assert result.peak_rss_bytes > 0
+
+
+@pytest.mark.real
+def test_products_of_the_common_platform_are_intermediates(room):
+    result = room.run(builder("cp {source} {products_dir}"), room.order(platform="common"))
+
+    assert [product.flags for product in result.products] == [2]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["two words.txt", "it's.txt", "$(x).txt", "[a].txt", "-v.txt", "caf\udce9.txt"])
+def test_a_run_copes_with_the_name_of_its_source(room, name):
+    order = replace(room.order(name), rel=name.replace("\udce9", "\U0010ffe9"))
+
+    result = room.run(builder('cp {source} "{products_dir}/{stem}.out"', "{stem}.out"), order)
+
+    assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
+    assert Path(os.fsdecode(result.products[0].staged.replace("\U0010ffe9", "\udce9"))).read_bytes() == b"hello"
+
+
+@pytest.mark.real
+def test_parameters_of_builder_platform_and_job_reach_the_command(room):
+    tool = replace(
+        builder("echo {params.a} {params.b} {params.c} {params.d} > {products_dir}/x"),
+        params='{"a":true,"b":1.5,"c":"x y"}',
+        platform_params=(("linux", '{"b":2}'), ("mars", '{"b":3}')),
+    )
+
+    result = room.run(tool, room.order(params='{"d":"$(job)"}'))
+
+    assert Path(result.products[0].staged).read_text() == "true 2 x y $(job)\n"
+
+
+# ------------------------------------------------------------------------------------------------------------- dependencies
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a.o: a.c b.h\n", ["a.c", "b.h"]),
+        ("a.o: a.c \\\n  b.h \\\r\n c.h\n", ["a.c", "b.h", "c.h"]),
+        ("a.o b.o: a.c\n", ["a.c"]),
+        ("a.o : a.c\n", ["a.c"]),
+        (r"a.o: two\ words.h hash\#.h colon\:.h cash$$.h", ["two words.h", "hash#.h", "colon:.h", "cash$.h"]),
+        (r"odd\ target.o: a.c", ["a.c"]),
+        (r"a.o: back\slash.h C:\x\y.h", [r"back\slash.h", r"C:\x\y.h"]),
+        ("a.o: a.c\n\nb.h:\n\nc.h:\n", ["a.c"]),
+        ("a.o: a.c # b.h\n# c.h: d.h\n", ["a.c"]),
+        ("a.o: a.c\nb.o: b.c\n", ["a.c", "b.c"]),
+        ("a.o:\\\n a.c", ["a.c"]),
+        ("", []),
+        ("no rule at all", []),
+    ],
+)
+def test_makefile_dependencies(text, found):
+    assert list(parse_depfile(text)) == found
+
+
+@pytest.mark.real
+def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
+    header = room.source("some where/b.h")
+    tool = builder("cp {source} {products_dir} && printf 'x: %s here\\\\ too.h' \"$(echo {source}/../b.h)\" > {depfile}")
+
+    result = room.run(tool, room.order())
+    escaped = str(header).replace(" ", "\\\\ ")
+    other = room.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
+
+    assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]  # missing, beside the source
+    assert [path for path, digest in other.discovered if digest] == [str(header)]
+
+
+@pytest.mark.real
+def test_a_dependency_file_that_was_not_written_is_warned_about(room):
+    result = room.run(builder("cp {source} {products_dir}", depfile="{stem}.d"))
+
+    assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
+    assert "wrote no dependency file 'a.d'" in result.log[0].text
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("regex", [r"^note: including (?P<path>.*)", r"^note: including (.*)", r"(?<=^note: including ).*"])
+def test_dependencies_are_read_from_the_output_and_leave_the_log(room, regex):
+    header = room.source("b.h")
+    tool = builder(f"cp {{source}} {{products_dir}}; echo compiling; echo 'note: including {header} '", dependency_regex=regex)
+
+    result = room.run(tool)
+
+    assert [path for path, _ in result.discovered] == [str(header)]
+    assert [record.text for record in result.log] == ["compiling"]
+
+
+@pytest.mark.real
+def test_dependencies_that_cannot_all_be_read_fail_the_run(room, monkeypatch):
+    monkeypatch.setattr(commands, "DEPENDENCY_OUTPUT_BYTES", 1000)
+
+    result = room.run(builder("cp {source} {products_dir}; seq 10000", dependency_regex="^x"))
+
+    assert result.outcome == Outcome.FAILED
+    assert "dependencies cannot all be read" in result.error
+
+
+# ------------------------------------------------------------------------------------------------------------------- output
+
+
+@pytest.mark.real
+def test_warnings_and_errors_are_lifted_with_file_and_line(room):
+    tool = builder(
+        "cat {source}; exit 2",
+        error_regex=r"(?P<file>\S+):(?P<line>\d+): fatal (?P<message>.*)",
+        warning_regex=r"^odd",
+    )
+    room.source("a.txt", b"fine\nodd thing\na.c:12: fatal no such thing\nwarning: as usual\n")
+
+    result = room.run(tool)
+
+    assert [(record.level, record.text, record.context) for record in result.log] == [
+        (LogLevel.INFO, "fine", ()),
+        (LogLevel.WARNING, "odd thing", ()),
+        (LogLevel.ERROR, "no such thing", (("file", "a.c"), ("line", "12"))),
+        (LogLevel.WARNING, "as usual", ()),
+        (LogLevel.ERROR, "command exited with status 2: no such thing", ()),
+    ]
+    assert result.error == "command exited with status 2: no such thing"
+    assert (result.warnings, result.errors) == (2, 2)
+
+
+@pytest.mark.real
+def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
+    result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.05; echo two"))
+
+    one, two = (record.time_ms for record in result.log)
+    assert {type(record.text) for record in result.log} == {str}, "the wire takes no other text"
+    assert two - one >= 40
+
+
+def test_output_knows_when_each_line_came_and_forgets_nothing_of_it_where_some_is_left_out():
+    text = BoundedText(8)
+    for time_ms, data in ((1000, b"a\nb"), (1002, b"c\n"), (2000, b"d\n"), (3000, b"x" * 40 + b"\n"), (4000, b"end\n")):
+        text.add(data, time_ms)
+
+    lines = text.timed_lines()
+    assert lines == list(text.lines())
+    assert [getattr(line, "time_ms", 0) for line in lines] == [1000, 1000, 2000, 3000, 0, 3000, 4000]
+
+
+@pytest.mark.real
+def test_a_wrong_regular_expression_fails_the_run_by_its_text(room):
+    result = room.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
+
+    assert result.outcome == Outcome.FAILED
+    assert "the regular expression '([' is wrong" in result.error
+
+
+@pytest.mark.real
+def test_bytes_that_are_no_text_are_shown_escaped(room):
+    result = room.run(builder(r"cp {source} {products_dir}; printf 'caf\351\n'"))
+
+    assert [record.text for record in result.log] == [r"caf\xe9"]
+
+
+@pytest.mark.real
+def test_many_lines_become_a_bounded_log(room):
+    result = room.run(builder("cp {source} {products_dir}; seq 10000"))
+
+    texts = [record.text for record in result.log]
+    assert (len(texts), texts[0], texts[-1]) == (2001, "1", "10000")
+    assert texts[1000] == "[… 8000 lines left out …]"
+
+
+@pytest.mark.real
+def test_a_command_that_is_interrupted_is_killed_with_its_group_and_what_it_said_is_kept(room, monkeypatch, capfdbinary):
+    read, heard = commands._read, []
+
+    def interrupted(reader, output):
+        read(reader, output)
+        if output.head.endswith(b"\n"):
+            heard.append(bytes(output.head))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_read", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        output_of(invocation("sleep 3600 & echo $$ $!; wait", {}))
+
+    assert capfdbinary.readouterr().out.startswith(heard[0])
+    assert [pid for pid in heard[0].split() if not has_ended(int(pid))] == []
+
+
+def has_ended(pid):
+    """Wait until a process has ended; whether it did within 5 s."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 5.0)[0])
+    finally:
+        os.close(descriptor)

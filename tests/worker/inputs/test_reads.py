@@ -1,0 +1,377 @@
+"""What a call is known to have read: heard from Python itself, or from `strace` where a command is traced."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from pool_harness import Harness, python_builder
+from run_room import PYTHON, Room, jobs, made, write
+
+from aptui.core.messages import LogLevel, Outcome
+from aptui.core.model import Builder, BuilderKind, CommandRule, UndeclaredReads
+from aptui.engine.pool.pool import PoolSettings
+from aptui.sdk import JobDescriptor, JobProduct
+from aptui.worker.commands import trace
+from aptui.worker.inputs import reads as worker_reads
+from aptui.worker.processes import adopt_orphans
+
+pytestmark = pytest.mark.real
+
+ADDS = replace(PYTHON, undeclared_reads=UndeclaredReads.ADD)
+needs_strace = pytest.mark.skipif(bool(trace.fault()), reason="no strace here")
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    room = Room(tmp_path)
+    worker_reads.watch((str(room.root),))
+    adopt_orphans()  # as a worker does: the tracer is no child of ours at first
+    yield room
+    worker_reads.watch(())
+
+
+def done(request):
+    write(request.product_path("a.out"))
+    return made(JobProduct("a.out"))
+
+
+def names(room, result):
+    return {os.path.relpath(read.path, room.root): read.where for read in result.reads}
+
+
+def line_of(function, offset):
+    return f"{Path(__file__).name}:{function.__code__.co_firstlineno + offset}"
+
+
+# ------------------------------------------------------------------------------------------------------------------ Python
+
+
+def test_a_run_says_which_files_of_scan_folders_it_opened_and_where(room):
+    room.source("sub/part.png")
+    room.source("other.txt")
+
+    def process_job(request):
+        request.read_source()
+        Path(request.scan_folder, "sub", "part.png").read_bytes()
+        os.close(os.open(os.fsencode(f"{request.scan_folder}/sub/../other.txt"), os.O_RDONLY))
+        return done(request)
+
+    result = room.process(process_job)
+
+    assert result.outcome is Outcome.SUCCEEDED
+    assert names(room, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
+
+
+def test_what_is_written_missing_a_folder_or_outside_does_not_count(room, tmp_path):
+    room.source("sub/x.txt")
+    write(tmp_path / "outside.txt")
+
+    def process_job(request):
+        for path in (tmp_path / "outside.txt", room.root / "missing", room.root / "sub"):
+            try:
+                open(path).close()
+            except OSError:
+                pass
+        Path(room.root, "made.txt").write_text("mine")
+        Path(room.root, "made.txt").read_text()
+        Path(request.temp_dir, "t").write_text("mine")
+        Path(request.temp_dir, "t").read_text()
+        return done(request)
+
+    assert room.process(process_job).reads == ()
+
+
+def test_a_run_that_starts_no_call_hears_nothing(room):
+    room.process(done)
+    (room.root / "a.txt").read_bytes()
+
+    assert room.process(done).reads == ()
+
+
+def test_what_nobody_wants_to_know_is_not_listened_to(room):
+    room.source("part.txt")
+
+    def process_job(request):
+        (room.root / "part.txt").read_bytes()
+        return done(request)
+
+    assert room.process(process_job, builder=replace(PYTHON, undeclared_reads=UndeclaredReads.IGNORE)).reads == ()
+
+
+def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):
+    room.source("part.txt", b"part")
+
+    def process_job(request):
+        (room.root / "part.txt").read_bytes()
+        try:
+            (room.root / "gone.txt").read_bytes()
+        except FileNotFoundError:
+            pass
+        return done(request)
+
+    reads = {Path(read.path).name: read.digest for read in room.process(process_job, builder=ADDS).reads}
+
+    assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
+
+
+def test_a_failed_run_names_only_what_becomes_a_dependency(room):
+    room.source("part.txt")
+
+    def process_job(request):
+        (room.root / "part.txt").read_bytes()
+        raise ValueError("bad part")
+
+    assert room.process(process_job).reads == ()
+    assert len(room.process(process_job, builder=ADDS).reads) == 1
+
+
+def test_an_analysis_says_what_it_opened(room):
+    room.source("part.txt")
+
+    def create_jobs(request):
+        request.read_source()
+        (room.root / "part.txt").read_bytes()
+        return jobs(JobDescriptor("k", "linux"))
+
+    assert names(room, room.analyse(create_jobs)) == {"part.txt": line_of(create_jobs, 2)}
+
+
+def test_what_an_analysis_looks_for_in_vain_can_become_a_dependency(room):
+    def create_jobs(_request):
+        try:
+            (room.root / "gone.txt").read_bytes()
+        except FileNotFoundError:
+            pass
+        return jobs(JobDescriptor("k", "linux"))
+
+    assert room.analyse(create_jobs).reads == ()
+    assert names(room, room.analyse(create_jobs, ADDS)) == {"gone.txt": line_of(create_jobs, 2)}
+
+
+def test_code_that_is_loaded_while_a_job_runs_is_no_source(room, monkeypatch):
+    room.source("loaded_late.py", b"VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(room.root))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def process_job(request):
+        import loaded_late
+
+        assert loaded_late.VALUE == 1
+        return done(request)
+
+    result = room.process(process_job)
+
+    assert (result.outcome, result.reads) == (Outcome.SUCCEEDED, ())
+
+
+def test_the_real_path_of_a_scan_folder_is_the_scan_folder(room, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(room.root)
+    room.source("part.txt")
+    worker_reads.watch((str(link),))
+
+    def process_job(request):
+        Path(request.scan_folder, "part.txt").resolve().read_bytes()
+        request.read_source()
+        return done(request)
+
+    result = room.process(process_job, room.order(root=str(link)))
+
+    assert [read.path for read in result.reads] == [f"{link}/part.txt"]
+
+
+def test_nothing_a_builder_says_to_the_hook_hurts_it(room):
+    def process_job(request):
+        for arguments in (), (1,), (None, None, None), (b"\xff", "r", "many"), ("\0", "r", 0):
+            sys.audit("open", *arguments)
+        return done(request)
+
+    assert room.process(process_job).outcome is Outcome.SUCCEEDED
+
+
+def test_pictures_opened_by_path_are_heard(room):
+    from PIL import Image
+
+    Image.new("RGB", (1, 1)).save(room.root / "part.png")
+
+    def process_job(request):
+        Image.open(room.root / "part.png").close()
+        return done(request)
+
+    assert names(room, room.process(process_job)) == {"part.png": line_of(process_job, 1)}
+
+
+def test_a_worker_process_tells_what_its_builder_read(tmp_path):
+    (tmp_path / "reader.py").write_text(
+        "from hostile_builders import Base\n\n\n"
+        "class Reader(Base):\n    name = 'reader'\n\n    def act(self, request):\n"
+        "        open(request.scan_folder + '/other.txt').close()\n"
+    )
+    builder = replace(python_builder("Reader", "reader"), origin=f"file:{tmp_path}/reader.py:Reader")
+    paths = f"{Path(__file__).parents[2] / 'engine'}:{Path(__file__).parents[3]}"
+    settings = PoolSettings(environment={"PYTHONPATH": paths}, scan_folders=(str(tmp_path / "assets"),))
+    harness = Harness(tmp_path, (builder,), 1, settings)
+    try:
+        write(tmp_path / "assets" / "other.txt")
+        order = harness.process_order("reader")
+        (result,) = harness.run(order)
+    finally:
+        harness.close()
+
+    assert [(Path(read.path).name, read.where) for read in result.reads] == [("other.txt", "reader.py:8")]
+
+
+# ------------------------------------------------------------------------------------------------------------------ strace
+
+
+def tracing(command: str, **more: object) -> Builder:
+    return Builder(b"c" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command), traces_reads=True, **more)
+
+
+@needs_strace
+def test_a_traced_command_says_what_it_and_its_children_opened(room):
+    room.source('odd "näme">.txt', b"odd\n")
+    room.source("list.inc", b"list\n")
+    rule = f"""
+        cd {room.root} && cat odd*.txt {{source}} > {{products_dir}}/o.txt
+        (cat ./list.inc; cat nix; echo x > w; cat w) >> {{products_dir}}/o.txt 2>&1; exit 0"""
+
+    result = room.run(tracing(rule))
+
+    assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
+    assert names(room, result) == {'odd "näme">.txt': "cat", "list.inc": "cat"}
+    assert not list(room.staging.glob("*/trace"))
+
+
+@pytest.mark.parametrize("is_analysis", [False, True])
+def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, monkeypatch, is_analysis):
+    write(tmp_path / "secret.bin")
+    room.source("a.txt", b'{"uri": "../secret.bin"}')
+    order = room.order()
+    monkeypatch.setattr(room, "source", lambda: None)
+
+    def careless(request):
+        Path(request.scan_folder, "..", "secret.bin").read_bytes()
+        return jobs(JobDescriptor("linux", "main")) if is_analysis else done(request)
+
+    result = room.analyse(careless) if is_analysis else room.process(careless, order)
+
+    said = f"'{tmp_path}/secret.bin' was read, which 'a.txt' names and which lies outside the project's scan folders"
+    assert (result.outcome, result.error) == (Outcome.FAILED, said)
+
+
+def test_what_a_builder_opens_for_itself_may_lie_outside(room, tmp_path):
+    write(tmp_path / "settings.json")
+    room.source("a.txt", b"settings.json")
+
+    def process_job(request):
+        (tmp_path / "settings.json").read_bytes()
+        return done(request)
+
+    assert room.process(process_job, room.order()).outcome is Outcome.SUCCEEDED
+
+
+@needs_strace
+def test_a_traced_command_that_opens_what_content_names_outside_fails(room, tmp_path):
+    write(tmp_path / "secret.bin")
+    room.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
+    command = "cat $(sed -n 's/^include //p' {source}) > {products_dir}/o"
+
+    result = room.run(tracing(command), room.order())
+
+    assert "which 'a.txt' names and which lies outside" in result.error
+
+
+@needs_strace
+def test_a_traced_command_ends_as_it_would_without(room):
+    room.source("part.txt")
+
+    failed = room.run(tracing("echo told >&2; exit 3"))
+    killed = room.run(tracing("kill -KILL $$"))
+    left = room.run(tracing("sleep 600 & cat {source} > {products_dir}/o"))
+    quick = room.run(tracing("(sleep 0.01; cat part.txt) & cat {source} > {products_dir}/o"))
+
+    assert (failed.outcome, failed.error) == (Outcome.FAILED, "command exited with status 3")
+    assert [record.text for record in failed.log][:1] == ["told"]
+    assert killed.error.startswith("command killed by SIGKILL")
+    assert left.outcome is Outcome.FAILED
+    assert "sleep" in left.error
+    assert "strace" not in left.error
+    assert quick.outcome is Outcome.SUCCEEDED
+
+
+@needs_strace
+def test_what_a_traced_command_looks_for_in_vain_can_become_a_dependency(room):
+    result = room.run(
+        tracing(f"cat {room.root}/gone.inc 2>/dev/null; cp {{source}} {{products_dir}}/o", undeclared_reads=UndeclaredReads.ADD)
+    )
+
+    assert [(Path(read.path).name, read.where, read.digest) for read in result.reads] == [("gone.inc", "cat", "")]
+
+
+@needs_strace
+def test_a_traced_command_that_overruns_its_limit_is_killed_with_its_tracer(tmp_path):
+    builder = tracing("sleep 600 & sleep 600")
+    harness = Harness(tmp_path, (builder,), 1, PoolSettings(scan_folders=(str(tmp_path / "assets"),)))
+    try:
+        order = harness.process_order("tool", limit_s=1.0)
+        (result,) = harness.run(order)
+    finally:
+        harness.close()
+
+    assert result.outcome == Outcome.FAILED
+    assert "limit" in result.error
+    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and str(tmp_path).encode() in command_line(pid)]
+
+
+def command_line(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_without_strace_a_command_runs_and_its_log_says_so_once(room, monkeypatch):
+    monkeypatch.setattr(trace, "fault", lambda: "strace is not installed")
+
+    result = room.run(tracing("cp {source} {products_dir}/o"))
+
+    assert (result.outcome, result.reads, result.warnings) == (Outcome.SUCCEEDED, (), 0)
+    assert [(record.level, record.text) for record in result.log] == [
+        (LogLevel.INFO, "what the command reads cannot be traced: strace is not installed")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('openat(AT_FDCWD</r>, "a\\303\\244\\n\\"b", O_RDONLY|O_CLOEXEC) = 3</r/x>', 'aä\n"b'),
+        ('openat(5</r/in\\76>, "b", O_RDONLY) = -1 ENOENT (No such file or directory)', "in>/b"),
+        ('openat2(AT_FDCWD</r>, "c", {flags=O_RDONLY, resolve=RESOLVE_BENEATH}, 24) = 3</r/c>', "c"),
+        ('open("/r/d", O_RDWR) = 3</r/d>', "d"),
+        ('open("e", O_RDONLY) = 3</r/e>', "e"),
+        ('execve("/r/tool.sh", ["x"...], 0x7ffc /* 35 vars */) = 0', "tool.sh"),
+        ('open("f", O_RDONLY) = -1 ENOENT (No such file or directory)', None),
+        ('openat(AT_FDCWD</r>, "g", O_WRONLY|O_CREAT, 0666) = 3</r/g>', None),
+        ('openat(AT_FDCWD</r>, ".", O_RDONLY|O_DIRECTORY) = 3</r>', None),
+        ('execve("/r/h", ["h"...], 0x7ffc /* 35 vars */) = -1 ENOENT (No such file or directory)', None),
+        ('openat(AT_FDCWD</r>, "i", O_RDONLY <unfinished ...>', None),
+        ("+++ killed by SIGKILL +++", None),
+    ],
+)
+def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expected):
+    record = tmp_path / "record"
+    record.mkdir()
+    (record / "t.1").write_text(line.replace("/r", str(room.root)) + "\n")
+    reads = worker_reads.Reads(str(room.root / "a.txt"))
+
+    trace.note_reads(str(record), "/bin/tool", reads)
+
+    assert [os.path.relpath(read.path, room.root) for read in reads.found(lambda _path: "")] == ([expected] if expected else [])

@@ -1,0 +1,56 @@
+"""Strangers: which files outside the project content has chosen, however it spells them, and which are none of our business."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"uri": "../../secret/my key"}',
+        "map_Kd ../../secret/my key\n",
+        "'..\\..\\secret\\my key'",
+        '"..%2f../secret/my%20key"',
+        '"%2e%2e/%2e%2e/secret/./x/../my key"',
+        "include <{outside}/my key>",
+        'src="file://{outside}/my key"',
+        "FILE:{outside}/my%20key\0",
+        "assets/pack/../../secret/my key",
+    ],
+)
+def test_content_that_names_a_file_outside_is_found_out(tmp_path: Path, said: str) -> None:
+    outside, source = tmp_path / "secret", tmp_path / "assets" / "pack" / "a.bin"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"\xff\0 " + said.replace("{outside}", str(outside)).encode())
+    roots = [str(tmp_path / "assets"), str(tmp_path)]
+
+    found = named_by_content([f"{outside}/other", f"{outside}/my key"], [f"{tmp_path}/none", str(source)], roots)
+
+    assert found == (f"{outside}/my key", str(source))
+
+
+@pytest.mark.parametrize("said", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
+def test_a_file_of_that_name_elsewhere_is_not_meant(tmp_path: Path, said: str) -> None:
+    source = tmp_path / "a.bin"
+    source.write_text(said)
+
+    assert named_by_content([f"{tmp_path}-secret/my key"], [str(source)], [str(tmp_path)]) == ("", "")
+
+
+def test_much_text_takes_no_longer_than_it_must(tmp_path: Path) -> None:
+    source = tmp_path / "a.bin"
+    source.write_text("k" * 200_000)
+
+    assert named_by_content(["/secret/k"], [str(source)], []) == ("", "")
+
+
+def test_what_belongs_to_the_system_or_to_python_may_be_named() -> None:
+    assert is_of_the_system("/usr/share/fonts/a.ttf")
+    assert is_of_the_system(pytest.__file__)
+    assert not is_of_the_system("/etc/passwd")
+    assert not is_of_the_system("/proc/self/environ")
