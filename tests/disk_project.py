@@ -104,7 +104,7 @@ class Project:
             finally:
                 engine.close()
         for notice in ran.news:
-            if isinstance(notice, JobChanged) and not notice.job_key.startswith("CreateJobs_"):
+            if isinstance(notice, JobChanged) and notice.is_run and not notice.job_key.startswith("CreateJobs_"):
                 ran.runs[run_name(notice)] += 1
             elif isinstance(notice, Said):
                 ran.said.append(notice.text)

@@ -181,7 +181,7 @@ def _serve(channel: socket.socket) -> list[str]:
         pid = _fork_for_parent()
         if pid == 0:
             channel.close()
-            return _become(*json.loads(order), theirs)
+            return _become(*[*json.loads(order), theirs])
         for fd in theirs:
             os.close(fd)
         channel.send(struct.pack("q", pid))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from waiting import until
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.real
 DESCRIBE = python_command("--describe")  # answers what stands on its stdin: to nothing, nothing
 
 
-def started(tmp_path: Path, **changes: object) -> subprocess.Popen[bytes]:
-    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+def started(tmp_path: Path, **changes: Any) -> subprocess.Popen[bytes]:
+    pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(DESCRIBE, **(pipe | {"env": python_environment(), "cwd": tmp_path} | changes))
 
 

@@ -90,7 +90,7 @@ class Reporter:
     def _job_changed(self, job: JobChanged) -> None:
         if job.status not in ("completed", "failed"):
             return
-        if job.job_id and not job.job_key.startswith("CreateJobs_"):
+        if job.is_run and job.job_id and not job.job_key.startswith("CreateJobs_"):
             self._count(job)
         if job.status == "failed":
             self.say(failure_text(job.source, job.platform, job.job_key, job.error), "red")

@@ -40,7 +40,10 @@ class LogRecord(Struct, frozen=True):
 
 
 class JobChanged(Struct, frozen=True):
-    """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone."""
+    """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
+
+    `is_run` is False where it is completed because it was made of the same before: nothing ran.
+    """
 
     cause: int
     job_id: int
@@ -58,6 +61,7 @@ class JobChanged(Struct, frozen=True):
     log_file: str
     run_key: RunKey
     completed_ms: int = 0
+    is_run: bool = True
 
 
 class ProductsChanged(Struct, frozen=True):

@@ -360,7 +360,7 @@ class Plans:
         job.planned, was_failed = number, bool(job.error)
         job.error = ""
         self._jobs.save(job)
-        self._reports.tell(job, is_settled=was_failed)
+        self._reports.tell(job, is_settled=was_failed, is_run=False)
         self._jobs.settled(job, is_changed=False)
 
     def can_force(self, job: Job) -> bool:

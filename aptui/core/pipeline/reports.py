@@ -58,8 +58,8 @@ class Reports:
         job.log_file = self._log_name(job, builder.name)
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
-    def tell(self, job: Job, *, is_settled: bool = False) -> None:
-        """Tell that `job` changed, if it is `is_settled` or somebody wants to know every step."""
+    def tell(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
+        """Tell that `job` changed, if it is `is_settled` or somebody wants to know every step; `is_run`: see `JobChanged`."""
         if not (self.wants_news or is_settled):
             return
         source, builder = job.source, self._builders.get(job.builder)
@@ -70,7 +70,7 @@ class Reports:
                 self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key,
                 builder.name if builder else "",
                 status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
-                job.completed_ms,
+                job.completed_ms, is_run,
             )
         )  # fmt: skip
 

@@ -105,7 +105,7 @@ class EventPrinter:
             self._console.note(f"Queued {job.source} ({job.platform}, {job.job_key}): {job.reason}")
         elif job.status == "processing":
             self._console.say(lines.processing(job.source, job.platform))
-        elif job.status in _ENDED and self._is_new(job):
+        elif job.is_run and job.status in _ENDED and self._is_new(job):
             self._job_ended(job)
 
     def _is_new(self, job: JobChanged) -> bool:

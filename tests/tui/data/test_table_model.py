@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ FILTERS: dict[str, Callable[[Row], object]] = {
     "status:processing|pending": lambda row: row.status in ("processing", "pending"),
     "warnings": lambda row: row.status == "completed" and row.warnings,
 }
-ORDERS: dict[str, Callable[[Row], float | str]] = {
+ORDERS: dict[str, Callable[[Row], Any]] = {
     "failed": lambda row: (row.status != "processing", row.status != "failed", -row.ends),
     "completed": lambda row: row.ends,
     "duration": lambda row: row.takes,
