@@ -42,7 +42,7 @@ class LogRecord(Struct, frozen=True):
 class JobChanged(Struct, frozen=True):
     """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
 
-    `is_run` is False where it is completed because it was made of the same before: nothing ran.
+    `is_run` is False where nothing ran: it is made of the same as before, or gone.
     """
 
     cause: int

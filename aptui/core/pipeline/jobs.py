@@ -165,7 +165,7 @@ class Jobs:
             self.ledger.order(DropLogs(self.ledger.cause, (job.log_file,)))
         self.ledger.drop("drop_job", (job.id,))
         self.todo.extend((other, True) for other in freed)
-        self.reports.tell(job, is_settled=bool(job.error))
+        self.reports.tell(job, is_settled=bool(job.error), is_run=False)
         self.settled(job, is_changed=True)
 
     def delete_products(self, job: Job) -> None:
