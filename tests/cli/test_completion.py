@@ -15,7 +15,8 @@ from aptui.cli import completion, main
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["rep"], ["reprocess"]),
+        (["repr"], ["reprocess"]),
+        (["rep"], ["report", "reprocess"]),
         (["help", "bat"], ["batch"]),
         (["--vers"], ["--version"]),
         (["cache", "pre"], ["prefetch"]),

@@ -83,7 +83,7 @@ def test_every_pane_shows_what_is_in_it_and_changes_nothing(game):
 
 def test_the_log_of_a_job_is_read_where_o3de_wrote_it(game):
     async def look(app, hands):
-        for _ in range(5):
+        for _ in range(3):
             await hands.press("down")
         await until(hands, lambda: "cannot read the file" in text(app))
 
