@@ -56,6 +56,8 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
     summary.is_interrupted = answer is None
     if answer and isinstance(unknown := answer.get("unknown"), list):
         summary.unknown = tuple(map(str, unknown))
+    if answer and isinstance(mistakes := answer.get("folder_mistakes"), list):
+        summary.mistakes = tuple(map(str, mistakes))
     if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
         names = ", ".join(f"'{name}'" for name in others)
         printing.complain(f"the engine that runs was started with other values of {names}, and those count: 'aptui stop' ends it")

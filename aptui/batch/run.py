@@ -74,6 +74,8 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
     code = exit_code(summary, arguments.fail_on)
     add_complaints(summary, config, arguments.fail_on)
+    for text in summary.mistakes:
+        printing.complain(f"aptui: {printing.line(text)}")
     try:
         if arguments.junit:
             from aptui.batch.junit import write_junit
@@ -120,6 +122,7 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
             reporter.say(sentence)
         reporter.close()
         summary = collect(config, reporter, 0, builders)
+        summary.mistakes = opening.mistakes
         summary.seconds = time.monotonic() - began_s
         return summary
     return _run_engine(config, wish, opening, reporter, builders, began_s)
@@ -157,6 +160,7 @@ def _run_engine(
     summary.stopped_after = counter.why if counter is not None else ""
     summary.is_interrupted = engine.is_stopping and not summary.stopped_after
     summary.unknown = tuple(engine.scans.unknown.values())
+    summary.mistakes = engine.pipeline.settings.problems
     if engine.account is not None:
         summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
     return summary
@@ -177,6 +181,8 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
         return INTERRUPTED
     if summary.unknown:
         return HostError.exit_code
+    if summary.mistakes:
+        return UserError.exit_code
     if summary.stopped_after:
         return STOPPED_EARLY
     is_bad = summary.jobs_failed > 0 or summary.is_too_slow

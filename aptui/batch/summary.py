@@ -87,6 +87,8 @@ class Summary(Struct):
     account: str = ""
     unknown: tuple[str, ...] = ()
     """Why folders of sources cannot be read: what is known of them stayed as it was."""
+    mistakes: tuple[str, ...] = ()
+    """What is wrong in settings files of folders (`.aptui.yaml`), with file, line and column: all below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
 
     def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
@@ -114,6 +116,7 @@ class Summary(Struct):
             "interrupted": self.is_interrupted,
             **({"stopped_after": self.stopped_after} if self.stopped_after else {}),
             "unknown": list(self.unknown),
+            **({"configuration": list(self.mistakes)} if self.mistakes else {}),
             "shared": self.shared,
             "failures": [
                 {

@@ -141,6 +141,11 @@ class SettingsTree:
         """Return what is wrong with a settings file that `key` lies below, "" when nothing is."""
         return next((self._folders[folder].problem for folder in self._above(key) if self._folders[folder].problem), "")
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with each file that is wrong, by folder."""
+        return tuple(found.problem for _folder, found in sorted(self._folders.items()) if found.problem)
+
     def files_above(self, key: PathKey) -> list[tuple[str, str]]:
         """Return (relative path, what is wrong with it) of the settings files that `key` lies below, the nearest last."""
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]

@@ -50,6 +50,17 @@ def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeyp
     assert settled(tmp_path, monkeypatch, {"misses": 3}, settings).account == "0 % from cache"
 
 
+def test_mistakes_in_settings_of_folders_are_those_that_the_engine_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
+    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 0, "folder_mistakes": ["a/.aptui.yaml:1:2: wrong"]})
+    monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
+
+    summary = attach.settle(load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+
+    assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)
+
+
 def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"}
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")

@@ -206,6 +206,33 @@ def test_unknown_platforms_are_a_mistake(run: Run) -> None:
     assert run("batch", "--platforms", ",")[0] == 3
 
 
+def test_a_mistake_in_the_settings_of_a_folder_is_one_of_configuration(run: Run, project: Path) -> None:
+    (project / "assets" / "a.json").write_text("{}")
+    settings = project / "assets" / ".aptui.yaml"
+    settings.write_text("builders:\n  tables:\n    params: {fromat: x}\n")
+
+    code, _, err = run("batch")
+    again, out, _ = run("batch", "--json")
+    settings.write_text("{}")
+    mended, _, _ = run("batch")
+
+    assert (code, again, mended) == (3, 3, 0)
+    assert "aptui: .aptui.yaml:3:14: unknown parameter 'fromat'" in err
+    assert json.loads(out)["configuration"][0].startswith(".aptui.yaml:3:14: ")
+    assert json.loads(out)["jobs_failed"] == 3  # what lies below it; what was made stays
+
+
+def test_a_mistake_in_settings_above_no_source_is_one_too(run: Run, project: Path) -> None:
+    (project / "assets" / "none").mkdir()
+    (project / "assets" / "none" / ".aptui.yaml").write_text("builders: {tabels: {}}\n")
+
+    code, _, err = run("batch")
+    again, _, _ = run("batch")
+
+    assert (code, again) == (3, 3)
+    assert "aptui: none/.aptui.yaml:1:12: no builder is called 'tabels'; did you mean 'tables'?" in err
+
+
 def test_full_scan_finds_what_times_hide(run: Run, project: Path) -> None:
     run("batch")
     source = project / "assets" / "a.txt"

@@ -58,18 +58,19 @@ class Analyses:
         if job.ties is not None or result.used.began_ns:
             job.ties = job.ties or Ties()
             job.ties.report = result.used
-        plans, edges, log = self._checked(job, builder, result)
+        plans, edges, log, problem = self._checked(job, builder, result)
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
         job.warnings, job.errors = (warnings, sum(1 for record in log if record.level >= LogLevel.ERROR))
         job.duration_ms, job.completed_ms = result.duration_ms, now_ms
-        self._reports.write_log(job, log, result.error)
+        error = result.error or problem
+        self._reports.write_log(job, log, error)
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
-        if result.outcome != Outcome.SUCCEEDED:
+        if result.outcome != Outcome.SUCCEEDED or problem:
             self._adopt_edges(job, edges)
             self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
-            self._failures.fail(job, result.error or "its analysis failed without saying why", now_ms)
+            self._failures.fail(job, error or "its analysis failed without saying why", now_ms)
             return
         before = self._memory.targets(source)
         edges_changed = job.edges != edges
@@ -95,17 +96,21 @@ class Analyses:
 
     def _checked(
         self, job: Job, builder: Builder, result: AnalyseResult
-    ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...]]:
-        """Return the plans and edges that can be, with a warning for each one left out.
+    ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
+        """Return the plans and edges that can be, with a warning for each one left out, and why the analysis fails, "" = it does not.
 
         O3DE discards these too: jobs for platforms that are not enabled, dependencies on paths outside all scan folders.
         """
-        log = list(result.log)
+        log, problem = list(result.log), ""
         enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
         plans: dict[tuple[str, str], JobPlan] = {}
         for plan in result.plans:
             if plan.platform not in enabled:
-                log.append(self._left_out(job, builder, plan))
+                text = self._undeclared(job, builder, plan)
+                if text and not builder.adapter:
+                    problem = problem or text
+                else:
+                    log.append(self._left_out(builder, plan, text))
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
@@ -125,21 +130,28 @@ class Analyses:
                 log.append(_warn(builder, f"wildcard dependency '{edge.target}' has no '*': left out"))
             elif key_of(RelPath(rel)) != job.source.key:
                 edges[SourceEdge(edge.kind, rel)] = None
-        return tuple(plans.values()), tuple(sorted(edges)), tuple(log)
+        return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
-    def _left_out(self, job: Job, builder: Builder, plan: JobPlan) -> LogRecord:
+    def _undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
+        """Return what is wrong with a job for a platform that nobody declared, "" when its platform is just not enabled here."""
+        project = self._jobs.project
+        tags = {tag for platform in project.platforms for tag in platform.tags}
+        ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]
+        others = {*project.resting_platforms, *project.disabled_platforms, *(set(project.declared_platforms) - tags)}
+        if plan.platform in others or plan.platform in ids:
+            return ""
+        text = f"job '{plan.key}' of '{job.source.rel}' (builder '{builder.name}') is for platform '{plan.platform}'"
+        return f"{text}, which the configuration does not declare; known here: {', '.join(sorted({*ids, *others}))}"
+
+    def _left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
         """Return what the log says of a job for a platform that is not enabled.
 
-        A platform that nobody declared is an error, reported to listeners as well.
+        One that nobody declared (`error`) is dropped for builders of other programs alone, as O3DE does; all are told.
         """
-        project = self._jobs.project
-        known = {*(platform.id for platform in project.platforms), *project.resting_platforms, *project.disabled_platforms}
-        if plan.platform in known:
+        if not error:
             return _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
-        text = f"job '{plan.key}' of '{job.source.rel}' (builder '{builder.name}') is for platform '{plan.platform}'"
-        text = f"{text}, which the configuration does not declare: left out"
-        self._ledger.notices.append(Said(self._ledger.cause, LogLevel.ERROR, text))
-        return LogRecord(LogLevel.ERROR, builder.name, text, 0)
+        self._ledger.notices.append(Said(self._ledger.cause, LogLevel.ERROR, f"{error}: left out"))
+        return LogRecord(LogLevel.ERROR, builder.name, f"{error}: left out", 0)
 
 
 def _warn(builder: Builder, text: str) -> LogRecord:

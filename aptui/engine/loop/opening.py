@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
+from aptui.core.settings import SettingsTree
 from aptui.engine import registry_params
 from aptui.engine.cache.cache import OWN_FOLDER, Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
@@ -61,6 +62,8 @@ class PreparedSession:
         self.walk: Walk | None = None
         self.glance: UpToDateCheck | None = None
         self.is_current = False
+        self.mistakes: tuple[str, ...] = ()
+        """What is wrong in the settings files of folders, where all is current."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:
@@ -107,11 +110,14 @@ class PreparedSession:
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
             known = archive.outside() if is_settled else {}
             is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))
+            texts = archive.settings() if is_settled else {}
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
         self.glance = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
         self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+        if texts and self.is_current:
+            self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 
     def _verification(self) -> Verification:
         from aptui.engine.scan.verification import Verification

@@ -383,6 +383,7 @@ class RequestHandler:
             seconds=round(now - settling.began_s, 3),
             shared=to_builtins(shared) if shared != SharingSum() else {},
             unknown=list(engine.scans.unknown.values()),
+            folder_mistakes=list(engine.pipeline.settings.problems),
             configuration=self._live.configuration_error,
             variables=variables_of(self._live.config),
         )

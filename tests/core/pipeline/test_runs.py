@@ -7,6 +7,7 @@ import random
 import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter, sha
+from msgspec.structs import replace
 
 from aptui.core.messages import (
     Asked,
@@ -369,16 +370,31 @@ def test_outcomes_without_a_word_get_one(world: World) -> None:
     assert world.job("a.s@linux:main").error == "it failed without saying why"
 
 
-def test_a_job_for_a_platform_that_nobody_declared_is_an_error_that_all_are_told(world: World) -> None:
+def test_a_job_for_a_platform_that_nobody_declared_fails_the_analysis(world: World) -> None:
+    world.write("a.s", "job two phone")
+
+    world.settle()
+    statuses, error = world.statuses(), world.job("a.s:analyse").error
+    world.write("a.s", "job two")
+    world.settle()
+
+    assert statuses == {"a.s:analyse": "failed"}
+    assert error == (
+        "job 'two' of 'a.s' (builder 'script') is for platform 'phone', which the configuration does not declare; known here: linux"
+    )
+    assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
+
+
+def test_a_builder_of_another_program_only_loses_a_job_for_a_platform_that_nobody_declared() -> None:
+    world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),)))
     world.write("a.s", "job two phone")
 
     world.settle()
 
-    text = "job 'two' of 'a.s' (builder 'script') is for platform 'phone', which the configuration does not declare: left out"
+    [said] = [notice for notice in world.notices if isinstance(notice, Said)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
-    assert world.log_text("a.s:analyse") == text
-    assert world.job("a.s:analyse").errors == 1
-    assert [(notice.level, notice.text) for notice in world.notices if isinstance(notice, Said)] == [(LogLevel.ERROR, text)]
+    assert said.text == world.log_text("a.s:analyse")
+    assert (said.level, said.text.endswith("; known here: linux: left out")) == (LogLevel.ERROR, True)
 
 
 def test_a_source_to_reprocess_that_nobody_knows_is_warned_of(world: World) -> None:
