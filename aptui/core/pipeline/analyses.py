@@ -97,7 +97,7 @@ class Analyses:
     def _checked(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
-        """Return the plans and edges that can be, with a warning for each one left out, and why the analysis fails, "" = it does not.
+        """Return plans and edges that can be, a log that warns of the others, and why the analysis fails ("" = it does not).
 
         O3DE discards these too: jobs for platforms that are not enabled, dependencies on paths outside all scan folders.
         """
