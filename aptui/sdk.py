@@ -198,6 +198,9 @@ class JobProduct(Struct):
     of them: a job that declares some without saying so for any product gets a warning.
 
     `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
+
+    `facts` are for filters and checks: `width` and `height` in pixels, `format` (in lower case), `seconds`, `triangles`, `rate`
+    (samples a second); they decide about nothing else.
     """
 
     path: str
@@ -209,6 +212,7 @@ class JobProduct(Struct):
     dependencies_handled: bool = False
     legacy_sub_ids: tuple[int, ...] = ()
     folder: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class ProcessJobResponse(Struct):

@@ -291,6 +291,9 @@ class FakeArchive:
         link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
         self.tables.links[product_id] = (*self.tables.links.get(product_id, ()), link)
 
+    def _put_facts(self, product_id: int, *_facts: object) -> None:
+        assert product_id in self.tables.products, f"facts of product {product_id}, which is not stored"
+
     def _put_legacy_sub_id(self, product_id: int, _job_id: int, _sub_id: int) -> None:
         assert product_id in self.tables.products, f"a legacy sub id of product {product_id}, which is not stored"
 

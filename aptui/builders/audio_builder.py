@@ -90,16 +90,17 @@ class AudioBuilder:
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             # Bytes, because soundfile cannot encode the surrogates of an undecodable name.
             with soundfile.SoundFile(os.fsencode(request.full_path)) as source:
-                _convert(source, request.product_path(name), options, request)
+                facts = _convert(source, request.product_path(name), options, request)
         except soundfile.LibsndfileError as error:
             # Not str(error): that begins with the absolute path.
             return ProcessJobResponse(error=f"{request.source}: damaged or unknown audio: {one_line(error.error_string)}")
         except (_BadAudioError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, AUDIO_ASSET_TYPE)])
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, AUDIO_ASSET_TYPE, facts=facts)])
 
 
-def _convert(source: Any, product_path: str, options: Mapping[str, Any], request: ProcessJobRequest) -> None:
+def _convert(source: Any, product_path: str, options: Mapping[str, Any], request: ProcessJobRequest) -> dict[str, Any]:
+    """Write the product and return its facts."""
     import soundfile
 
     if source.frames == 0:
@@ -111,13 +112,15 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
     blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
     if rate != source.samplerate:
         blocks = _resample(blocks, source.samplerate, rate, channel_count)
-    loudness = _Loudness()
+    loudness, frames = _Loudness(), 0
     with soundfile.SoundFile(
         os.fsencode(product_path), "w", rate, channel_count, f"PCM_{options['bits']}", format=options["format"].upper()
     ) as product:
         for block in blocks:
+            frames += len(block)
             product.write(_round_samples(block, options["bits"], loudness))
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
+    return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
 
 
 def _wished_channels(present: int, options: Mapping[str, Any]) -> int:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from aptui.builders import lfs
 from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
@@ -31,6 +32,8 @@ GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
 """Asset type of a model in one binary file."""
 
 MOST_SHOWN = 50
+_TRIANGLES = 4
+_STRIPS_AND_FANS = (5, 6)
 
 
 class GltfBuilder:
@@ -123,7 +126,21 @@ def _product(document: Document, data: bytes, options: Mapping[str, Any], reques
         made = packed(document, _reader(request), embeds_images=options["embed_images"])
     with open(request.product_path(name), "wb") as file:
         file.write(made)
-    return JobProduct(name, 0, asset_type, path_dependencies=_needs(document, request), dependencies_handled=True)
+    facts = {"triangles": _triangle_count(document.tree), "format": "glb" if asset_type == GLB_ASSET_TYPE else "gltf"}
+    return JobProduct(name, 0, asset_type, path_dependencies=_needs(document, request), dependencies_handled=True, facts=facts)
+
+
+def _triangle_count(tree: Object) -> int:
+    """Return how many triangles a checked document's meshes have, each mesh once."""
+    accessors = as_objects(tree.get("accessors"))
+    count = 0
+    for mesh in as_objects(tree.get("meshes")):
+        for primitive in as_objects(mesh.get("primitives")):
+            index = primitive.get("indices", as_object(primitive.get("attributes")).get("POSITION"))
+            corners = count_of(accessors[index], "count") if isinstance(index, int) and index < len(accessors) else 0
+            mode = primitive.get("mode", _TRIANGLES)
+            count += corners // 3 if mode == _TRIANGLES else max(0, corners - 2) if mode in _STRIPS_AND_FANS else 0
+    return count
 
 
 def _needs(document: Document, request: ProcessJobRequest) -> list[PathDependency]:

@@ -260,4 +260,5 @@ def _write_level(picture: Image.Image, level: int, options: Mapping[str, Any], r
             picture.save(file, format=wished.upper(), **arguments)
     except (ValueError, OSError) as error:
         raise _BadImageError(f"cannot write {name}: {one_line(error)}") from error
-    return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE)
+    facts = {"width": picture.width, "height": picture.height, "format": wished}
+    return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE, facts=facts)

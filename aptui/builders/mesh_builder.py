@@ -90,7 +90,7 @@ class MeshBuilder:
             trimesh = library("trimesh")
             scene = _load_scene(trimesh, data, request)
             request.check_cancelled()
-            product = _convert(scene, options, request)
+            product, triangles = _convert(scene, options, request)
         except (_BrokenMeshError, obj_file.BrokenObjError) as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
@@ -99,7 +99,8 @@ class MeshBuilder:
         name = f"{request.stem}.glb"
         with open(request.product_path(name), "wb") as file:
             file.write(product)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, GLB_ASSET_TYPE)])
+        facts = {"triangles": triangles, "format": "glb"}
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, GLB_ASSET_TYPE, facts=facts)])
 
 
 class _Files:
@@ -284,8 +285,8 @@ def _check_mesh(mesh: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------------- changing
 
 
-def _convert(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> bytes:
-    """Return `scene` as GLB."""
+def _convert(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, int]:
+    """Return `scene` as GLB, and how many triangles it has."""
     trimesh = library("trimesh")
     meshes = {}
     for name, mesh in scene.geometry.items():
@@ -293,7 +294,7 @@ def _convert(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest)
         meshes[name] = _transform(trimesh, mesh, options)
     # None: of those meshes that were given some.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
-    return product
+    return product, sum(len(mesh.faces) for mesh in meshes.values())
 
 
 def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:

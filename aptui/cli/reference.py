@@ -29,6 +29,12 @@ FIELD_TEXTS = {
     "before": "completed before a moment, or longer ago",
     "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",
     "faster": "took less",
+    "width": "pixels of a product, as its builder says; also `w`: `4096`, `>4096`, `<=512`, `1..64`; of several products the most",
+    "height": "the same; also `h`",
+    "format": "format of a product: png, webp, wav, glb …",
+    "seconds": "how long a sound is",
+    "triangles": "how many triangles a model has",
+    "rate": "samples a second of a sound",
 }
 FORM_TEXTS = {
     "rock failed": "terms are separated by blanks, and all must hold",

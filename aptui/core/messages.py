@@ -13,6 +13,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from aptui.core.facts import ProductFacts
 from aptui.core.model import FileFact, JobPlan, PathKey, Product, ProductLink, SourceEdge, SourceIdentity
 from aptui.core.notices import (
     ConnectionsChanged,
@@ -150,6 +151,7 @@ class StagedProduct(Struct, frozen=True):
     links: tuple[ProductLink, ...] = ()
     legacy_sub_ids: tuple[int, ...] = ()
     is_executable: bool = False
+    facts: ProductFacts | None = None
 
 
 class Read(Struct, frozen=True):

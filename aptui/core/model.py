@@ -10,6 +10,7 @@ from typing import NewType
 
 from msgspec import Struct, field
 
+from aptui.core.facts import ProductFacts
 from aptui.core.run_report import Ties
 
 RelPath = NewType("RelPath", str)
@@ -348,7 +349,8 @@ class ProductLink(Struct, frozen=True):
 class Product(Struct, frozen=True):
     """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64.
 
-    `links` are other products that it needs at run time: they change neither what depends on it nor what it is made of.
+    `links` are other products that it needs at run time: they change neither what depends on it nor what it is made of; no more
+    do `facts`.
     """
 
     name: str
@@ -360,6 +362,7 @@ class Product(Struct, frozen=True):
     size: int
     links: tuple[ProductLink, ...] = ()
     legacy_sub_ids: tuple[int, ...] = ()
+    facts: ProductFacts | None = None
 
 
 class JobState(StrEnum):

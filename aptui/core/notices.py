@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from aptui.core.facts import ProductFacts
 from aptui.core.model import RelPath, RunKey
 from aptui.shared.health import Connection, Health
 from aptui.shared.peers import GatewayReport, PeerOrder
@@ -43,6 +44,7 @@ class JobChanged(Struct, frozen=True):
     """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
 
     `is_run` is False where nothing ran: it is made of the same as before, or gone.
+    `facts` are those of its products, together.
     """
 
     cause: int
@@ -62,6 +64,7 @@ class JobChanged(Struct, frozen=True):
     run_key: RunKey
     completed_ms: int = 0
     is_run: bool = True
+    facts: ProductFacts | None = None
 
 
 class ProductsChanged(Struct, frozen=True):

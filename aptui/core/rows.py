@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from aptui.core import fingerprint, identity
 from aptui.core.fingerprint import Manifest
@@ -143,6 +143,8 @@ def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[
         )  # fmt: skip
     for sub_id in product.legacy_sub_ids:
         yield "put_legacy_sub_id", (product_id, job.id, sub_id)
+    if product.facts is not None:
+        yield "put_facts", (product_id, job.id, *astuple(product.facts))
 
 
 def edge_rows(source: Source, builder: bytes) -> list[Row]:

@@ -5,11 +5,12 @@ Tests: `tests/verbs/shipping/test_shipping.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from aptui.core.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
@@ -17,10 +18,12 @@ from aptui.store.queries.reader import JobRow
 
 
 class JobRowColumns:
-    """Columns of a list of rows; `builder_of` names a builder by its UUID."""
+    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` are those of products by job id."""
 
-    def __init__(self, rows: Sequence[JobRow], builder_of: Callable[[bytes], str]) -> None:
-        self._rows, self._builder_of = rows, builder_of
+    def __init__(
+        self, rows: Sequence[JobRow], builder_of: Callable[[bytes], str], facts: Mapping[int, ProductFacts] | None = None
+    ) -> None:
+        self._rows, self._builder_of, self._facts = rows, builder_of, facts or {}
 
     def row_count(self) -> int:
         """Return how many rows there are."""
@@ -31,12 +34,17 @@ class JobRowColumns:
         texts = Texts()
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
 
-    def number(self, field: str) -> npt.NDArray[np.int64]:
+    def number(self, field: str) -> npt.NDArray[np.number]:
         """Return a column of numbers."""
+        if field in NUMBER_FACTS:
+            found = (getattr(self._facts.get(row.job_id, NO_FACTS), field) for row in self._rows)
+            return np.fromiter(found, np.float64, len(self._rows))
         return np.fromiter((self._number(row, field) for row in self._rows), np.int64, len(self._rows))
 
     def _text(self, row: JobRow, field: str) -> str:
         match field:
+            case "format":
+                return self._facts.get(row.job_id, NO_FACTS).format
             case "folder":
                 return row.scan_folder
             case "builder":

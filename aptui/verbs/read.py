@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import log_path
 from aptui.config.model import Config
+from aptui.core.facts import ProductFacts
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace
@@ -47,8 +50,9 @@ def jobs_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
 a term is a regular expression searched in the source path, or FIELD:REGEX with
-status, platform, key, builder, source, reason, error, cause or folder; after:TIME
-and slower:DURATION; a bare status word is a status; ! in front inverts a term,
+status, platform, key, builder, source, reason, error, cause, folder or format;
+after:TIME, slower:DURATION; width:>4096, and height, seconds, triangles, rate;
+a bare status word is a status; ! in front inverts a term,
 "…" keeps blanks; without a capital letter case does not matter:
   aptui jobs --filter 'textures/ !\\.tga$ builder:image after:2h slower:1.5s failed'"""
 
@@ -58,12 +62,22 @@ def jobs(arguments: Namespace) -> int:
     config = load_last_config(arguments)
     running = running_ids(config)
     with opened(arguments, config) as project:
+        from aptui.store.jobs.job_table import read_facts
+
         slower = pace.slower_jobs(project.database)
         rows = _wanted_jobs(project, arguments, running)
         if arguments.slower:
             rows = (row for row in rows if row.job_id in slower)
         if arguments.json:
-            printing.say_json_list({**job_json(row, project), "slower": _pace_json(slower.get(row.job_id))} for row in rows)
+            facts = dict(read_facts(project.database))
+            printing.say_json_list(
+                {
+                    **job_json(row, project),
+                    "slower": _pace_json(slower.get(row.job_id)),
+                    "facts": facts_json(facts.get(row.job_id)),
+                }
+                for row in rows
+            )
         else:
             printing.table(
                 ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
@@ -84,12 +98,13 @@ def _wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozense
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
     from aptui.store.jobs.filter import FilterError, parse
+    from aptui.store.jobs.job_table import read_facts
     from aptui.verbs.job_columns import JobRowColumns
 
     try:
         wanted = parse(text)
         wanted.check()
-        mask = wanted.matches(JobRowColumns(rows, project.builder_of))
+        mask = wanted.matches(JobRowColumns(rows, project.builder_of, dict(read_facts(project.database))))
     except FilterError as error:
         place = printing.line(text[error.column - 1 :])
         what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)
@@ -139,6 +154,11 @@ def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
         return row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
+
+
+def facts_json(facts: ProductFacts | None) -> dict[str, Any]:
+    """Return what is said of products as programs get it: what nothing is said of is left out."""
+    return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
 
 
 def _pace_json(one: pace.Pace | None) -> dict[str, Any] | None:

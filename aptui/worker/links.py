@@ -18,6 +18,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import key_of, to_text
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused
+from aptui.worker.facts import facts_of
 from aptui.worker.log import RunLog, valid_text
 
 _HIGHEST_FLAGS = (1 << 63) - 1
@@ -27,16 +28,22 @@ _HIGHEST_SUB_ID = (1 << 32) - 1
 def with_links(
     staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, log: RunLog
 ) -> tuple[StagedProduct, ...]:
-    """Return the products of a run with what the builder says that each of them needs.
+    """Return the products of a run with what the builder says of them, and that each of them needs.
 
     Raises:
-        Refused: a dependency or a legacy sub id is not what the builder says; the text names the product.
+        Refused: a fact, a dependency or a legacy sub id is not what the builder says; the text names the product.
     """
+    staged = tuple(_with_facts(item, product) for item, product in zip(staged, products, strict=True))
     linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))
     if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
         text = "products declare dependencies, and none says dependencies_handled: so some may be missing"
         log.write(LogLevel.WARNING, text)
     return linked
+
+
+def _with_facts(staged: StagedProduct, product: JobProduct) -> StagedProduct:
+    facts = facts_of(product)
+    return staged if facts is None else replace(staged, facts=facts)
 
 
 def _link(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: RunLog) -> StagedProduct:

@@ -29,7 +29,7 @@ MOST_WARNINGS = 20
 LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
 KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
 _GROUP = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product")
+_KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product", "facts")
 
 
 # --------------------------------------------------------------------------------------------------------------- references
@@ -145,6 +145,9 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
     for key in said:
         if key not in _KNOWN:
             raise ValueError(f"unknown key {key!r}, known are {', '.join(_KNOWN)}")
+    if "facts" in said:
+        _add_facts(said, products)
+        return
     if ("path" in said) is ("uuid" in said):
         raise ValueError("either 'path' or 'uuid' belongs into a line")
     load = _word(said, "load", LOADS, "queue")
@@ -154,6 +157,15 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
             product.path_dependencies.append(PathDependency(said["path"], kind, load))
         else:
             product.dependencies.append(ProductDependency(UUID(str(said["uuid"])), said.get("sub_id", 0), load))
+
+
+def _add_facts(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> None:
+    if said.keys() - {"facts", "product"}:
+        raise ValueError("beside 'facts' only 'product' belongs into a line")
+    if not isinstance(said["facts"], dict):
+        raise ValueError(f"'facts' is a mapping of names to values, not {said['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
+    for product in _meant(said, products):
+        product.facts.update(said["facts"])
 
 
 def _word(said: Mapping[str, Any], key: str, known: Mapping[str, Any], default: str) -> Any:

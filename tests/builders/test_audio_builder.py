@@ -289,3 +289,12 @@ def test_memory_does_not_grow_with_the_length_of_a_sound(bench):
     done = subprocess.run([sys.executable, "-c", GROWTH, str(bench.folder / "assets")], check=True, capture_output=True, text=True)
 
     assert int(done.stdout) * 1024 < long_frames
+
+
+def test_the_product_says_how_long_it_is(bench):
+    source = bench.write("a.wav", encoded(sine()))
+    seconds = len(sine()) / RATE
+
+    (product,) = bench.process(source, sample_rate=8000, format="flac").products
+
+    assert product.facts == {"seconds": pytest.approx(seconds, abs=0.01), "rate": 8000, "format": "flac"}

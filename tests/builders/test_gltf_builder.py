@@ -8,7 +8,7 @@ from gltf_sample import Sample, data_uri, glb, picture, read_glb
 
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import BrokenGltfError, file_uris, packed, parsed
-from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder
+from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder, _triangle_count
 from aptui.sdk import LoadBehavior, Result
 
 BUILDER = GltfBuilder
@@ -469,3 +469,17 @@ def test_parameters_differ_by_platform(bench):
     assert bench.analyse({}, {"server": {"embed_images": False}}, source=source).result is Result.SUCCESS
     error = bench.analyse({}, {"server": {"output": "gltf"}}, source=source).error
     assert "platform 'server': parameter 'output' must be one of auto, copy, glb" in error
+
+
+@pytest.mark.parametrize(("mode", "count"), [(4, 2), (5, 4), (6, 4), (1, 0)])
+def test_the_product_says_how_many_triangles_it_has(mode, count):
+    tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
+
+    assert _triangle_count(tree) == count
+
+
+def test_triangles_are_counted_by_their_indices(bench, sample):
+    (product,) = bench.process(sample.write(bench)).products
+
+    indices = sample.tree["accessors"][sample.tree["meshes"][0]["primitives"][0]["indices"]]
+    assert product.facts == {"triangles": indices["count"] // 3, "format": "glb"}

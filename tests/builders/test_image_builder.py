@@ -363,3 +363,11 @@ def test_analysis_does_not_import_pillow():
         "sys.exit(bool({'PIL', 'numpy', 'soundfile', 'soxr', 'jsonschema'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_each_product_says_how_large_it_is(bench):
+    response = bench.process(bench.write("a.png", encoded(picture(size=(40, 20)))), format="webp", mips=True)
+
+    assert [product.facts for product in response.products][:2] == [
+        {"width": 40, "height": 20, "format": "webp"}, {"width": 20, "height": 10, "format": "webp"},
+    ]  # fmt: skip

@@ -275,3 +275,9 @@ def test_parameters_differ_by_platform(bench):
         "platform 'server': parameter 'scale' must be a number"
         in bench.analyse({}, {"server": {"scale": "2"}}, source=source).error
     )
+
+
+def test_the_product_says_how_many_triangles_it_has(bench):
+    (product,) = bench.process(bench.write("a.obj", ROOF)).products
+
+    assert product.facts == {"triangles": 2, "format": "glb"}

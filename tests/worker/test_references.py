@@ -167,7 +167,7 @@ def test_a_file_that_is_not_written_is_a_warning(room):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"paht": "x"}', "unknown key 'paht', known are path, uuid, sub_id, kind, load, product"),
+        ('{"paht": "x"}', "unknown key 'paht', known are path, uuid, sub_id, kind, load, product, facts"),
         ('{"path": "x", "uuid": "y"}', "either 'path' or 'uuid' belongs into a line"),
         ('{"path": "x", "load": "soon"}', "'load' is one of pre, queue, none, not 'soon'"),
         ('{"path": "x", "kind": 1}', "'kind' is one of source, product, not 1"),
@@ -193,3 +193,12 @@ def test_a_path_that_is_none_fails_the_job(room):
 
     assert result.outcome == Outcome.FAILED
     assert "climbs out of its folder" in result.error
+
+
+@pytest.mark.real
+def test_a_command_says_facts_of_its_products(room):
+    room.source("a.txt", b'{"facts": {"seconds": 1.5}, "product": "x"}')
+
+    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {products_dir}/y; cp {source} {product_dependencies}")
+
+    assert [product.facts and product.facts.seconds for product in result.products] == [1.5, None]

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from aptui.core import rows
+from aptui.core.facts import together
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, WriteLog
 from aptui.core.model import Job, JobState, Project
 from aptui.core.state.ledger import Ledger
@@ -70,7 +71,7 @@ class Reports:
                 self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key,
                 builder.name if builder else "",
                 status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
-                job.completed_ms, is_run,
+                job.completed_ms, is_run, together(product.facts for product in job.products),
             )
         )  # fmt: skip
 

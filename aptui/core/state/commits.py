@@ -150,6 +150,7 @@ class Commits:
                 staged.size,
                 staged.links,
                 staged.legacy_sub_ids,
+                staged.facts,
             )
             for staged in result.products
         )

@@ -15,7 +15,7 @@ from aptui.core.model import Source
 RUN_KEY_STATE = "run_keys"
 """Where the next engine finds the highest run key that this one has reserved."""
 _BLOCK = 65_536
-_OF_PRODUCTS = (("put_product", 1), ("put_link", 1), ("put_legacy_sub_id", 1))
+_OF_PRODUCTS = (("put_product", 1), ("put_link", 1), ("put_legacy_sub_id", 1), ("put_facts", 1))
 _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_source": (("put_source", 0), ("put_legacy", 1)),
     "drop_legacy": (("put_legacy", 1),),

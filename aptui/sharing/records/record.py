@@ -138,7 +138,7 @@ def flaw_of_report(record: Record, facts: JobFacts) -> str:
 
 
 def _essence(item: StagedProduct) -> StagedProduct:
-    return replace(item, staged="", flags=item.flags & ~ProductFlag.CACHED, links=tuple(sorted(item.links, key=repr)))
+    return replace(item, staged="", facts=None, flags=item.flags & ~ProductFlag.CACHED, links=tuple(sorted(item.links, key=repr)))
 
 
 def _check(entry: Record | Variants) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from aptui.core import fingerprint, identity, outside, rows
+from aptui.core.facts import ProductFacts
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -75,6 +76,9 @@ _LEGACY_SUB_IDS_SQL = """
 SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value
     JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
 ORDER BY l.ProductPK, l.SubID"""
+_FACTS_SQL = """
+SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format
+FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_facts f ON f.product_id = p.ProductID"""
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
@@ -186,8 +190,9 @@ class DatabaseArchive:
             job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
             source.jobs[builder, platform, key] = jobs[job_id] = job
         links, legacy = self._links_of(list(jobs))
+        facts = self._facts_of(list(jobs))
         for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):
-            declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ()))
+            declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ())), facts.get(product_id)
             jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size, *declared),)
 
     def _links_of(self, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
@@ -202,6 +207,12 @@ class DatabaseArchive:
             for product_id, sub_id in self._ask(_LEGACY_SUB_IDS_SQL, job_ids):
                 legacy.setdefault(product_id, []).append(sub_id)
         return links, legacy
+
+    def _facts_of(self, job_ids: list[int]) -> dict[int, ProductFacts]:
+        """Return {product id: what its builder says of it}."""
+        if not self._has_rows("aptui_facts"):
+            return {}
+        return {product_id: ProductFacts(*values) for product_id, *values in self._ask(_FACTS_SQL, job_ids)}
 
     def _has_rows(self, table: str) -> bool:
         return self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None

@@ -19,6 +19,7 @@ from peewee import (
     AutoField,
     BlobField,
     CompositeKey,
+    FloatField,
     ForeignKeyField,
     IntegerField,
     Model,
@@ -330,6 +331,21 @@ class OwnProducts(_Table):
         table_name = "aptui_products"
 
 
+class Facts(_Table):
+    """What builders say of their products (`core.facts`); most products have no row."""
+
+    product_id = IntegerField(primary_key=True)
+    width = IntegerField()
+    height = IntegerField()
+    triangles = IntegerField()
+    rate = IntegerField()
+    seconds = FloatField()
+    format = TextField()
+
+    class Meta:
+        table_name = "aptui_facts"
+
+
 class ProductLinks(_Table):
     """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
 
@@ -543,6 +559,7 @@ OWN_TABLES: tuple[type[Model], ...] = (
     Analyses,
     Edges,
     OwnProducts,
+    Facts,
     ProductLinks,
     MissingScans,
     Runs,
@@ -605,6 +622,7 @@ _COMPANIONS = (
     ("Jobs", "JobID", "aptui_runs", "job_id"),
     ("Jobs", "JobID", "aptui_conflicts", "job_id"),
     ("Products", "ProductID", "aptui_products", "product_id"),
+    ("Products", "ProductID", "aptui_facts", "product_id"),
     ("Products", "ProductID", "aptui_product_links", "product_id"),
     ("Products", "ProductID", "aptui_missing_scans", "product_id"),
     ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),

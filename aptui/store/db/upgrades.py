@@ -77,5 +77,23 @@ _SESSION_ROWS = (
     FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey""",
 )
 
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {OLDEST: _origin_is_a_column, 3: _sessions_are_kept}
+
+def _products_have_facts(database: sqlite3.Connection) -> None:
+    """What is there already has none until its jobs run again."""
+    for sql in _FACTS:
+        database.execute(sql)
+
+
+_FACTS = (
+    """CREATE TABLE aptui_facts (product_id INTEGER NOT NULL PRIMARY KEY, width INTEGER NOT NULL, height INTEGER NOT NULL,
+    triangles INTEGER NOT NULL, rate INTEGER NOT NULL, seconds REAL NOT NULL, format TEXT NOT NULL)""",
+    """CREATE TRIGGER aptui_facts_go AFTER DELETE ON Products BEGIN
+    DELETE FROM aptui_facts WHERE product_id = OLD.ProductID; END""",
+)
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    OLDEST: _origin_is_a_column,
+    3: _sessions_are_kept,
+    4: _products_have_facts,
+}
 """{version: what leads to the next one}."""

@@ -2,7 +2,8 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
-`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends. A pattern without capitals
+`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `w:>4096`, `seconds:1..5` are about
+what builders say of products (`core.facts`). A pattern without capitals
 ignores case. Patterns of people and remote clients must take linear time,
 whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
 no look-around and no back-references.
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from aptui.core.facts import NUMBER_FACTS
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, engine
 
@@ -33,7 +35,8 @@ _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "
 _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
     "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "before": "before",
-    "slower": "slower", "faster": "faster",
+    "slower": "slower", "faster": "faster", "w": "width", "width": "width", "h": "height", "height": "height", "format": "format",
+    "seconds": "seconds", "triangles": "triangles", "rate": "rate",
 }  # fmt: skip
 FIELDS = tuple(dict.fromkeys(_FIELD_NAMES.values()))
 """Fields that terms can name, for completion."""
@@ -43,6 +46,7 @@ _NUMBER_FIELDS = {
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
 """{field: (number it is about, whether it names the upper end)}."""
+_COMPARISON = re.compile(r"(<=|>=|<|>|=)?\s*(\d+(?:\.\d+)?)")
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
 """Where a range begins without an end of its own: what was never completed is before nothing."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
@@ -77,7 +81,7 @@ class TextMatch(Struct, frozen=True):
 
 
 class Between(Struct, frozen=True):
-    """A number of a job is at least `least` and less than `most`: when it was completed, or how long it took."""
+    """A number of a job is at least `least` and less than `most`: when it was completed, how long it took, a fact."""
 
     field: str
     least: float
@@ -98,7 +102,7 @@ class Columns(Protocol):
         """Return the code of each row and what the codes name; `field` is one of `FIELDS` that hold text."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
-        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms" or "duration_ms" of each row."""
+        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms" or a fact of each row."""
 
 
 class Filter(Struct, frozen=True):
@@ -228,6 +232,8 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
         name = _field(text, field, found.start("field") + 1)
     if not value:
         raise FilterError(f"nothing stands behind '{found[0]}'" if found[0] else "the term is empty", column)
+    if name in NUMBER_FACTS:
+        return _compared(name, value, column, is_negated=is_negated)
     if name in _NUMBER_FIELDS:
         return _between(name, value, now_ms, column, is_negated=is_negated)
     return TextMatch(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
@@ -248,6 +254,33 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
     if not is_upper:
         return Between(field, end + (field == "duration_ms"), math.inf, is_negated)
     return Between(field, _LEAST[field], end, is_negated)
+
+
+def _compared(name: str, value: str, column: int, *, is_negated: bool) -> Between:
+    """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends belong to it). What has no such fact is in none."""
+    first, dots, last = value.partition("..")
+    parts = [part for part in (first, last) if part] if dots else [value]
+    found = [_COMPARISON.fullmatch(part) for part in parts]
+    if not parts or not all(found) or (dots and any(each and each[1] for each in found)):
+        raise FilterError(f"'{value}' is no number", column, "write 4096, >4096, <=512 or 1..64")
+    least, most = math.ulp(0.0), math.inf
+    if dots:
+        least = max(least, float(first)) if first else least
+        return Between(name, least, math.nextafter(float(last), math.inf) if last else most, is_negated)
+    sign, number = (found[0][1] or "=", float(found[0][2])) if found[0] else ("=", 0.0)
+    after = math.nextafter(number, math.inf)
+    match sign:
+        case ">":
+            least = after
+        case ">=":
+            least = max(least, number)
+        case "<":
+            most = number
+        case "<=":
+            most = after
+        case _:
+            least, most = max(least, number), after
+    return Between(name, least, most, is_negated)
 
 
 def _field(text: str, field: str, column: int) -> str:

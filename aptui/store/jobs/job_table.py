@@ -8,13 +8,14 @@ number of our own (`analysis_key`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from aptui.core.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ProductFacts
 from aptui.core.notices import JobChanged
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
@@ -34,6 +35,10 @@ _NUMBERS: dict[str, Any] = {
     "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
     "run_key": np.int64, "alive": np.bool_,
 }  # fmt: skip
+_FACTS: dict[str, Any] = {
+    **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
+}  # fmt: skip
+"""Columns that are there once a job has facts; most projects have none, or few."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
@@ -50,6 +55,8 @@ _JOBS = Packed(
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip
 # What went wrong is asked of those alone that are not completed: there is an index of them.
+_FACTS_SQL = """SELECT p.JobPK, MAX(f.width), MAX(f.height), MAX(f.triangles), MAX(f.rate), MAX(f.seconds), MAX(f.format)
+FROM aptui_facts f JOIN Products p ON p.ProductID = f.product_id GROUP BY p.JobPK"""
 _ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j
     LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND ({ERROR_SQL} <> '' OR o.failure_cause <> '')"""
@@ -84,6 +91,7 @@ class JobValues(Struct, frozen=True):
     reason: str
     error: str
     run_key: int
+    facts: ProductFacts | None = None
 
 
 class AnalysisKeys:
@@ -114,6 +122,8 @@ class JobTable:
         self._columns = {name: np.empty(0, kind) for name, kind in _NUMBERS.items()}
         self._pools = {name: TextPool() for name in _POOLS}
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
+        self._formats = TextPool()
+        self._formats[""]  # code 0
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
         for name in ("reason", "error", "cause", "group"):
@@ -127,11 +137,15 @@ class JobTable:
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return a column of numbers."""
+        if field in _FACTS and field not in self._columns:
+            return np.zeros(self._count, _FACTS[field])
         return self._columns[field][: self._count]
 
     def text(self, field: str) -> tuple[Rows, Texts]:
         """Return a column of texts: a code for each row, and what the codes name. A failure's "cause" is what it is grouped by."""
         field = "group" if field == "cause" else field
+        if field == "format":
+            return self.number(field).astype(np.int32), self._formats.texts
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
     def value(self, field: str, row: int) -> int:
@@ -245,7 +259,8 @@ class JobTable:
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
         part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
-        part["error"][:] = part["cause"][:] = part["group"][:] = 0
+        for name in part.keys() & {"error", "cause", "group", *_FACTS}:
+            part[name][:] = 0
         platforms, keys, builders, reasons = texts
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
@@ -264,6 +279,30 @@ class JobTable:
             self._columns["cause"][places] = self._texts["cause"].extend_distinct(causes)
             groups = [cause or cause_of(error) for error, cause in zip(errors, causes, strict=True)]
             self._columns["group"][places] = self._texts["group"].extend_distinct(groups)
+
+    def set_facts(self, facts: Iterable[tuple[int, ProductFacts]]) -> None:
+        """Set what is said of the products of jobs, by job id."""
+        listed = list(facts)
+        rows = self._rows_of([job_id for job_id, _facts in listed])
+        self._write_facts(rows, [facts for _job_id, facts in listed])
+
+    def facts(self, row: int) -> ProductFacts | None:
+        """Return what is said of the products of a row, None for nothing."""
+        if "format" not in self._columns:
+            return None
+        numbers = {name: self._columns[name][row].item() for name in NUMBER_FACTS}
+        found = ProductFacts(**numbers, format=self._formats.texts[int(self._columns["format"][row])])
+        return found if found != NO_FACTS else None
+
+    def _write_facts(self, rows: Rows, facts: Sequence[ProductFacts | None]) -> None:
+        if "format" not in self._columns:
+            if not any(facts):
+                return
+            self._columns |= {name: np.zeros(len(self._columns["id"]), kind) for name, kind in _FACTS.items()}
+        said = [each or NO_FACTS for each in facts]
+        for name in NUMBER_FACTS:
+            self._columns[name][rows] = [getattr(each, name) for each in said]
+        self._columns["format"][rows] = [self._formats[each.format] for each in said]
 
     def builder_name(self, uuid: bytes) -> str:
         """Return what a builder is called."""
@@ -300,6 +339,7 @@ class JobTable:
         columns["error"][rows] = [self._recent_code("error", item.error) for item in items]
         for name in ("warnings", "errors", "duration_ms", "run_key"):
             columns[name][rows] = [getattr(item, name) for item in items]
+        self._write_facts(rows, [item.facts for item in items])
         columns["completed_ms"][rows] = completed_ms
         columns["rest"][rows] = columns["status"][rows] = statuses
         has_no_cause = np.array(statuses) != FAILED
@@ -384,6 +424,12 @@ class JobTable:
         return self._count
 
 
+def read_facts(reader: Reader) -> Iterator[tuple[int, ProductFacts]]:
+    """Yield what is said of the products of jobs, together, by job id; jobs of which nothing is said are left out."""
+    for job_id, *values in reader.ask(_FACTS_SQL):
+        yield job_id, ProductFacts(*values)
+
+
 def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
     """Read every job and failed analysis, and the moment they are of, in one transaction; `builders` are names by UUID."""
     table = JobTable(builders, analyses or AnalysisKeys())
@@ -397,6 +443,7 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
             codes = np.searchsorted(ids, numbers[1]).astype(np.int32)
             table.extend(numbers, [text.decode() for text in texts], codes, folders[codes])
         table.set_errors(reader.ask(_ERRORS_SQL).fetchall())
+        table.set_facts(read_facts(reader))
         _read_analyses(reader, table, ids, folders)
         if ours < jobs:
             table.set_durations(reader.ask(_FOREIGN_DURATIONS_SQL).fetchall())

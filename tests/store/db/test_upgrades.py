@@ -22,6 +22,8 @@ SESSION_TABLES = ("sessions", "session_runs", "gone_jobs")
 def as_version_2(path: Path) -> None:
     """Make of a database of today what version 2 had."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("DROP TABLE aptui_facts")
+        database.execute("DROP TRIGGER aptui_facts_go")
         for going in ("TRIGGER aptui_gone_Sources", "TRIGGER aptui_gone_Jobs", *(f"TABLE aptui_{name}" for name in SESSION_TABLES)):
             database.execute(f"DROP {going}")
         database.execute("ALTER TABLE aptui_jobs DROP COLUMN origin")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aptui.core.facts import NUMBER_FACTS
 from aptui.shared.errors import HostError
 from aptui.store.jobs import filter as language
 from aptui.store.jobs import texts as columns_of_text
@@ -30,7 +31,7 @@ from aptui.store.jobs.filter import (
 )
 from aptui.store.jobs.texts import TextPool, Texts
 
-_NUMBERS = ("after", "before", "slower", "faster")
+_NUMBERS = ("after", "before", "slower", "faster", *NUMBER_FACTS)
 NOW = datetime(2026, 11, 20, 12, 30)
 NOW_MS = int(NOW.timestamp() * 1000)
 
@@ -150,6 +151,32 @@ def test_after_and_slower_compare() -> None:
 )
 def test_slower_takes_durations(value: str, duration_ms: float) -> None:
     assert parse(f"slower:{value}").terms == (Between("duration_ms", duration_ms + 1, math.inf, is_negated=False),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("w:4096", [2]), ("width:=4096", [2]), ("w:>1024", [2, 3]), ("W:>=4096", [2, 3]), ("w:<4096", [1]), ("w:<=4096", [1, 2]),
+        ("w:1..4096", [1, 2]), ("w:4096..", [2, 3]), ("w:..4096", [1, 2]), ("!w:>0", [0]), ("w:>=0", [1, 2, 3]), ("w:0", []),
+        ("seconds:>1.5", [3]), ("seconds:<=1.5", [2]), ("format:png", [1]), ("w:>4000 h:<100", [3]),
+    ],
+)  # fmt: skip
+def test_facts_compare_and_what_has_none_is_in_no_range(text: str, expected: list[int]) -> None:
+    facts = {
+        "width": [0, 64, 4096, 8192],
+        "height": [0, 64, 4096, 64],
+        "seconds": [0.0, 0.0, 1.5, 2.0],
+        "format": ["", "png", "", ""],
+    }
+
+    assert hits(text, Rows(["a", "b", "c", "d"], facts)) == expected
+
+
+@pytest.mark.parametrize("value", ["abc", "..", ">", "1..>2", "-1", "4k"])
+def test_what_is_no_number_is_told_where_it_stands(value: str) -> None:
+    with pytest.raises(FilterError, match="is no number") as caught:
+        parse(f"rock w:{value}")
+    assert caught.value.column == 8
 
 
 def test_terms_know_where_their_pattern_stands() -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from aptui.core.facts import ProductFacts
 from aptui.store.jobs import packed
-from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.job_table import JobTable, argsort, read_job_table
+from aptui.store.jobs.filter import STATUS_CODES, parse
+from aptui.store.jobs.job_table import JobTable, JobValues, argsort, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 
-from ..conftest import Store, job_row, source_row
+from ..conftest import Store, job_row, product_row, source_row
 
 
 def rows_of(table: JobTable) -> Iterator[tuple[object, ...]]:
@@ -104,3 +106,34 @@ def test_sorting_is_stable_whatever_the_range(keys: list[int]) -> None:
     expected = sorted(range(len(keys)), key=keys.__getitem__)
 
     assert argsort(np.array(keys, np.int64)).tolist() == expected
+
+
+def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None:
+    store.put(
+        put_source=[source_row(1, "a.png")],
+        put_job=[job_row(1, 1), job_row(2, 1, platform="mac")],
+        put_product=[product_row(1, 1, "linux/a.png"), product_row(2, 1, "linux/a.mip1.png"), product_row(3, 2, "mac/a.png")],
+    )
+    bare = read_job_table(store.reader(), {})
+    store.put(put_facts=[(1, 1, 8, 2, 0, 0, 0.0, "png"), (2, 1, 4, 16, 0, 0, 0.0, "png")])
+
+    table = read_job_table(store.reader(), {})
+
+    assert table.number("width").tolist() == [8, 0]
+    assert bare.number("width").tolist() == [0, 0]
+    assert [table.facts(row) for row in (0, 1)] == [ProductFacts(8, 16, format="png"), None]
+    assert [bare.facts(row) for row in (0, 1)] == [None, None]
+    assert parse("w:8 format:png").matches(table).tolist() == [True, False]
+    assert parse("format:png").matches(bare).tolist() == [False, False]
+
+
+def test_facts_come_and_go_with_news(store: Store) -> None:
+    store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
+    table = read_job_table(store.reader(), {})
+    values = JobValues(1, "a.png", 1, "linux", "k", "image", 2, 0, 0, 1, 1, "", "", 5, ProductFacts(seconds=1.5))
+
+    table.put(values)
+    assert table.number("seconds").tolist() == [1.5]
+
+    table.put(replace(values, facts=None))
+    assert table.facts(0) is None

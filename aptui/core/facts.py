@@ -1,0 +1,43 @@
+"""What builders say of their products besides their bytes: how wide, how long, how many triangles; pure values.
+
+Filters and checks ask for them by these names. A product without facts has no record, and no row in the database.
+
+Tests: `tests/worker/test_facts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+WHOLE_FACTS = ("width", "height", "triangles", "rate")
+"""Facts that are whole numbers; `seconds` is the other number, `format` a word."""
+NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
+FACTS = (*NUMBER_FACTS, "format")
+MOST = (1 << 53) - 1
+"""The highest whole number, which every reader of JSON has exactly."""
+LONGEST_FORMAT = 32
+
+
+class ProductFacts(Struct, frozen=True):
+    """Facts of one product, 0 and "" where nothing is said: pixels, triangles, sample rate in Hz, duration, format."""
+
+    width: int = 0
+    height: int = 0
+    triangles: int = 0
+    rate: int = 0
+    seconds: float = 0.0
+    format: str = ""
+
+
+NO_FACTS = ProductFacts()
+
+
+def together(products: Iterable[ProductFacts | None]) -> ProductFacts | None:
+    """Return what a job is said to have made: the most of each of its products' facts, None where nothing is said."""
+    said = [facts for facts in products if facts is not None]
+    if len(said) <= 1:
+        return said[0] if said else None
+    return ProductFacts(*(max(values) for values in zip(*map(astuple, said), strict=True)))
