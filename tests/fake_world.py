@@ -385,7 +385,7 @@ class World:
 
     def run(self) -> None:
         """Turn the crank until nothing can move any more (held runs do not)."""
-        for _step in range(3_000 + 20 * sum(map(len, self.disk.files.values()))):
+        for _step in range(10_000 + 20 * sum(map(len, self.disk.files.values()))):
             moves = self._moves()
             if not moves:
                 break

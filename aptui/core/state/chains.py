@@ -95,7 +95,8 @@ class Chains:
     def is_tampered(self, fact: FileFact) -> bool:
         """Whether a file whose bytes were read is an intermediate that has other bytes than its job, which is done, has made.
 
-        So it is until that job has run again, however often it is looked at meanwhile.
+        So it is until that job has run again, however often it is looked at meanwhile. A job that is made of what it makes
+        would wait for itself: such a file is a change of what it is made of, as any other.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
@@ -103,7 +104,11 @@ class Chains:
             return True
         name = _PREFIX + fact.key
         made = [(job, item) for job in self.producers((fact.key,)) for item in job.products if item.name == name]
-        wronged = [job for job, item in made if job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest)]
+        wronged = [
+            job
+            for job, item in made
+            if job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest) and not _is_made_of(job, fact.key)
+        ]
         if wronged:
             self._remade[fact.key] = wronged
         return bool(wronged)
@@ -203,3 +208,8 @@ def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
 
 def _names_of(job: Job) -> set[str]:
     return {product.name for product in job.products}
+
+
+def _is_made_of(job: Job, key: PathKey) -> bool:
+    """Whether `job` was made of this file when it ran last, or will be."""
+    return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)

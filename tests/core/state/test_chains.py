@@ -443,3 +443,17 @@ def test_an_intermediate_that_others_wrote_and_that_cannot_be_made_again_is_not_
     world.settle(restart=True)
     assert set(world.statuses().values()) == {"completed"}
     assert world.cache == world.clean().cache
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("way", ["read", "include"])
+def test_a_job_that_is_made_of_its_own_intermediate_ends(way: str, seed: int) -> None:
+    """It makes another one each time; a look that comes late finds the one before, which nobody wrote by hand."""
+    world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed))
+    world.write("m.s", f"{way} sub/d.s\nstage+ sub/d.s=x")
+
+    world.settle()
+
+    job = world.job("m.s@common:chain")
+    assert job.state is JobState.FAILED
+    assert "made other intermediates in each of" in job.error
