@@ -22,34 +22,32 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.shared.printing import count
-from aptui.shared.sanitize import sanitize
 from aptui.tui import commands as shell_commands
 from aptui.tui.builder_names import finder, known_names
 from aptui.tui.command_bar import CommandBar
 from aptui.tui.engine_control import EngineControl
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
-from aptui.tui.frame.help import KeyTester, help_lines
+from aptui.tui.frame.copying import Copying
+from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
-from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.line import Line
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
+from aptui.tui.frame.sheets import Sheets, actions_of
 from aptui.tui.frame.statusline import Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
-from aptui.tui.key_gate import KeyGate
+from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.numpy_loading import load_numpy
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
-from aptui.tui.preferences.keymap import load_keymap, shown_key
+from aptui.tui.preferences.keymap import load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.theme_manager import ThemeManager
-from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -60,13 +58,6 @@ if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
-
-_NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
-"""Keys that are about no row, log or filter."""
-_SNIPPET = 36
-"""So many cells of what was copied are said."""
-_TWICE_S = 2.0
-"""Within so long a second `Ctrl+C` leaves."""
 
 
 def _palette() -> type[Provider]:
@@ -128,16 +119,17 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.feed: Feed | None = None
-        self.clips = Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None)
+        self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.clock = FrameClock(self, self.draw_frame)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
-        self.gate = KeyGate(self._awaited, lambda text: self.tell(text, "warning"))
+        self.sheets = Sheets(self, self.switcher, lambda: self.keymap)
+        self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
+        self.gate = KeyGate(self.keyboard.awaited, lambda text: self.tell(text, "warning"))
         self.touched_s = -1e9
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self, person, theme)
         self.engine = EngineControl(session, self, self.exit)
         self._lines: tuple[Line, ...] = ()
-        self._ctrl_c_at = -_TWICE_S
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -271,15 +263,11 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def action_help(self) -> None:
         """Show keys and commands of the place we are at."""
-        if self.switcher.sheet != "sheet-help":
-            lines = help_lines(self.screen.active_bindings, self.keymap, self.commands(), self.switcher.title)
-            self.switcher.open_sheet("sheet-help", lines)
+        self.sheets.show_help(self.commands())
 
     def action_keys(self) -> None:
         """Test keys."""
-        active = self.screen.active_bindings
-        self.switcher.open_sheet("sheet-keys")
-        self.query_one(KeyTester).start(active, self.keymap)
+        self.sheets.test_keys()
 
     def action_messages(self) -> None:
         """Show what was said."""
@@ -288,18 +276,11 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def action_info(self) -> None:
         """Show project, engine, versions."""
         more = [("Engine root", self.engine_root), ("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
-        if self.pane is not None and self.pane.status():
-            more.append(("Here", self.pane.status()))
-        self.switcher.open_sheet("sheet-info", info_lines(self.session, self.config, more))
+        self.sheets.show_info(self.session, self.config, more)
 
     def actions_here(self) -> list[tuple[str, str, str]]:
         """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
-        found: dict[str, tuple[str, str, str]] = {}
-        for key, (_node, binding, is_enabled, _tooltip) in self.main_screen().active_bindings.items():
-            does = self.keymap.does(binding.id or "") or binding.description
-            if is_enabled and does and binding.id:
-                found.setdefault(binding.id, (key, binding.id, does))
-        return list(found.values())
+        return actions_of(self.main_screen(), self.keymap)
 
     # -------------------------------------------------------------------------------------------- commands, questions, words
 
@@ -333,12 +314,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Ask people in a box; the last choice changes nothing."""
         from aptui.tui.widgets.menu import Question  # for start-up
 
-        self._leave_command_line()
-        Question.put(self, text, [(each.letter, each.text, each.run) for each in choices])
-
-    def _leave_command_line(self) -> None:
         if self.query_one(CommandLine).display:
             self.bar.close()
+        Question.put(self, text, [(each.letter, each.text, each.run) for each in choices])
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner; it is made safe, and is never markup."""
@@ -414,25 +392,17 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
             self.touched_s = time.monotonic()
         await super().on_event(event)
 
-    def _awaited(self, key: str) -> str:
-        """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
-        if key in _NEVER_WAIT or self._exit:
-            return ""
-        pane = self.pane
-        if pane is None or self.feed is None:
-            return "the first screen"
-        focused = self.focused
-        if focused is not None and pane not in focused.ancestors_with_self:
-            return ""
-        return pane.awaited(focused)
-
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
         """Write what was typed ahead into the line that has the keys by now: "/r" shall search for "r", not reprocess."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
             self.focused.replace(character, *self.focused.selection)
             return True
-        return await super()._check_bindings(key, priority)
+        if await super()._check_bindings(key, priority):
+            return True
+        if not priority and self.session.is_read_only and (what := self.keyboard.missed(key, self.engine)):
+            self.tell(f"only looking here, so nobody can {what}: the screen was opened to read", "warning")
+        return False
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out what needs an engine where none can be asked, and numbers without a pane."""
@@ -450,28 +420,11 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def action_copy_or_quit(self) -> None:
         """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
-        selected = self.screen.get_selected_text()
-        if selected:
-            self.copy_text(selected)
-            self.screen.clear_selection()
-            return
-        now = time.monotonic()
-        if now - self._ctrl_c_at < _TWICE_S:
-            self.exit()
-            return
-        self._ctrl_c_at = now
-        key = next((key for key, name, _ in self.actions_here() if name == "app.detach"), "")
-        self.tell(
-            f"'{shown_key(key)}' leaves, and so does ^C again; the engine goes on" if key else "^C again leaves; the engine goes on"
-        )
+        self.copying.copy_or_quit()
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how; the one way for everything in the app."""
-        first, _, rest = sanitize(text.strip("\n")).partition("\n")
-        lines = 2 + rest.count("\n")
-        more = f" and {count(lines - 1, 'line')} more" if rest else ""
-        said = f"copied {shorten(first, _SNIPPET)}{more}"
-        self.clips.copy_soon(text, lambda copied: self.in_ui(self.tell, f"{said} · {copied.toast()}"), raw=raw)
+        self.copying.copy(text, raw=raw)
 
     def action_redraw(self) -> None:
         """Draw everything again, and read it again."""
@@ -494,9 +447,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
             self.tell("this terminal has no scrollback of its own", "warning")
             return
         with self.suspend():
-            sys.__stdout__.write(f"── {sanitize(self.session.project_name)}: news as they come; any key goes back ──\n")  # type: ignore[union-attr]
-            with plain.raw_keys(has_signals=False):
-                plain.follow(self.session, cast(Any, sys.__stdout__), plain.until_key)
+            plain.visit(self.session, cast(Any, sys.__stdout__))
         self.wake()
 
     def set_mouse(self, *, is_on: bool) -> None:

@@ -5,8 +5,9 @@ Tests: `tests/tui/test_foreign_database.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.shared.errors import KnownError
@@ -40,11 +41,21 @@ class EngineControl:
     def __init__(self, session: Session, screen: EngineDialogue, leave: Callable[[], object]) -> None:
         self._session, self._screen, self._leave = session, screen, leave
         self._was_attached = False
+        self._is_supposed = False
 
     @property
     def can_ask(self) -> bool:
         """Whether there may be an engine that does what it is told."""
-        return self._session.state is not SessionState.NONE and not self._session.is_read_only
+        return self._is_supposed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
+
+    @contextmanager
+    def supposed(self) -> Iterator[None]:
+        """Have it seem, within a `with` block, as if there were one that is told things: to see what else could be done."""
+        self._is_supposed = True
+        try:
+            yield
+        finally:
+            self._is_supposed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
         """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""

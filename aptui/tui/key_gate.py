@@ -5,11 +5,53 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from aptui.tui.engine_control import EngineControl
+    from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}
 """So long keys wait for something; for all else `_WITHIN_S`."""
 _WITHIN_S = 20.0
 _LOOK_S = 0.05
+
+
+_NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
+"""Keys that are about no row, log or filter."""
+
+
+class Keyboard:
+    """What a key means where the focus is.
+
+    Args:
+        pane: returns the pane that is shown, None = there is none yet, or nothing to show in it.
+    """
+
+    def __init__(self, app: App[Any], pane: Callable[[], Pane | None]) -> None:
+        self._app, self._pane = app, pane
+
+    def awaited(self, key: str) -> str:
+        """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
+        if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual tells it in no other way
+            return ""
+        pane, focused = self._pane(), self._app.focused
+        if pane is None:
+            return "the first screen"
+        if focused is not None and pane not in focused.ancestors_with_self:
+            return ""
+        return pane.awaited(focused)
+
+    def missed(self, key: str, engine: EngineControl) -> str:
+        """Return what a key would do if there were an engine to ask, "" = nothing."""
+        with engine.supposed():
+            for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as the app itself looks for them
+                for binding in bindings.key_to_bindings.get(key, ()):
+                    if self._app._check_action_state(binding.action, namespace):  # noqa: SLF001  # as above
+                        return binding.description
+        return ""
 
 
 class KeyGate:

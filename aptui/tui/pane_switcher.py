@@ -62,6 +62,11 @@ class PaneSwitcher:
         """The title of the pane."""
         return next((spec.title for spec in self._specs if spec.id == self._current), "here")
 
+    @property
+    def status(self) -> str:
+        """A few words about what the pane shows."""
+        return self.pane.status() if self.pane is not None else ""
+
     async def show_first(self) -> None:
         """Show the pane that was shown the last time, or the first."""
         wanted = self._memory.get("shell.tab", "")

@@ -143,3 +143,10 @@ def _open_and_follow(session: Session) -> None:
     never = threading.Event()
     session.open()
     follow(session, sys.stdout, never.wait)
+
+
+def visit(session: Session, stream: TextIO) -> None:
+    """Write news until a key is pressed, in a terminal that the screen lent."""
+    stream.write(f"── {sanitize(session.project_name)}: news as they come; any key goes back ──\n")
+    with raw_keys(has_signals=False):
+        follow(session, stream, until_key)

@@ -237,7 +237,7 @@ def log(arguments: Namespace) -> int:
         for key, value in line.context:
             printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
         mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
-        printing.say(mark + printing.line(line.text), _LEVEL_COLOURS.get(line.level, ""))
+        printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
     return 0
 
 

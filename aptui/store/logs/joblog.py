@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
+from aptui.shared.printing import count
 from aptui.store.db.schema import uuid_text
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
@@ -43,6 +44,7 @@ _PREFIXES = (
 # O3DE prints to windows that show rich text; a line that was cut has lost the end of its span.
 _SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)(?:</span>|$)', re.IGNORECASE | re.DOTALL)
 _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
+_TALLY = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
 _SHORT = re.compile(r"[WES]: ")
 _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 _temporary_names = itertools.count()
@@ -146,6 +148,17 @@ def _context_key(key: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------------- reading
+
+
+def is_tally(text: str) -> bool:
+    """Whether a line only says how many errors and warnings there were."""
+    return _TALLY.match(text) is not None
+
+
+def spoken(text: str) -> str:
+    """Return the text of a line as people say it: O3DE's last line of a log counts "1 errors"."""
+    found = _TALLY.match(text)
+    return f"{count(int(found[1]), 'error')}, {count(int(found[2]), 'warning')}" if found else text
 
 
 def parse(path: Path) -> list[JobLogLine]:

@@ -111,6 +111,18 @@ class AssetTree(Struct):
         node = int(self._by_key[at]) if at < len(self) else -1
         return node if node >= 0 and self.keys[node] == key else None
 
+    def node_at(self, path: str) -> int | None:
+        """Return the node of a path."""
+        start, end, found = 0, len(self), None
+        for name in path.split("/"):
+            node = start
+            while node < end and self.name(node) != name:
+                node = int(self.end[node])
+            if node >= end:
+                return None
+            found, start, end = node, node + 1, int(self.end[node])
+        return found
+
     def visible(self, opened: Mask, passing: Mask | None = None) -> Codes:
         """Return the nodes that are drawn: all above them are `opened` (a mask), and they pass the search, if there is one."""
         closed = np.flatnonzero((self.keys < 0) & ~opened)

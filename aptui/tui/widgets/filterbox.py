@@ -167,8 +167,12 @@ class FilterBox(Widget):
         self._line.focus(scroll_visible)
         return self
 
-    def select(self) -> None:
-        """Select the whole text: what is typed next takes its place."""
+    def begin(self) -> None:
+        """Let the keys go to the line, those that were typed ahead too; what is typed takes the place of what stands there."""
+        if self._line.focusable:
+            self.screen.set_focus(self._line)
+        else:  # it has yet to be shown
+            self._line.focus()
         self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aptui.core.messages import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
-from aptui.store.logs.joblog import EngineLog, JobLogLine, analysis_log_name, log_name, parse, parse_text, write
+from aptui.store.logs.joblog import EngineLog, JobLogLine, analysis_log_name, is_tally, log_name, parse, parse_text, spoken, write
 
 from ..conftest import BUILDER
 
@@ -132,6 +132,20 @@ def test_the_last_line_counts(path: Path) -> None:
     write(path, [record("text")], 2, 1)
 
     assert parse(path)[-1] == line("1 errors, 2 warnings", window="aptui")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 errors, 2 warnings", "1 error, 2 warnings"),
+        ("0 errors, 1 warnings", "0 errors, 1 warning"),
+        ("1234 errors, 0 warnings", "1,234 errors, 0 warnings"),
+        ("1 errors, 2 warnings in all", "1 errors, 2 warnings in all"),
+    ],
+)
+def test_the_last_line_is_said_as_people_say_it(text: str, said: str) -> None:
+    assert spoken(text) == said
+    assert is_tally(text) == (said != text)
 
 
 def test_no_records_make_no_file(path: Path) -> None:

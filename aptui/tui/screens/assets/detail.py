@@ -8,11 +8,13 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message import Message
 
 from aptui.tui.screens.assets.lines import TitleLine
 from aptui.tui.screens.assets.panel import Panel, Ref, read_links
@@ -41,8 +43,8 @@ class _Quiet(Rows):
         return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
 
 
-class AssetFacts(_Quiet, KeyValue):
-    """Keys and values without a header: the title stands above."""
+class AssetFacts(_Quiet, KeyValue, can_focus=False):
+    """Keys and values without a header, for the title stands above; what can be done with them is in the menu of copies."""
 
     HEADER_LINES: ClassVar[int] = 0
 
@@ -80,11 +82,19 @@ class ReferenceTree(_Quiet, VTree):
         branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
         return branch.data if branch is not None and isinstance(branch.data, Ref) else None
 
+    @dataclass
+    class DeadEnd(Message):
+        """Somebody wants to follow a reference that leads nowhere."""
+
+        ref: Ref
+
     def action_open(self) -> None:
         """Follow what leads somewhere, open and close what does not."""
         reference = self.reference()
         if reference is not None and reference.leads and self.cursor_key is not None:
             self.post_message(Rows.Opened(self, self.cursor_key))
+        elif reference is not None and not reference.ask:
+            self.post_message(self.DeadEnd(reference))
         else:
             super().action_open()
 

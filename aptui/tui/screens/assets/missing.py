@@ -43,6 +43,11 @@ class ScanLine(Line):
         self.add_class("-shown")
         self.changed()
 
+    def leave(self) -> None:
+        """Go, unless a search is under way."""
+        if self._news is not None and self._news.is_over:
+            self.remove_class("-shown")
+
     def parts(self, width: int) -> Parts:
         """Return the line; what is scanned is foreign text, and gives way when there is no room."""
         news = self._news
@@ -143,6 +148,7 @@ class MissingTrees(AssetTrees):
     def _clear(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
 
+        self.query_one(ScanLine).leave()
         if self._is_something(name, folders, product_ids):
             self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._report_cleared)
 

@@ -43,10 +43,10 @@ _NAME_CELLS = 48
 
 
 class Moving:
-    """Asks where to, has the engine look, shows what it says, has it done."""
+    """Asks where to, has the engine look, shows what it says, has it done; `moved` is called with where it is then."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, shell: Shell, moved: Callable[[str], object]) -> None:
+        self._shell, self._moved = shell, moved
 
     def ask_to_move(self, panel: Panel) -> None:
         """Ask where the source or the folder shall go."""
@@ -67,7 +67,7 @@ class Moving:
 
     def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def take_report(report: RelocationReport) -> None:
-            RelocationPreview.ask(self._shell.app, report, self._say)
+            RelocationPreview.ask(self._shell.app, report, self._say, self._moved)
 
         def show_refusal(error: KnownError) -> None:
             self._shell.tell(str(error), "error", 10)
@@ -106,6 +106,17 @@ def destination_of(panel: Panel, typed: str) -> str:
     if not panel.is_folder:
         return typed
     return f"{typed}{panel.path.rpartition('/')[2]}/*" if typed.endswith("/") else f"{typed}/*"
+
+
+def new_path(report: RelocationReport) -> str:
+    """Return the relative path at which the source, or the folder, is now; "" = it is gone, or nothing was moved."""
+    item = next((each for each in report.items if each.new and not each.is_metadata), None)
+    if item is None:
+        return ""
+    if not report.order.source.endswith("/*"):
+        return item.new
+    below = item.old.removeprefix(report.order.source.removesuffix("*"))
+    return item.new.removesuffix(f"/{below}")
 
 
 def _short(path: str) -> str:
@@ -148,9 +159,9 @@ class RelocationPreview(_PopUp):
     """
     _ESCAPE: ClassVar[str] = "Esc"
 
-    def __init__(self, report: RelocationReport, say: Say) -> None:
+    def __init__(self, report: RelocationReport, say: Say, moved: Callable[[str], object]) -> None:
         super().__init__(lambda _what: None)
-        self._report, self._say = report, say
+        self._report, self._say, self._moved = report, say, moved
         self._is_asking = False
         order = report.order
         verb = "Delete" if order.is_delete else "Move"
@@ -158,9 +169,11 @@ class RelocationPreview(_PopUp):
         self.border_title = Content(f"{verb} {_short(named)}")
 
     @classmethod
-    def ask(cls, app: App[Any], report: RelocationReport, say: Say) -> RelocationPreview:
+    def ask(
+        cls, app: App[Any], report: RelocationReport, say: Say, moved: Callable[[str], object] = lambda _path: None
+    ) -> RelocationPreview:
         """Open it."""
-        preview = cls(report, say)
+        preview = cls(report, say, moved)
         cls._pop_up(app, preview, None)
         return preview
 
@@ -251,6 +264,8 @@ class RelocationPreview(_PopUp):
         if report.is_whole:
             self.app.tell(next(iter(summary(report)))[0])  # type: ignore[attr-defined]  # the app is ours
             self.answer(None)
+            if path := new_path(report):
+                self._moved(path)
         elif self.is_attached:
             self._show()
         elif report.is_performed:  # it was closed meanwhile

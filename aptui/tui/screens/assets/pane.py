@@ -6,12 +6,13 @@ there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -44,6 +45,20 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
 _KEPT_PLACES = 200
+_GIVES_UP_S = 30.0
+"""So long what was moved may take to come into the tree."""
+
+
+_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it says what is left out", "path": "no product has this path"}
+"""{what stands beside a reference that leads nowhere: why}."""
+
+
+class _Stop(NamedTuple):
+    """A place on the way; `came_from` is the screen from which somebody came there."""
+
+    kind: Kind
+    key: int
+    came_from: str = ""
 
 
 class AssetsPane(MissingTrees):
@@ -78,8 +93,9 @@ class AssetsPane(MissingTrees):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self._looked_at: Place | None = None
-        self._places: list[Place] = []
+        self._places: list[_Stop] = []
         self._at = 0
+        self._went = ("", 0.0)
         self._is_panel_stale = False
 
     def compose(self) -> ComposeResult:
@@ -170,22 +186,30 @@ class AssetsPane(MissingTrees):
         tree = self.shown_model().tree
         return f"{TITLES[self.kind]}: {tree.file_count:,}" if tree is not None else ""
 
-    def reveal(self, text: str) -> None:
-        """Go to an asset by the path of a source, by a product, a UUID or an asset id; other screens call it."""
+    def reveal(self, text: str, came_from: str = "") -> None:
+        """Go to an asset by the path of a source, by a product, a UUID or an asset id; another screen says which it is."""
         if text.strip():
-            self.queries.request("target", lambda reader: find(reader, text, self._where), partial(self._go_if_found, text))
+            then = partial(self._go_if_found, text, came_from)
+            self.queries.request("target", lambda reader: find(reader, text, self._where), then)
 
-    def _go_if_found(self, text: str, place: Place | None) -> None:
+    def _go_if_found(self, text: str, came_from: str, place: Place | None) -> None:
         if place is None:
             self.shell.tell(f"there is no asset '{text.strip()}'", "warning")
         else:
-            self.go_to(*place)
+            self.go_to(*place, came_from)
+
+    def go_where_it_went(self, path: str) -> None:
+        """Go to what was moved, as soon as the tree has it."""
+        self._went = (path, time.monotonic() + _GIVES_UP_S)
+        self.arrive()
 
     # --------------------------------------------------------------------------------------------------------------- details
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Show what the cursor is on; it may have gone on since this was said."""
         if event.rows is self.shown_tree() and event.key == event.rows.cursor_key:
+            if (self.kind, event.key) != self._looked_at:
+                self.query_one(ScanLine).leave()
             self.look_at(event.key)
 
     def look_at(self, key: int) -> None:
@@ -233,6 +257,11 @@ class AssetsPane(MissingTrees):
         elif event.rows is references and (ref := references.reference(event.key)) is not None:
             self.follow(ref)
 
+    @on(ReferenceTree.DeadEnd)
+    def _say_dead_end(self, event: ReferenceTree.DeadEnd) -> None:
+        event.stop()
+        self.shell.tell(f"'{event.ref.text}' is no asset: {_NO_ASSET.get(event.ref.note, 'no builder takes it')}")
+
     def follow(self, ref: Ref) -> None:
         """Go where a reference leads."""
         if ref.leads == JOB:
@@ -243,11 +272,11 @@ class AssetsPane(MissingTrees):
         elif ref.leads:
             self.queries.request("target", lambda reader: kind_of_source(reader, ref.key), lambda kind: self.go_to(kind, ref.key))
 
-    def go_to(self, kind: Kind, key: int) -> None:
+    def go_to(self, kind: Kind, key: int, came_from: str = "") -> None:
         """Go to an asset, and remember the way back."""
         self._note_place()
         del self._places[self._at + 1 :]
-        self._places = [*self._places, (kind, key)][-_KEPT_PLACES:]
+        self._places = [*self._places, _Stop(kind, key, came_from)][-_KEPT_PLACES:]
         self._at = len(self._places) - 1
         self._select(kind, key)
 
@@ -257,19 +286,24 @@ class AssetsPane(MissingTrees):
         if key is None:
             return
         if self._places:
-            self._places[self._at] = (self.kind, key)
+            self._places[self._at] = self._places[self._at]._replace(kind=self.kind, key=key)
         else:
-            self._places.append((self.kind, key))
+            self._places.append(_Stop(self.kind, key))
 
-    def action_walk(self, step: int) -> None:
-        """Go back, or forward again."""
+    async def action_walk(self, step: int) -> None:
+        """Go back, or forward again; back to another screen once, where one came from there."""
+        stop = self._places[self._at] if self._places else None
+        if step < 0 and stop is not None and stop.came_from:
+            self._places[self._at] = stop._replace(came_from="")
+            await self.shell.action_show(stop.came_from)
+            return
         at = self._at + step
         if not 0 <= at < len(self._places):
             self.shell.tell("nowhere to go back to" if step < 0 else "nowhere to go forward to", seconds=2)
             return
         self._note_place()
         self._at = at
-        self._select(*self._places[at])
+        self._select(*self._places[at][:2])
 
     def _select(self, kind: Kind, key: int) -> None:
         self.wanted = (kind, key)
@@ -281,6 +315,7 @@ class AssetsPane(MissingTrees):
         """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
         if self._looked_at is not None and self._looked_at[0] is self.kind and self._looked_at[1] < 0:
             self.look_at(self._looked_at[1])
+        self._follow_what_went()
         if self.wanted is None or self.wanted[0] is not self.kind or self.shown_model().tree is None:
             return
         (_, key), model, tree = self.wanted, self.shown_model(), self.shown_tree()
@@ -296,10 +331,18 @@ class AssetsPane(MissingTrees):
         if tree.cursor_key is not None:
             self.look_at(tree.cursor_key)
 
+    def _follow_what_went(self) -> None:
+        (path, until_s), tree = self._went, self.models[Kind.SOURCES].tree
+        if path and self.kind is Kind.SOURCES and tree is not None and (node := tree.node_at(path)) is not None:
+            self._went = ("", 0.0)
+            self.wanted = (self.kind, tree.key(node))
+        elif time.monotonic() > until_s:
+            self._went = ("", 0.0)
+
     def action_search(self) -> None:
         """Let the keys go into the search; what it finds is in the tree."""
         self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
-        self.give_focus(self.box.query_one(Input))
+        self.box.begin()
 
     def action_next_tree(self, step: int) -> None:
         """Show the next tree, and go into it."""

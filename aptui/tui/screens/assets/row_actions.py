@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.tui.data.assets_store import AssetModel, Kind
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets import files as assets_files
-from aptui.tui.screens.assets.detail import AssetDetail, AssetFacts, ReferenceTree
+from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
 from aptui.tui.screens.assets.moving import Moving
 from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 _PRODUCTS_LISTED = 20
+_COPIED_FACTS = {"Digest": "d", "Type": "t"}
+"""{fact: its letter in the menu of copies}."""
 Place = tuple[int, int]
 
 
@@ -52,6 +54,10 @@ class AssetRowActions(Pane):
 
     def follow(self, ref: Ref) -> None:
         """Go where a reference leads."""
+        raise NotImplementedError
+
+    def go_where_it_went(self, path: str) -> None:
+        """Go to what was moved, as soon as the tree has it."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -141,6 +147,7 @@ class AssetRowActions(Pane):
             ),
             ("u", "UUID", panel.uuid),
             ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
+            *((key, name.lower(), text) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
         ]
         here = self._text_under_cursor()
         return [("l", "this line", here), *found] if here else found
@@ -151,11 +158,8 @@ class AssetRowActions(Pane):
         return [model.tree.path(node) for node in nodes] if model.tree is not None else []
 
     def _text_under_cursor(self) -> str:
-        """Return the fact, the reference or the line of the preview that the cursor is on."""
+        """Return the reference or the line of the preview that the cursor is on."""
         match self.shell.app.focused:
-            case AssetFacts() as facts:
-                pair = facts.current()
-                return pair[1] if pair else ""
             case ReferenceTree() as references:
                 ref = references.reference()
                 return ref.text if ref else ""
@@ -245,13 +249,16 @@ class AssetRowActions(Pane):
     def _can_move(self, panel: Panel) -> bool:
         return self.shell.can_ask and panel.kind is Kind.SOURCES and bool(panel.path)
 
+    def _moving(self) -> Moving:
+        return Moving(self.shell, self.go_where_it_went)
+
     def action_move(self) -> None:
         """Ask where the source or the folder under the cursor shall go, show what that comes to, and do it."""
-        self.with_panel(lambda panel: Moving(self.shell).ask_to_move(panel) if self._can_move(panel) else None)
+        self.with_panel(lambda panel: self._moving().ask_to_move(panel) if self._can_move(panel) else None)
 
     def action_delete(self) -> None:
         """Show what deleting the source or the folder under the cursor comes to, ask, and do it."""
-        self.with_panel(lambda panel: Moving(self.shell).ask_to_delete(panel) if self._can_move(panel) else None)
+        self.with_panel(lambda panel: self._moving().ask_to_delete(panel) if self._can_move(panel) else None)
 
     # ---------------------------------------------------------------------------------------------------------- other programs
 

@@ -15,7 +15,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
@@ -376,7 +375,7 @@ class BuildersPane(Pane):
         self.box.text = self._search[self._searched]
         self.box.show_count("")
         self.box.display = True
-        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
+        self.box.begin()
 
     @on(FilterBox.Changed, "#builders-filter")
     def _filter_list(self, event: FilterBox.Changed) -> None:

@@ -10,7 +10,6 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -20,7 +19,6 @@ from msgspec import Struct
 
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.printing import count
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
@@ -33,7 +31,6 @@ QUIET_S = 0.06
 """So long nobody asks for another job before one is read, when they ask fast."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Rows may be written after their news; after so long each we look again."""
-_ENDING = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
 LARGEST_BYTES = 8 << 20
 """Of a larger log its end is shown; the pager has all of it."""
 
@@ -181,15 +178,4 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
 def _drawn(record: joblog.JobLogLine) -> LogLine:
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
-    return LogLine(time_of_day, level_letter(record.level), record.window, _ENDING.sub(_tally, record.text), bool(record.context))
-
-
-def is_tally(record: joblog.JobLogLine) -> bool:
-    """Whether a line only says how many errors and warnings there were."""
-    return _ENDING.match(record.text) is not None
-
-
-def _tally(found: re.Match[str]) -> str:
-    """Return the last line of a log as people say it."""
-    errors, warnings = int(found[1]), int(found[2])
-    return f"{count(errors, 'error')}, {count(warnings, 'warning')}"
+    return LogLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))

@@ -20,11 +20,12 @@ from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.jobs.filter import FilterError
 from aptui.store.logs.joblog import JobLogLine as Record
+from aptui.store.logs.joblog import is_tally
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.jobs import copying
 from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails, is_tally
+from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
 from aptui.tui.screens.jobs.texts import job_facts
 from aptui.tui.terminal.safety import glyph
@@ -193,7 +194,7 @@ class EventLog(Vertical):
     def _go_to_what_matters(self) -> None:
         """Put the cursor on the first error, else the first warning, else the last line that says more than how many there are."""
         pane, records = self.log_pane, self.job_details.records if self.job_details else ()
-        if not pane.go_to_first_error() and pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1]):
+        if not pane.go_to_first_error() and pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
 
     def step_run(self, step: int) -> None:
@@ -366,7 +367,7 @@ class EventLog(Vertical):
             self.action_back()
         box.disabled, box.display = False, True
         box.text = self._search_text
-        box.focus()
+        box.begin()
 
     def action_only_hits(self) -> None:
         """Show the lines with a hit alone, or all again."""

@@ -55,6 +55,6 @@ class Navigation:
         async def go() -> None:
             await self._view.shell.action_show(pane_id)
             pane: Any = self._view.shell.pane
-            pane.reveal(name)
+            pane.reveal(name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
 
         self._view.run_worker(go(), exclusive=True, group="go")

@@ -429,8 +429,7 @@ class JobsPane(ThreePanes):
         self.query_one("#jobs-bar").display = False
         box.disabled, box.display = False, True
         box.text = self.choices.text
-        box.focus()
-        box.select()
+        box.begin()
         self._say()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:

@@ -14,13 +14,15 @@ from datetime import datetime
 from aptui import __version__
 from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.joblog import JobLogLine
+from aptui.store.logs.joblog import JobLogLine, spoken
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.details import JobDetails
 from aptui.tui.words import duration_text
 
 _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
+_TO_COME = {"pending": "Waits because", "processing": "Runs because"}
+"""{status of a job whose newest run has yet to end: what stands before its reason}."""
 _REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
 
 
@@ -32,7 +34,7 @@ def moment(time_ms: int) -> str:
 
 def line_text(line: JobLogLine, *, has_details: bool) -> str:
     """Return a line in the form in which the Asset Processor's Event Log copies it, its details below."""
-    head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {line.text}"
+    head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {spoken(line.text)}"
     return "\n".join([head, *details(line.context)]) if has_details else head
 
 
@@ -49,6 +51,8 @@ def log_text(lines: Sequence[JobLogLine], *, has_details: bool) -> str:
 def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
     """Return what is known of a job and the run that is shown, as (name, value); what is not known is left out."""
     info, row, run = job_details.info, job_details.row, job_details.run
+    ended, took = (moment(run.completed_ms), duration_text(run.duration_ms)) if run and run.completed_ms else ("", "")
+    is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
     facts = [
         ("Source", info.source),
@@ -56,9 +60,8 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         ("Job", f"{info.job_key}" + (f" (#{info.key})" if info.key > 0 else "")),
         ("Platform", info.platform),
         ("Builder", info.builder if info.builder != info.job_key else ""),
-        ("Ran because", (run.reason if run else "") or info.reason),
-        ("Ended", moment(run.completed_ms) if run and run.completed_ms else ""),
-        ("Took", duration_text(run.duration_ms) if run and run.completed_ms else ""),
+        (_TO_COME[info.status], info.reason) if is_to_come else ("Ran because", (run.reason if run else "") or info.reason),
+        *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
         ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
     ]

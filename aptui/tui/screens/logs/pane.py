@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
 
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import engine_logs, log_folder
@@ -262,7 +261,7 @@ class LogsPane(Pane):
     def action_filter(self) -> None:
         """Type what to find."""
         self.box.display = True
-        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
+        self.box.begin()
 
     def action_hits_only(self) -> None:
         """Show only lines with a hit, or all again."""

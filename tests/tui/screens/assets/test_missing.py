@@ -121,6 +121,8 @@ def test_a_line_says_how_far_a_scan_is_and_how_it_ended(tmp_path, size):
         await shows(app, pilot, "Completed scanning linux/levels in 1.2 s: nothing missing")
         session.say(MissingScan(3, "x" * 300, 1, 0, 0, 0.1, is_over=True, error="given up"))
         await shows(app, pilot, "ended: given up")
+        await press(pilot, "j")
+        await until(pilot, lambda: "ended: given up" not in text(app))
 
     in_assets(tmp_path, look, size=size)
 

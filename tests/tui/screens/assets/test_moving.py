@@ -9,16 +9,18 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from textual.widgets import Input
 
+from aptui.core.messages import SourcesChanged
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import NoSession
-from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of
+from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of, new_path
 from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
+from tests.store.conftest import source_row
 from tests.tui.screens.assets import test_pane as room
-from tests.tui.screens.assets.test_pane import go, in_assets, press, shows
+from tests.tui.screens.assets.test_pane import at, go, in_assets, press, shows
 from tui.fake_panes import FakeSession
 from tui.shell_room import SMALL, text, until
 
@@ -82,8 +84,7 @@ async def to_preview(app, pilot, pane, destination: str) -> None:
     await type_in(app, pilot, destination)
 
 
-@pytest.mark.usefixtures("store")
-def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path):
+def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path, store):
     async def move(app, pilot, pane, session):
         await to_preview(app, pilot, pane, "new/rock.png")
         await until(pilot, lambda: "refused: one file depends" in text(app))
@@ -97,6 +98,9 @@ def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path):
         await shows(app, pilot, "1 of 1 file moved")
         await until(pilot, lambda: not previews(app))
         assert app.focused is pane.shown_tree()
+        store.put(put_source=[source_row(9, "new/rock.png")])
+        session.say(SourcesChanged(0, (("new/rock.png", True),)))
+        await at(pilot, pane, "new/rock.png")
         assert session.orders[-1] == Relocate(f"{tmp_path}/{ROCK}", "new/rock.png", is_confirmed=True, updates_references=True)
 
     in_assets(tmp_path, move, size=SMALL, session=Mover(tmp_path))
@@ -120,6 +124,21 @@ def test_a_folder_is_deleted_with_all_below_it(tmp_path):
         )
 
     in_assets(tmp_path, delete, session=Mover(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "path"),
+    [
+        ("/p/a/b.png", "a/b.png", "c/b.png", "c/b.png"),
+        ("a/*", "a/deep/b.png", "c/deep/b.png", "c"),
+        ("a/*", "a/deep/b.png", "new/c/deep/b.png", "new/c"),
+        ("/p/a/b.png", "a/b.png", "", ""),
+    ],
+)
+def test_where_it_went_is_the_file_or_the_folder(source, old, new, path):
+    report = RelocationReport(Relocate(source), (RelocationItem(old, f"/p/{old}", "project", new),))
+
+    assert new_path(report) == path
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from aptui.tui.data.session import NoSession
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.screens.assets import files, trees
-from aptui.tui.screens.assets.detail import AssetFacts, FilePreview, ReferenceTree
+from aptui.tui.screens.assets.detail import FilePreview, ReferenceTree
 from aptui.tui.screens.assets.preview import image_facts, preview_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
@@ -535,13 +535,12 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
         await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
         app.set_focus(pane.shown_tree())
         seen = []
-        for _ in range(4):
+        for _ in range(3):
             await press(pilot, "z")
             seen.append((type(app.focused).__name__, "Products (0)" in text(app), "local a = 1 -- [/x]" in text(app)))
             await press(pilot, "z", "tab")
         assert seen == [
             ("VTree", False, False),
-            ("AssetFacts", True, False),
             ("ReferenceTree", True, False),
             ("FilePreview", False, True),
         ]
@@ -550,12 +549,89 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
         await press(pilot, "y", "l")
         await until(pilot, lambda: app.copied)
         assert app.copied.pop()[0] == "local a = 1 -- [/x]"
-        pane.query_one(AssetFacts).focus()
-        await press(pilot, "y", "l")
-        await until(pilot, lambda: app.copied)
-        assert app.copied.pop()[0] == "project"
         await press(pilot, "z", "escape", "escape")
         await until(pilot, lambda: app.focused is pane.shown_tree())
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await press(pilot, *"/rock", "enter")
+        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await press(pilot, *"/door")
+        await until(pilot, lambda: pane.box.text == "door" and cursor_on(pane) == "scripts/door.lua")
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_the_first_hit_stands_below_its_folders(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
+        await press(pilot, *"/rock.png", "enter")
+        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png" and "▾ textures" in text(app))
+
+    in_assets(tmp_path, act, size=(80, 8))
+
+
+@pytest.mark.usefixtures("store")
+def test_back_leads_to_the_jobs_that_one_came_from(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        pane.reveal("scripts/door.lua", came_from="jobs")
+        await at(pilot, pane, "scripts/door.lua")
+        await press(pilot, "[")
+        await until(pilot, lambda: isinstance(app.pane, FakeJobs))
+        await press(pilot, "2", "[")
+        await at(pilot, pane, "textures/rock.png")
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_all_of_a_long_list_of_references_can_be_reached(tmp_path, store):
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.executemany(
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+            " UnresolvedPath) VALUES (1, ?, 0, 'linux', 0, ?)",
+            [(bytes(16), f"missing/{number:02}.dds") for number in range(20)],
+        )
+
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.focused is pane.query_one(ReferenceTree))
+        await press(pilot, "G")
+        tree = pane.query_one(ReferenceTree)
+        await until(pilot, lambda: tree.cursor == tree.count_rows() - 1 and "▌" in text(app))
+        assert any(line.startswith("▌") and "Missing dependencies" in line for line in lines(app))
+
+    in_assets(tmp_path, act, size=SMALL)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_reference_that_leads_nowhere_says_so(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "mesh/rock.fbx")
+        put_on_reference(pane, "nobody.txt")
+        await press(pilot, "enter")
+        await until(pilot, lambda: "'nobody.txt' is no asset" in text(app))
+
+    in_assets(tmp_path, act, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_digest_and_type_can_be_copied(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+        await press(pilot, "y", "d")
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop()[0] == (b"D" * 32).hex()
+        await press(pilot, "y", "t")
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop()[0] == uuid_text(b"T" * 16)
 
     in_assets(tmp_path, act)
 

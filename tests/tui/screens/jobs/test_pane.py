@@ -446,9 +446,29 @@ def test_where_nothing_may_be_asked_nothing_is_offered(tmp_path):
 
         assert "Reprocess" not in text(app)
         assert "reprocess" not in lines(app)[-1]
+        await pilot.press("escape")
+        for key, what in (("r", "reprocess"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
+            await pilot.press(key)
+            await sees(pilot, app, f"only looking here, so nobody can {what}")
         assert app.session.asked == []
 
     in_jobs(tmp_path, look, read_only=True)
+
+
+def test_of_a_job_that_runs_its_last_run_is_said_to_be_that(tmp_path):
+    async def look(app, pilot, pane):
+        await papers_of(pilot, pane, 1)
+        job_details = pane.event_log.job_details
+        ended = texts.job_facts(job_details)
+        infos = {status: replace(job_details.info, status=status, reason="asked for") for status in ("processing", "pending")}
+        now = {status: texts.job_facts(replace(job_details, info=info)) for status, info in infos.items()}
+
+        assert {"Ran because", "Ended", "Took", "Error"} <= dict(ended).keys()
+        assert not {"Ran because", "Ended", "Took", "Error"} & (dict(now["processing"]) | dict(now["pending"])).keys()
+        assert dict(now["processing"])["Runs because"] == dict(now["pending"])["Waits because"] == "asked for"
+        assert dict(now["processing"])["Last run"] == f"{dict(ended)['Ended']}, 1.42 s"
+
+    in_jobs(tmp_path, look)
 
 
 def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):

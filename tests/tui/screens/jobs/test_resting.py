@@ -116,7 +116,7 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         assert pane.awaited(pane.event_log.log_pane) == "the log"
         pane.store.is_loaded = False
         assert pane.awaited(pane.table) == "the first rows"
-        assert app._awaited("ctrl+c") == ""
+        assert app.keyboard.awaited("ctrl+c") == ""
         pane.store.is_loaded = True
 
     in_jobs(tmp_path, wait)
