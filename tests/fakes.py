@@ -345,7 +345,7 @@ class FakeArchive:
         for key in keys:
             if key not in self._index.sources:
                 continue
-            source_id, scan_folder, rel, uuid, _key, _digest, named = self.tables.sources[self._index.sources[key]]
+            source_id, scan_folder, rel, uuid, _key, _digest, named, *_file = self.tables.sources[self._index.sources[key]]
             source = Source(key, RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)  # type: ignore[arg-type]
             source.identity = identity.unpack(named)  # type: ignore[arg-type]
             found[key] = source

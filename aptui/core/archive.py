@@ -16,17 +16,17 @@ from aptui.core.outside import OutsideFile
 
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
-    "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats
+    "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses
     "drop_analysis": "source_id, builder_uuid",
-    "drop_job": "job_id",  # with its products, runs, conflicts and stats
+    "drop_job": "job_id",  # with its products, runs and conflicts
     "drop_products": "job_id",
     "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
-    "drop_file": "scan_folder_id, name",  # name: relative path; projection Files
+    "drop_file": "scan_folder_id, name",  # name: relative path
     "drop_conflict": "job_id",
     "drop_missing": "product_id",  # what a scan found in it; the names that were read of it stay
     "drop_legacy": "source_id",
-    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity",
+    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
     "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
     "log_file, reason, plans_blob",
@@ -43,10 +43,10 @@ ROW_OPERATIONS: dict[str, str] = {
     # products_digest and step: core.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_stat": "name, value_ms, time_ms",
+    "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
-    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",
+    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # one that is no source
     "put_cache_folder": "name, mtime_ns",  # folder relative to the cache root
     "drop_cache_folder": "name",
     "put_state": "key, value",

@@ -389,8 +389,8 @@ class Job(Struct, eq=False):
     otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
     `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `lost_count` counts
     LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
-    row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `ties` tell
-    what files its run used.
+    row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
+    it is new and has no row yet; that of its folder waits for it. `ties` tell what files its run used.
     """
 
     source: Source
@@ -409,6 +409,7 @@ class Job(Struct, eq=False):
     misses_dependency: bool = False
     is_forced: bool = False
     is_doubted: bool = False
+    is_unsaved: bool = False
     lost_count: int = 0
     stale_count: int = 0
     reason: str = ""

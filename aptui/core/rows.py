@@ -57,8 +57,9 @@ def signed(value: int) -> int:
 
 def source_row(source: Source) -> Row:
     """Return the parameters of "put_source"."""
-    digest = source.fact.digest if source.fact else b""
-    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, identity.pack(source.identity))
+    fact, packed = source.fact, identity.pack(source.identity)
+    digest, mtime_ms, hash64 = (fact.digest, fact.mtime_ns // 1_000_000, signed(fact.hash64)) if fact else (b"", 0, 0)
+    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, packed, mtime_ms, hash64)
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
@@ -104,11 +105,6 @@ def committed_row(
         fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
         origin,
     )  # fmt: skip
-
-
-def stat_name(job: Job, folder: str) -> str:
-    """Return the name under which the reference keeps how long a process job took; `folder` is the name of its scan folder."""
-    return f"ProcessJob,{folder},{job.source.rel},{job.key},{job.platform},{{{job.builder.hex()}}}"
 
 
 def analysis_row(job: Job, state: JobState | None = None) -> Row:

@@ -103,7 +103,7 @@ def _values(table: str, columns: str, count: int) -> str:
 
 
 _SOURCE = _values("Sources", "(SourceID, ScanFolderPK, SourceName, SourceGuid)", 4)
-_OWN_SOURCE = _values("aptui_sources", "", 4)
+_OWN_SOURCE = _values("aptui_sources", "", 6)
 _ANALYSIS = _values("aptui_analyses", "", 12)
 _EDGE = _values("aptui_edges", "", 4)
 _DEPENDENCY = _values("SourceDependency", "(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)", 6)
@@ -115,7 +115,7 @@ _JOB = _values(
 )
 _OWN_JOB = _values("aptui_jobs", "", 12)
 _RUN = _values("aptui_runs", "", 13)
-_STAT = _values("Stats", "", 3)
+_STAT = _values("aptui_stats", "", 3)
 _PRODUCT = _values("Products", "(ProductID, JobPK, ProductName, SubID, AssetType, LegacyGuid, Hash, Flags)", 8)
 _OWN_PRODUCT = _values("aptui_products", "", 3)
 _PRODUCT_DEPENDENCY = _values(
@@ -140,7 +140,7 @@ def _source(source: int, jobs: int, rng: random.Random) -> Iterator[tuple[str, R
     source_id, (path, builder) = source + 1, _path(source)
     uuid, guid, digest = path_uuid(path), _GUIDS[builder], source_id.to_bytes(4) * 8
     yield _SOURCE, (source_id, 1 + (source % 5 == 4), path, uuid)
-    yield _OWN_SOURCE, (source_id, path.lower(), digest, "")
+    yield _OWN_SOURCE, (source_id, path.lower(), digest, "", 0, 0)
     fails = rng.random() < 0.0005
     state, error = ("failed", "create_jobs raised ValueError: no such preset") if fails else ("completed", "")
     took_ms = int(rng.lognormvariate(1.5, 1))
@@ -190,8 +190,6 @@ def _job(
             _RUN,
             (job_id, job_id - 1, completed_ms - 90_000, duration_ms, 0, "new source", "", "", job_id, "3", bytes(16), "0", ""),
         )
-    place = "assets" if source % 5 != 4 else "engine"
-    yield _STAT, (f"ProcessJob,{place},{path},{key},{platform},{{{guid.hex()}}}", duration_ms, completed_ms)
     if state == "completed":
         yield from _products(job_id, source, platform, path, rng)
 

@@ -111,7 +111,7 @@ def test_a_source_is_written_with_its_digest_or_none() -> None:
     here, gone = source(), source()
     gone.fact = None
 
-    assert rows.source_row(here) == (7, 1, "A.s", b"u" * 16, "a.s", sha("x"), "")
+    assert rows.source_row(here) == (7, 1, "A.s", b"u" * 16, "a.s", sha("x"), "", 0, 5)
     assert rows.source_row(gone)[5] == b""
 
 

@@ -26,7 +26,7 @@ def uuid_of(number: int) -> bytes:
 
 
 def source_row(source_id: int = 1, rel: str = "Textures/Ärger.png", scan_folder: int = 1) -> tuple[object, ...]:
-    return (source_id, scan_folder, rel, uuid_of(source_id), rel.lower(), DIGEST, "")
+    return (source_id, scan_folder, rel, uuid_of(source_id), rel.lower(), DIGEST, "", 4, 5)
 
 
 def job_row(job_id: int = 1, source_id: int = 1, **changes: Any) -> tuple[object, ...]:

@@ -36,7 +36,8 @@ class Rows:
             "INSERT INTO Sources(SourceID, ScanFolderPK, SourceName, SourceGuid) VALUES (?, 1, ?, ?)", (number, name, uuid)
         )
         database.execute(
-            "INSERT INTO aptui_sources(source_id, path_key, digest, identity) VALUES (?, ?, ?, '')", (number, name, b"")
+            "INSERT INTO aptui_sources VALUES (?, ?, ?, '', 0, 0)",
+            (number, name, b""),
         )
         self.product(database, number, number, f"{self.platform}/p{at}", uuid, self.platform, size)
 
@@ -115,6 +116,11 @@ class Rows:
             indexes = [
                 name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE name GLOB 'aptui_*' AND type = 'index'")
             ]
+            for view in ("Files", "Stats"):  # tables there
+                database.execute(f"CREATE TABLE made AS SELECT * FROM {view}")
+                database.execute(f"DROP VIEW {view}")
+                database.execute(f"CREATE TABLE {view} AS SELECT * FROM made")
+                database.execute("DROP TABLE made")
             for name in triggers:
                 database.execute(f"DROP TRIGGER {name}")
             for name in indexes:

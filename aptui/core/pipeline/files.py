@@ -303,9 +303,21 @@ class Files:
                 pending.open.difference_update(keys)
                 self._close_folder(pending)
 
+    def close_complete_folders(self) -> None:
+        """Save the rows of folders that waited for the rows of jobs."""
+        for folder in self._memory.complete:
+            pending = self._memory.folders.get(folder)
+            if pending is not None and not pending.ticket:
+                self._close_folder(pending)
+        self._memory.complete.clear()
+
     def _close_folder(self, pending: PendingFolder) -> None:
-        """Save the folder's row once all its files are planned: a crash before that makes the next start look at them again."""
-        if pending.open or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
+        """Save the folder's row once all its files are planned, and their jobs have rows, or none is needed.
+
+        A crash before that makes the next start look at them again.
+        """
+        unsaved = self._memory.unsaved.get(pending.folder)
+        if unsaved or pending.open or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
             if len(pending.open) < len(pending.winners):
                 self._note_folder(pending)
             return
@@ -326,7 +338,7 @@ class Files:
         if pending.is_noted:
             return
         pending.is_noted = True
-        owed = pending.open | self._memory.unstable
+        owed = pending.open | self._memory.unstable | {job.source.key for job in self._memory.unsaved.get(pending.folder, ())}
         has_shadows = any(SHADOW in key for key in owed)
         for scan_folder, (_digest, facts) in pending.parts.items():
             noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())
@@ -338,7 +350,12 @@ class Files:
 
     def _settle(self, key: PathKey, fact: FileFact) -> bool:
         """The bytes of `key` are known: plan its jobs if it is a source. Return whether they are others than before."""
-        self._put_file_row(fact)
+        is_changed = self._settle_source(key, fact)
+        if key not in self._memory.sources:
+            self._put_file_row(fact)
+        return is_changed
+
+    def _settle_source(self, key: PathKey, fact: FileFact) -> bool:
         source = self._memory.sources.get(key)
         if source is None:
             if not self._planner.wants(fact.rel, fact.scan_folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from aptui.core.identity import (
     DEPARTED_STATE,
@@ -61,7 +61,7 @@ class Identities:
         source.uuid = self._own_uuid(source)
         self._memory.add(source)
         self._jobs.save_source(source)
-        self.save_legacy(source)
+        self._put_legacy(source, legacy_of(source))
         self._compare_with_departed(source)
         if self._jobs.reports.wants_news:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
@@ -104,10 +104,13 @@ class Identities:
         self.let_go_of(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
-        """Save the UUIDs that `source` answers to besides its own."""
+        """Save the UUIDs that `source` answers to besides its own; rows of a former engine or a former name go."""
         legacy = legacy_of(source)
         if legacy or source.is_stored:
             self._ledger.drop("drop_legacy", (source.id,))
+        self._put_legacy(source, legacy)
+
+    def _put_legacy(self, source: Source, legacy: Collection[SourceUuid]) -> None:
         self._memory.answer_to(source, legacy)
         created_ms = source.identity.created_ms if source.identity else 0
         self._ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))

@@ -70,6 +70,9 @@ class Jobs:
         """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
         self._edges_due: dict[tuple[Source, bytes], None] = {}
+        self._planned: list[Job] = []
+        self._planned_before: list[Job] = []
+        """Unsaved jobs that this event planned, and the one before."""
 
     def is_configured(self, job: Job) -> bool:
         """Whether this configuration has the job's builder, and its platform."""
@@ -92,10 +95,33 @@ class Jobs:
     def save(self, job: Job) -> None:
         """Save the row of a job."""
         self.ledger.touched[job.source] = None
+        if job.is_unsaved:
+            self.memory.has_row(job)
         if job.is_analysis:
             self.ledger.put("put_analysis", rows.analysis_row(job))
         else:
             self.ledger.put("put_job", rows.job_row(job))
+
+    def save_plan(self, job: Job) -> None:
+        """Save the row of a job that may start, unless its run has the row saved and what is not saved is found again."""
+        if not job.is_unsaved:
+            self.save(job)
+            return
+        self.ledger.touched[job.source] = None
+        if self.reports.wants_news:
+            self._planned.append(job)
+
+    def save_idle_plans(self) -> None:
+        """Save the jobs that did not start with the event after that which planned them: clients read rows."""
+        for job in self._planned_before:
+            if job.is_unsaved and job.state not in (JobState.RUNNING, JobState.COMMITTING):
+                self.save(job)
+        self._planned_before, self._planned = self._planned, []
+
+    def save_unsaved(self) -> None:
+        """Save every job that has no row yet."""
+        for job in [job for jobs in self.memory.unsaved.values() for job in jobs]:
+            self.save(job)
 
     def save_source(self, source: Source) -> None:
         """Save the row of a source."""
@@ -141,6 +167,8 @@ class Jobs:
 
     def drop(self, job: Job) -> None:
         """The job is no more."""
+        if job.is_unsaved:
+            self.memory.has_row(job)
         if job.state is None:  # it was named, and is not planned yet
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:

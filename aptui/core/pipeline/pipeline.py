@@ -141,6 +141,8 @@ class Pipeline:
         self.spread.look_at_identities()
         self.plans.look_at_todo()
         self.plans.end_chains()
+        self.jobs.save_idle_plans()
+        self.files.close_complete_folders()
         self.jobs.put_edges()
         self._let_go()
         self.ledger.flush_rows()

@@ -200,6 +200,8 @@ class Plans:
             job = source.jobs.get(index)
             if job is None:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
+                if builder.is_plain_copy and plan.platform != COMMON_PLATFORM:
+                    self._memory.leave_unsaved(job)
             if self._memory.has_edges and self._may_change_rings(job, plan):
                 self._graph.forget_rings()
             job.plan = plan
@@ -338,7 +340,7 @@ class Plans:
         self._jobs.feed(job, Trigger.UNBLOCK)
         self._jobs.ready.push(job)
         self._reasons.save_rule(job)
-        self._jobs.save(job)
+        self._jobs.save_plan(job)
         self._reports.tell(job)
 
     def _endless(self, job: Job) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from aptui.core import rows
 from aptui.core.facts import together
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, WriteLog
 from aptui.core.model import Job, JobState, Project
@@ -43,7 +42,6 @@ class Reports:
         self._log_name = log_name
         self._ledger = ledger
         self._builders = {builder.uuid: builder for builder in project.builders}
-        self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
         self.run_count = self.spent_ms = 0
@@ -86,10 +84,6 @@ class Reports:
             self._last_ms[job.builder].append(duration_ms)
             self.run_count += 1
             self.spent_ms += job.duration_ms or duration_ms
-
-    def stat_name(self, job: Job) -> str:
-        """Return the name under which the reference keeps how long a process job took."""
-        return rows.stat_name(job, self._folder_names.get(job.source.scan_folder, ""))
 
     def mean_ms(self, job: Job) -> float | None:
         """Return how long runs of the job's kind take, the last ones counting most; None when none has been seen."""

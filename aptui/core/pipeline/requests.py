@@ -99,6 +99,7 @@ class Requests:
 
     def _stop(self) -> None:
         """Kill every run; what was running is pending again at the next start."""
+        self._jobs.save_unsaved()
         if self._jobs.running:
             self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))

@@ -164,6 +164,8 @@ class Runs:
                 return
         self._jobs.feed(job, Trigger.LOST)
         self._ready.push(job)
+        if job.is_unsaved:
+            self._jobs.save(job)
 
     def _commit(self, finished: list[tuple[Job, RunResult]], now_ms: int) -> None:
         # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
@@ -252,6 +254,8 @@ class Runs:
     def _record_commit(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
         self._jobs.feed(job, Trigger.COMMITTED)
+        if job.is_unsaved:  # its row was saved with its products
+            self._memory.has_row(job)
         job.stale_count = 0
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1
@@ -302,8 +306,6 @@ class Runs:
         errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)
         job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
         self._reports.write_log(job, result.log, text)
-        if not job.is_analysis:
-            self._ledger.put("put_stat", (self._reports.stat_name(job), result.duration_ms, now_ms))
         self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:

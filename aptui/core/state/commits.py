@@ -226,8 +226,6 @@ class Commits:
                 result.origin,
             ),
         )
-        folder = self._folder_names.get(job.source.scan_folder, "")
-        yield "put_stat", (rows.stat_name(job, folder), result.duration_ms, commit.now_ms)
         for other in commit.wishes:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 

@@ -62,6 +62,10 @@ class WorkingSet:
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
         """Files that were read by themselves, as they are now; what their folders' rows say of them is older."""
+        self.unsaved: dict[str, dict[Job, None]] = {}
+        """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
+        self.complete: set[str] = set()
+        """Folders whose last such job has a row now, or is gone."""
         self.outside = archive.outside()
         """{absolute path: what it was} of the files outside all scan folders that runs found."""
         self.has_edges = archive.has_edges()
@@ -280,6 +284,23 @@ class WorkingSet:
             if key in pending.winners and key not in changed:
                 pending.winners[key] = fact
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
+
+    def leave_unsaved(self, job: Job) -> None:
+        """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""
+        folder = parent(job.source.key)
+        pending = self.folders.get(folder)
+        if pending is not None and not pending.ticket and job.source.key in pending.winners:
+            job.is_unsaved = True
+            self.unsaved.setdefault(folder, {})[job] = None
+
+    def has_row(self, job: Job) -> None:
+        """An unsaved job is saved from now on, or is no more."""
+        job.is_unsaved, folder = False, parent(job.source.key)
+        jobs = self.unsaved[folder]
+        del jobs[job]
+        if not jobs:
+            del self.unsaved[folder]
+            self.complete.add(folder)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
         """Let the folder leave once its row is saved."""

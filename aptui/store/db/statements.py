@@ -55,13 +55,6 @@ def job_stat_sql(scan_folder: str = "f", source: str = "s", job: str = "j") -> s
     return "'ProcessJob,' || " + " || ',' || ".join(parts)
 
 
-def _drop_job_stats(condition: str) -> str:
-    return (
-        f"DELETE FROM Stats WHERE StatName IN (SELECT {job_stat_sql()} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
-        f"JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE {condition})"
-    )
-
-
 def _nothing(_row: Parameters) -> Parameters:
     return ()
 
@@ -85,8 +78,8 @@ def _pack_folder(row: Parameters) -> Parameters:
 
 # '-' follows ',' in ASCII, so these are all names that begin with "CreateJobs,<path>,".
 _DROP_ANALYSIS_STATS = (
-    "DELETE FROM Stats WHERE StatName >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?) "
-    "AND StatName < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?)"
+    "DELETE FROM aptui_stats WHERE name >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?) "
+    "AND name < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?)"
 )
 _JOB_COLUMNS = (
     "JobID, SourcePK, JobKey, Fingerprint, Platform, BuilderGuid, Status, JobRunKey, FirstFailLogTime, FirstFailLogFile, "
@@ -96,13 +89,12 @@ _JOB_WIDTH = _JOB_COLUMNS.count(",") + 1
 
 _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_source": (
-        (_drop_job_stats("s.SourceID = ?"), None),
         (_DROP_ANALYSIS_STATS, _first_twice),
         ("DELETE FROM SourceDependency WHERE SourceGuid = (SELECT SourceGuid FROM Sources WHERE SourceID = ?)", None),
         ("DELETE FROM Sources WHERE SourceID = ?", None),
     ),
     "drop_analysis": (("DELETE FROM aptui_analyses WHERE source_id = ? AND builder = ?", None),),
-    "drop_job": ((_drop_job_stats("j.JobID = ?"), None), ("DELETE FROM Jobs WHERE JobID = ?", None)),
+    "drop_job": (("DELETE FROM Jobs WHERE JobID = ?", None),),
     "drop_products": (("DELETE FROM Products WHERE JobPK = ?", None),),
     "drop_edges": (
         (
@@ -112,11 +104,11 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         ("DELETE FROM SourceDependency WHERE SourceGuid = ? AND BuilderGuid = ?", None),
     ),
     "drop_folder": (("DELETE FROM aptui_folders WHERE scan_folder_id = ? AND folder = ?", None),),
-    "drop_file": (("DELETE FROM Files WHERE ScanFolderPK = ? AND FileName = ? COLLATE BINARY", None),),
+    "drop_file": (("DELETE FROM aptui_files WHERE scan_folder_id = ? AND name = ? COLLATE BINARY", None),),
     "drop_conflict": (("DELETE FROM aptui_conflicts WHERE job_id = ?", None),),
     "put_source": (
         (_upsert("Sources", "SourceID, ScanFolderPK, SourceName, SourceGuid", "SourceID"), itemgetter(slice(0, 4))),
-        (_replace("aptui_sources", 4), itemgetter(0, 4, 5, 6)),
+        (_replace("aptui_sources", 6), itemgetter(0, *range(4, 9))),
     ),
     "drop_legacy": (("DELETE FROM aptui_legacy WHERE source_id = ?", None),),
     "put_legacy": ((_replace("aptui_legacy", 3), None),),
@@ -172,14 +164,11 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             _first_twice,
         ),
     ),
-    "put_stat": ((_upsert("Stats", "StatName, StatValue, LastLogTime", "StatName"), None),),
+    "put_stat": ((_replace("aptui_stats", 3), None),),
     "put_conflict": ((_replace("aptui_conflicts", 2), None),),
     "put_folder": ((_upsert("aptui_folders", "scan_folder_id, folder, digest, files", "folder, scan_folder_id"), _pack_folder),),
     "put_file": (
-        (
-            _upsert("Files", "ScanFolderPK, FileName, IsFolder, ModTime, Hash", "ScanFolderPK, FileName COLLATE BINARY"),
-            None,
-        ),
+        (_upsert("aptui_files", "scan_folder_id, name, is_folder, mtime_ms, hash64", "scan_folder_id, name COLLATE BINARY"), None),
     ),
     "put_cache_folder": ((_replace("aptui_cache_folders", 2), None),),
     "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),

@@ -28,6 +28,8 @@ from peewee import (
     TextField,
 )
 
+from aptui.store.db.statements import job_stat_sql
+
 
 def _text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
     constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
@@ -190,7 +192,7 @@ class MissingProductDependencies(_Table):
 
 
 class Files(_Table):
-    """Every file and folder seen; a projection of `aptui_folders` here."""
+    """Every file seen; a view here, of sources and `aptui_files`."""
 
     file_id = AutoField(column_name="FileID")
     scan_folder = _owner(ScanFolders, "ScanFolderPK")
@@ -204,7 +206,7 @@ class Files(_Table):
 
 
 class Stats(_Table):
-    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`)."""
+    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
 
     stat_name = _text("StatName", primary_key=True)
     stat_value = _int("StatValue")
@@ -240,15 +242,46 @@ class State(_Table):
 
 
 class OwnSources(_Table):
-    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s."""
+    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
+
+    `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
+    """
 
     source_id = IntegerField(primary_key=True)
     path_key = TextField()
     digest = BlobField()
     identity = TextField()
+    mtime_ms = IntegerField()
+    hash64 = IntegerField()
 
     class Meta:
         table_name = "aptui_sources"
+
+
+class OwnFiles(_Table):
+    """Files that were no sources when they were looked at; one that is a source now counts as that."""
+
+    file_id = IntegerField(primary_key=True)
+    scan_folder_id = IntegerField()
+    name = _text("name")
+    is_folder = IntegerField()
+    mtime_ms = IntegerField()
+    hash64 = IntegerField()
+
+    class Meta:
+        table_name = "aptui_files"
+
+
+class OwnStats(_Table):
+    """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
+
+    name = _text("name", primary_key=True)
+    value_ms = IntegerField()
+    time_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_stats"
+        without_rowid = True
 
 
 class LegacyUuids(_Table):
@@ -554,6 +587,8 @@ O3DE_TABLES: tuple[type[Model], ...] = (
 OWN_TABLES: tuple[type[Model], ...] = (
     State,
     OwnSources,
+    OwnFiles,
+    OwnStats,
     LegacyUuids,
     OwnJobs,
     Analyses,
@@ -592,8 +627,6 @@ ProductDependencies_ProductPK ON ProductDependencies(ProductPK)
 ProductDependencies_UnresolvedPath ON ProductDependencies(UnresolvedPath)
 ProductDependencies_UnresolvedPathWildcard ON ProductDependencies(UnresolvedPath) WHERE UnresolvedPath LIKE '%*%'
 MissingProductDependencies_ProductPK ON MissingProductDependencies(ProductPK)
-Files_FileName ON Files(FileName)
-ScanFolders_Files ON Files(ScanFolderPK)
 aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
 aptui_jobs_logged ON Jobs(WarningCount, ErrorCount) WHERE WarningCount > 0 OR ErrorCount > 0
 aptui_sources_path_key ON aptui_sources(path_key)
@@ -611,7 +644,19 @@ aptui_conflicts_job ON aptui_conflicts(job_id)
 aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 """
 # Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
-_UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON Files(ScanFolderPK, FileName COLLATE BINARY)"
+_UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
+_VIEWS = {
+    Files: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
+    o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
+    UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
+    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
+    AND s.SourceName = f.name COLLATE BINARY)""",
+    Stats: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
+    FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
+    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
+    UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
+}
+"""What only repeats our rows for O3DE's readers is no table: nothing is written for it."""
 # What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
@@ -626,6 +671,7 @@ _COMPANIONS = (
     ("Products", "ProductID", "aptui_product_links", "product_id"),
     ("Products", "ProductID", "aptui_missing_scans", "product_id"),
     ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
+    ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
 )
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 # A source goes before its jobs do, and takes their names with it; a job may go alone.
@@ -636,8 +682,10 @@ _GOING = (
 
 
 def creation_sql() -> Iterator[str]:
-    """Yield the statements that make every table, index and trigger, in order."""
-    yield from _table_sql(O3DE_TABLES + OWN_TABLES, is_temporary=False)
+    """Yield the statements that make every table, view, index and trigger, in order."""
+    yield from _table_sql(tuple(model for model in O3DE_TABLES if model not in _VIEWS) + OWN_TABLES, is_temporary=False)
+    for model, sql in _VIEWS.items():
+        yield f"CREATE VIEW {column_names(model)[0]} AS {sql}"
     for line in _INDEXES.strip().splitlines():
         yield f"CREATE INDEX {line}"
     yield _UNIQUE_INDEX

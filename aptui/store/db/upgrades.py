@@ -50,6 +50,43 @@ def _sessions_are_kept(database: sqlite3.Connection) -> None:
         database.execute(sql)
 
 
+def _files_and_stats_are_views(database: sqlite3.Connection) -> None:
+    """O3DE's Files and Stats repeated what our rows hold; they are views of them from now on."""
+    for sql in _VIEWS:
+        database.execute(sql)
+
+
+_PLACE = "f.ScanFolderPK = s.ScanFolderPK AND f.FileName = s.SourceName AND f.FileName = s.SourceName COLLATE BINARY"
+_UUID = " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
+_VIEWS = (
+    "ALTER TABLE aptui_sources ADD COLUMN mtime_ms INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE aptui_sources ADD COLUMN hash64 INTEGER NOT NULL DEFAULT 0",
+    f"""UPDATE aptui_sources SET mtime_ms = f.ModTime, hash64 = f.Hash FROM Sources s CROSS JOIN Files f
+    WHERE s.SourceID = source_id AND {_PLACE}""",
+    """CREATE TABLE aptui_files (file_id INTEGER NOT NULL PRIMARY KEY, scan_folder_id INTEGER NOT NULL,
+    name TEXT NOT NULL COLLATE NOCASE, is_folder INTEGER NOT NULL, mtime_ms INTEGER NOT NULL, hash64 INTEGER NOT NULL)""",
+    f"""INSERT INTO aptui_files SELECT FileID, ScanFolderPK, FileName, IsFolder, ModTime, Hash FROM Files f
+    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE {_PLACE})""",
+    "DROP TABLE Files",
+    "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)",
+    """CREATE TRIGGER aptui_files_go AFTER DELETE ON ScanFolders BEGIN
+    DELETE FROM aptui_files WHERE scan_folder_id = OLD.ScanFolderID; END""",
+    """CREATE TABLE aptui_stats (name TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, value_ms INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL) WITHOUT ROWID""",
+    "INSERT INTO aptui_stats SELECT StatName, StatValue, LastLogTime FROM Stats WHERE StatName LIKE 'CreateJobs,%'",
+    "DROP TABLE Stats",
+    """CREATE VIEW Files AS SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName,
+    0 AS IsFolder, o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
+    UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
+    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
+    AND s.SourceName = f.name COLLATE BINARY)""",
+    f"""CREATE VIEW Stats AS SELECT ('ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform
+    || ',' || '{{' || {_UUID} || '}}') COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
+    FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
+    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
+    UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
+)
+
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _SESSION_TABLES = (
     """CREATE TABLE aptui_sessions (session_id INTEGER NOT NULL PRIMARY KEY, started_ms INTEGER NOT NULL,
@@ -95,5 +132,6 @@ STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     OLDEST: _origin_is_a_column,
     3: _sessions_are_kept,
     4: _products_have_facts,
+    5: _files_and_stats_are_views,
 }
 """{version: what leads to the next one}."""

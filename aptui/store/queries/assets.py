@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import VERSION_KEY, uuid_text
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 
 INTERMEDIATE_FLAG = 2
@@ -159,11 +159,14 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     """Return {source id: how long its last analyses took, ms}, for the rows on the screen."""
     marks = ", ".join("?" * len(ids))
     sql = f"SELECT source_id, SUM(duration_ms) FROM aptui_analyses WHERE source_id IN ({marks}) GROUP BY source_id"
+    found: dict[int, int] = dict(reader.ask(sql, tuple(ids)).fetchall())
+    if reader.state(VERSION_KEY) is not None:
+        return found
     # O3DE's own databases have `CreateJobs,<path>,<builder>` in Stats; "-" is what comes after ",".
     theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s
         JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
         AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""
-    return dict(reader.ask(theirs, tuple(ids)).fetchall()) | dict(reader.ask(sql, tuple(ids)).fetchall())
+    return dict(reader.ask(theirs, tuple(ids)).fetchall()) | found
 
 
 def _out(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import pytest
-from fake_world import World
+from fake_world import Crash, World
 from fakes import Setup, copier, glob, scripter, sha
 
+from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import (
+    CommitProducts,
     DiscardStaging,
     FilesHashed,
     FilesSeen,
@@ -64,6 +69,120 @@ def test_a_file_that_nobody_wants_is_remembered_but_not_read(world: World) -> No
     assert world.statuses() == {}
     assert (1, "a.bin") in world.archive.tables.files
     assert not any(isinstance(command, HashFiles) for command in world.commands)
+
+
+def rows_of(world: World, operation: str) -> int:
+    """Return how many rows of one operation were ordered saved, by commits too."""
+    saved = [row for command in world.commands if isinstance(command, SaveRows) for row in command.rows.get(operation, ())]
+    commits = [commit for command in world.commands if isinstance(command, CommitProducts) for commit in command.commits]
+    return len(saved) + sum(name == operation for commit in commits for name, _row in commit.rows)
+
+
+def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> None:
+    for number in range(10):
+        world.write(f"{number}.txt", str(number))
+
+    world.settle()
+
+    assert rows_of(world, "put_job") == 10
+    per_folder = rows_of(world, "put_folder") + rows_of(world, "drop_folder") + rows_of(world, "put_state")
+    assert sum(rows_of(world, operation) for operation in ROW_OPERATIONS) - per_folder <= 60
+    assert not world.pipeline.memory.unsaved
+
+
+def test_a_folder_rests_after_the_rows_of_its_new_copies(world: World) -> None:
+    world.write("a.txt", "a")
+    world.write("b.txt", "b")
+    world.held = {"b.txt@linux:data"}
+    world.scan()
+
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("a")}
+    assert {fact.rel: bool(fact.mtime_ns) for fact in world.archive.tables.folders["", 1][1]} == {"a.txt": False, "b.txt": False}
+
+
+def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
+    settled(world, c_txt="c")  # else the next engine looks at every file anyhow
+    world.write("a.txt", "a")
+    world.write("b.txt", "b")
+    world.held = {"b.txt@linux:data"}
+    world.scan()
+    world.run()
+    assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "b.txt", "c.txt"]
+    assert len(world.archive.tables.jobs) == 2
+
+    world.held = set()
+    world.forget_runs()
+    world.crash()
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("a"), "linux/b.txt": sha("b"), "linux/c.txt": sha("c")}
+    assert world.ran() == ["b.txt@linux:data"]
+
+
+def test_a_source_that_never_ran_and_went_while_no_engine_looked_is_forgotten(world: World) -> None:
+    settled(world, c_txt="c")
+    world.write("a.txt", "a")
+    world.write("b.txt", "b")
+    world.held = {"b.txt@linux:data"}
+    world.scan()
+    world.run()
+
+    world.crash()
+    world.delete("b.txt")
+    world.settle()
+
+    assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "c.txt"]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: bool) -> None:
+    for fuse in range(60):
+        world = settled(World(rng=random.Random(fuse)), c_txt="c")
+        for rel in ("a.txt", "b.txt", "sub/d.txt"):
+            world.write(rel, rel)
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.crash()
+        left = ["a.txt", "b.txt", "sub/d.txt"]
+        if not stays:
+            world.delete(left.pop(fuse % 3))
+
+        world.settle()
+
+        assert world.cache == {"linux/c.txt": sha("c"), **{f"linux/{rel}": sha(rel) for rel in left}}, fuse
+        assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == sorted(["c.txt", *left]), fuse
+        world.forget_runs()
+        world.settle(restart=True)
+        assert world.ran() == [], fuse
+        assert not any(isinstance(command, HashFiles) for command in world.commands), fuse
+
+
+def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: World) -> None:
+    world.wants_news = True
+    world.slots = 0
+    world.boot()
+    world.write("a.txt", "a")
+    world.scan()
+
+    world.run()
+
+    assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
+    assert not world.pipeline.memory.unsaved
+
+
+def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
+    world.write("a.txt", "a")
+    world.held = {"a.txt@linux:data"}
+    world.scan()
+    world.run()
+
+    world.restart()
+
+    assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
 
 
 @pytest.mark.parametrize("restart", [True, False])

@@ -22,7 +22,7 @@ def source(rel: str, state: JobState = JobState.COMPLETED) -> Source:
 
 
 def row_of(rel: str, source_id: int = 7) -> tuple[object, ...]:
-    return (source_id, 1, rel, path_uuid(rel), rel, sha("x"), "")
+    return (source_id, 1, rel, path_uuid(rel), rel, sha("x"), "", 0, 0)
 
 
 @pytest.fixture

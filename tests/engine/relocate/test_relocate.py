@@ -130,7 +130,7 @@ def test_a_name_that_is_no_text_moves(room: RelocationRoom) -> None:
     room.source("assets/other.png")
     (room.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
     room.numbers[f"assets/{name}"] = 2
-    room.store.put(put_source=[(2, room.ids["game"], name, uuid_hex(2).encode()[:16], name.lower(), b"D" * 32, "")])
+    room.store.put(put_source=[(2, room.ids["game"], name, uuid_hex(2).encode()[:16], name.lower(), b"D" * 32, "", 0, 0)])
 
     assert room.do(name, "sub/").is_whole
 
@@ -190,7 +190,7 @@ def test_links_do_not_lead_out_of_the_scan_folders(room: RelocationRoom) -> None
     room.source("assets/a.png")
     outside = room.write("outside/x.png").parent
     (room.root / "assets/link").symlink_to(outside)
-    room.store.put(put_source=[(9, room.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "")])
+    room.store.put(put_source=[(9, room.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "", 0, 0)])
 
     assert "is a link" in room.do("a.png", "link/a.png").items[0].problem
     assert "is a link" in room.do("link/x.png", "b.png").items[0].problem

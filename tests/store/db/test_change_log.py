@@ -30,7 +30,7 @@ State = dict[tuple[int, bytes, int, str], tuple[bytes, bytes, int]]
 
 
 def source(number: int, rel: str, digest: bytes = b"1", uuid: int = 0) -> tuple[object, ...]:
-    return (number, 1, rel, uuid_of(uuid or number), rel.lower(), digest, "")
+    return (number, 1, rel, uuid_of(uuid or number), rel.lower(), digest, "", 0, 0)
 
 
 def product(product_id: int, job_id: int, name: str, digest: bytes = b"1", sub_id: int = 0) -> tuple[object, ...]:

@@ -85,7 +85,7 @@ class Project:
 
 
 def source_row(number: int, rel: str) -> tuple[object, ...]:
-    row = (number, 1, rel, uuid_of(number), rel.lower(), DIGEST, "")
+    row = (number, 1, rel, uuid_of(number), rel.lower(), DIGEST, "", 0, 0)
     return row[: len(ROW_OPERATIONS["put_source"].split(", "))]
 
 

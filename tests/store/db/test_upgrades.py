@@ -16,12 +16,39 @@ from aptui.store.queries.reader import open_reader
 from ..conftest import Store, job_row, source_row
 
 RUN = (1, 5, 1000, 5, 0, "new source; its result is from the shared cache (\\server\\x)", "", "", 7, "1", b"P" * 16, "0", "")
+FILES = (
+    "DROP VIEW Files",
+    """CREATE TABLE Files (FileID INTEGER NOT NULL PRIMARY KEY, ScanFolderPK INTEGER NOT NULL REFERENCES ScanFolders(ScanFolderID)
+    ON DELETE CASCADE, FileName TEXT NOT NULL COLLATE NOCASE, IsFolder INTEGER NOT NULL, ModTime INTEGER NOT NULL,
+    Hash INTEGER NOT NULL)""",
+    """INSERT INTO Files SELECT file_id, scan_folder_id, name, is_folder, mtime_ms, hash64 FROM aptui_files
+    UNION ALL SELECT NULL, ScanFolderPK, SourceName, 0, mtime_ms, hash64 FROM Sources JOIN aptui_sources ON source_id = SourceID""",
+    "DROP TABLE aptui_files",
+    "DROP TRIGGER aptui_files_go",
+    "CREATE INDEX Files_FileName ON Files(FileName)",
+    "CREATE INDEX ScanFolders_Files ON Files(ScanFolderPK)",
+    "CREATE UNIQUE INDEX aptui_files_name ON Files(ScanFolderPK, FileName COLLATE BINARY)",
+    "ALTER TABLE aptui_sources DROP COLUMN mtime_ms",
+    "ALTER TABLE aptui_sources DROP COLUMN hash64",
+)
+STATS = (
+    "CREATE TABLE was AS SELECT * FROM Stats",
+    "DROP VIEW Stats",
+    """CREATE TABLE Stats (StatName TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, StatValue INTEGER NOT NULL,
+    LastLogTime INTEGER NOT NULL)""",
+    "INSERT INTO Stats SELECT * FROM was",
+    "DROP TABLE was",
+    "DROP TABLE aptui_stats",
+)
+"""What makes of the views of today the tables that they were up to version 4."""
 SESSION_TABLES = ("sessions", "session_runs", "gone_jobs")
 
 
 def as_version_2(path: Path) -> None:
     """Make of a database of today what version 2 had."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for sql in (*FILES, *STATS):
+            database.execute(sql)
         database.execute("DROP TABLE aptui_facts")
         database.execute("DROP TRIGGER aptui_facts_go")
         for going in ("TRIGGER aptui_gone_Sources", "TRIGGER aptui_gone_Jobs", *(f"TABLE aptui_{name}" for name in SESSION_TABLES)):
@@ -55,6 +82,8 @@ def old(store: Store, tmp_path: Path) -> Path:
             job_row(3, platform="mac", reason="source 'a' changed"),
         ],
         put_run=[RUN],
+        put_file=[(1, "readme.md", 0, 11, 12)],
+        put_stat=[("CreateJobs,a,image", 1, 2)],
     )
     store.close()
     as_version_2(store.path)
@@ -102,9 +131,24 @@ def test_the_tables_are_those_of_a_new_database(old: Path, tmp_path: Path) -> No
 
 
 def others_of(path: Path) -> set[tuple[str, str]]:
-    """Return the names of indexes and triggers."""
+    """Return the names of indexes, triggers and views."""
     with contextlib.closing(sqlite3.connect(path)) as database:
-        return set(database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger')"))
+        return set(database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger', 'view')"))
+
+
+def test_what_o3de_reads_is_the_same_before_and_after(old: Path) -> None:
+    asked = (
+        "SELECT ScanFolderPK, FileName, IsFolder, ModTime, Hash FROM Files ORDER BY 2",
+        "SELECT StatName, StatValue, LastLogTime FROM Stats ORDER BY 1",
+    )
+    with contextlib.closing(sqlite3.connect(old)) as database:
+        before = [database.execute(sql).fetchall() for sql in asked]
+
+    prepare(old)
+
+    with contextlib.closing(sqlite3.connect(old)) as database:
+        assert [database.execute(sql).fetchall() for sql in asked] == before
+    assert [len(rows) for rows in before] == [2, 4]
 
 
 def test_what_ran_so_far_is_what_was_before_all_sessions(old: Path) -> None:

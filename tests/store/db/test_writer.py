@@ -31,7 +31,7 @@ def fill(store: Store) -> None:
     store.put(
         put_source=[source_row()], put_analysis=[analysis_row()], put_job=[job_row()], put_product=[product_row()],
         put_edge=[edge_row(0, "Textures/Other.png")], put_run=[RUN], put_conflict=[("linux/x", 1)],
-        put_stat=[(STAT_OF_JOB.format(root=store.path.parent.parent), 5, 6), ("CreateJobs,Textures/Ärger.png,image", 1, 2)],
+        put_stat=[("CreateJobs,Textures/Ärger.png,image", 1, 2)],
         put_folder=[(1, "textures", DIGEST, (FACT,))], put_file=[(1, "Textures/a.png", 0, 1, 2)],
         put_cache_folder=[("linux/textures", 9)], put_state=[("epoch", "1")],
     )  # fmt: skip
@@ -50,9 +50,11 @@ def test_putting_everything_twice_is_putting_it_once(store: Store) -> None:
     store.put(drop_edges=[(uuid_of(1), BUILDER)])
     fill(store)
 
-    tables = (*OWNED[:-1], "aptui_folders", "Files", "aptui_cache_folders")
+    tables = (*OWNED[:-1], "aptui_folders", "aptui_files", "aptui_cache_folders")
     assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 1)
-    assert store.count("Stats") == 2
+    assert sorted(store.rows("SELECT StatName, StatValue, LastLogTime FROM Stats")) == [
+        ("CreateJobs,Textures/Ärger.png,image", 1, 2), (STAT_OF_JOB.format(root=store.path.parent.parent), 1500, 1000)
+    ]  # fmt: skip
 
 
 def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_put_changes_what_is_there(store: Store) -> None:
         (8, 2, "failed", "broken")
     ]
     assert store.rows("SELECT ProductName, LegacyGuid, Hash FROM Products") == [("linux/moved.png", bytes(16), -2)]
-    assert store.rows("SELECT ModTime, Hash FROM Files") == [(5, 6)]
+    assert store.rows("SELECT FileName, ModTime, Hash FROM Files") == [("Moved.png", 4, 5), ("Textures/a.png", 5, 6)]
 
 
 def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
@@ -91,6 +93,17 @@ def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
     store.put(drop_file=[(1, "a.png")])
 
     assert store.rows("SELECT FileName FROM Files") == [("A.png",)]
+
+
+def test_a_file_that_is_a_source_now_is_told_once(store: Store) -> None:
+    store.put(put_file=[(1, "Textures/Ärger.png", 0, 1, 2), (1, "textures/Ärger.png", 0, 1, 2)])
+    store.put(put_source=[source_row()])
+
+    assert store.rows("SELECT ScanFolderPK, FileName, IsFolder, ModTime, Hash FROM Files ORDER BY FileID") == [
+        (1, "Textures/Ärger.png", 0, 4, 5),
+        (1, "textures/Ärger.png", 0, 1, 2),
+    ]
+    assert store.rows("SELECT COUNT(DISTINCT FileID) FROM Files") == [(2,)]
 
 
 def test_dropping_a_source_takes_all_that_hangs_on_it(store: Store) -> None:
@@ -118,7 +131,7 @@ def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
         ("drop_products", (1,), ("Products", "aptui_products")),
         ("drop_edges", (uuid_of(1), BUILDER), ("SourceDependency", "aptui_edges")),
         ("drop_folder", (1, "textures"), ("aptui_folders",)),
-        ("drop_file", (1, "Textures/a.png"), ("Files",)),
+        ("drop_file", (1, "Textures/a.png"), ("aptui_files",)),
         ("drop_conflict", (1,), ("aptui_conflicts",)),
         ("drop_cache_folder", ("linux/textures",), ("aptui_cache_folders",)),
     ],
@@ -273,7 +286,7 @@ def test_dropping_a_scan_folder_takes_its_sources_and_files(store: Store) -> Non
 
     store.writer.drop_scan_folder(store.scan_folder)
 
-    tables = (*OWNED, "Files", "aptui_folders", "ScanFolders")
+    tables = (*OWNED[:-1], "Files", "aptui_folders", "ScanFolders")
     assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 0)
 
 
