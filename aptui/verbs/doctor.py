@@ -23,6 +23,7 @@ from aptui import __version__
 from aptui.batch.options import load_config
 from aptui.config.dirs import data_dir
 from aptui.config.model import Config
+from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
 from aptui.shared.errors import KnownError
@@ -209,14 +210,14 @@ def _scan_folders(config: Config) -> DoctorCheck:
 
 
 def _watches(config: Config) -> DoctorCheck:
-    try:
-        limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="ascii"))
-    except (OSError, ValueError):
+    if not os.path.isdir("/proc/sys/fs/inotify"):
         return DoctorCheck("watches", "ok", "this system has no inotify")
+    limits = watch_limits.limits()
+    limit = limits.max_user_watches
     folders = _from_database(config, health.folder_count) or 0
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
-        advice = f"sysctl fs.inotify.max_user_watches={number}; 'aptui batch' needs none"
+        advice = f"sysctl {limits.watches_setting}={number}; 'aptui batch' needs none"
         return DoctorCheck("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
     return DoctorCheck("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
 

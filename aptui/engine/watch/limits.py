@@ -14,16 +14,21 @@ NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramf
 """File systems whose every change goes through this kernel, which then tells of it."""
 OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
-_INOTIFY = "/proc/sys/fs/inotify/"
+_KERNEL = "/proc/sys/"
+_OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
+"""What counts as well for who is in a user namespace of its own, as in containers without root (namespaces(7))."""
+_PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class WatchLimits(Struct, frozen=True):
-    """The `fs.inotify` limits of this user."""
+    """The limits of this user, and which settings of the kernel (sysctl(8)) say so."""
 
     max_queued_events: int
     max_user_watches: int
     max_user_instances: int
+    watches_setting: str = "fs.inotify.max_user_watches"
+    instances_setting: str = "fs.inotify.max_user_instances"
 
 
 class Mount(Struct, frozen=True):
@@ -35,15 +40,23 @@ class Mount(Struct, frozen=True):
 
 def limits() -> WatchLimits:
     """Return the limits at present."""
-    return WatchLimits(*(_number(name) for name in ("max_queued_events", "max_user_watches", "max_user_instances")))
+    watches, instances = _least("max_user_watches"), _least("max_user_instances")
+    return WatchLimits(_number("fs.inotify.max_queued_events", 16384), watches[0], instances[0], watches[1], instances[1])
 
 
-def _number(name: str) -> int:
+def _least(name: str) -> tuple[int, str]:
+    """Return the limit that is reached first, and its setting."""
+    everybodys, own = f"fs.inotify.{name}", _OWN_LIMITS[name]
+    default = {"max_user_watches": 8192, "max_user_instances": 128}[name]
+    return min((_number(everybodys, default), everybodys), (_number(own, _PLENTY), own), key=lambda limit: limit[0])
+
+
+def _number(setting: str, default: int) -> int:
     try:
-        with open(_INOTIFY + name, encoding="ascii") as file:
+        with open(_KERNEL + setting.replace(".", "/"), encoding="ascii") as file:
             return int(file.read())
     except (OSError, ValueError):
-        return {"max_queued_events": 16384, "max_user_watches": 8192, "max_user_instances": 128}[name]
+        return default
 
 
 def mountinfo() -> bytes:

@@ -340,9 +340,9 @@ class WatchSupervisor:
             case FileNotFoundError():
                 return WatchMode.POLLING, f"something disappeared while watches were set: {error}"
             case NoInstanceError():
-                text = _too_few_instances(limits, str(error))
+                text = _too_few_instances(limits)
             case _:
-                text = _too_few_watches(limits, watched.survey.folders, str(error))
+                text = _too_few_watches(limits, watched.survey.folders)
         watched.limits = limits
         return WatchMode.LIMITED, text
 
@@ -393,15 +393,15 @@ def _strange_name(path: bytes) -> str:
     return f"the name of '{to_text(path)}' is not UTF-8, which ends notifications: rename it; {_POLLED}"
 
 
-def _too_few_watches(limits: proc.WatchLimits, needed: int, error: str) -> str:
+def _too_few_watches(limits: proc.WatchLimits, needed: int) -> str:
     return (
-        f"polling: fs.inotify.max_user_watches is {limits.max_user_watches} and shared with other programs;"
-        f" {needed} more are needed here, so raise it to {limits.max_user_watches + needed} or more ({error})"
+        f"{limits.watches_setting} is {limits.max_user_watches} and shared with other programs; {needed} more are needed here,"
+        f" so raise it to {limits.max_user_watches + needed} or more (sysctl); {_POLLED}"
     )
 
 
-def _too_few_instances(limits: proc.WatchLimits, error: str) -> str:
+def _too_few_instances(limits: proc.WatchLimits) -> str:
     return (
-        f"polling: fs.inotify.max_user_instances is {limits.max_user_instances} and shared with other programs;"
-        f" raise it to {limits.max_user_instances + 16} or more ({error})"
+        f"{limits.instances_setting} is {limits.max_user_instances} and shared with other programs;"
+        f" raise it to {limits.max_user_instances + 16} or more (sysctl); {_POLLED}"
     )

@@ -54,6 +54,22 @@ def test_this_process_has_limits_and_a_root_mount():
     assert proc.kind_of(b"/", proc.mounts(proc.mountinfo()))
 
 
+def test_the_limit_of_a_user_namespace_counts_where_it_is_lower(tmp_path, monkeypatch):
+    monkeypatch.setattr(proc, "_KERNEL", f"{tmp_path}/")
+    for setting, number in (
+        ("fs/inotify/max_user_watches", 9000),
+        ("user/max_inotify_watches", 40),
+        ("user/max_inotify_instances", 999),
+    ):
+        (tmp_path / setting).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / setting).write_text(f"{number}\n")
+
+    found = proc.limits()
+
+    assert (found.max_user_watches, found.watches_setting) == (40, "user.max_inotify_watches")
+    assert (found.max_user_instances, found.instances_setting) == (128, "fs.inotify.max_user_instances")
+
+
 def test_a_descriptor_that_is_none_of_inotify_holds_no_watches():
     with open(os.devnull, "rb") as file:
         assert proc.watch_count(file.fileno()) == 0

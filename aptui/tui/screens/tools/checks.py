@@ -81,7 +81,7 @@ def _watching(root: WatchedRoot) -> DoctorCheck:
         WatchMode.NATIVE: ("ok", ""),
         WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
         WatchMode.POLLING: ("warn", "changes are seen some seconds late; a local disk would tell at once"),
-        WatchMode.LIMITED: ("warn", "raise fs.inotify.max_user_watches (sysctl), then 'Rescan'; the doctor says how far"),
+        WatchMode.LIMITED: ("warn", "raise the limit of watches (sysctl), then 'Rescan'; what is watched says which, and how far"),
         WatchMode.GONE: ("fail", "mount it again, or mend 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
