@@ -302,7 +302,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(
         seed=st.integers(0, 999),
-        what=st.sampled_from(("code", "tool", "file", "file of a job")),
+        what=st.sampled_from(("code", "tool", "file", "file of a job", "file that is seen")),
         is_back=st.booleans(),
         data=st.data(),
     )
@@ -330,6 +330,10 @@ class Simulation(RuleBasedStateMachine):
             self.step_until(lambda: bool(self.unread(rel)))
         if what.startswith("file"):
             world.write("e.txt", f"under it {self.serial}", "game")
+            if what == "file that is seen":  # and being read when the run begins, or when it ends
+                world.scan()
+                world.run_scan_only()
+                self.step_until(lambda: bool(self.unread(rel)))
         else:
             world.code, world.tool = ("other", world.tool) if what == "code" else (world.code, "other")
             self.step_until(lambda: bool(self.unread(rel)))
@@ -519,14 +523,14 @@ Simulation.TestCase.settings = settings(
 test_nothing_diverges_from_a_clean_build = Simulation.TestCase
 
 
-MUTANTS = ("code", "tool", "changed")
-"""What is not noticed: other code than planned, another tool, files that changed under a run."""
+MUTANTS = ("code", "tool", "changed", "_unread_of")
+"""What is not noticed: other code than planned, another tool, files that changed under a run, or were being read when it began."""
 
 
 CHANGES = [
     (seed, what, is_back, text)
     for seed in range(5)
-    for what in ("code", "tool", "file", "file of a job")
+    for what in ("code", "tool", "file", "file of a job", "file that is seen")
     for is_back in (False, True)
     for text in USES
 ]
@@ -548,8 +552,8 @@ def test_what_changes_between_plan_and_commit_is_noticed() -> None:
 def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if mutant == "changed":
-        monkeypatch.setattr(Witness, "changed", lambda *_args: ())
+    if mutant in ("changed", "_unread_of"):
+        monkeypatch.setattr(Witness, mutant, lambda *_args: ())
     else:
         monkeypatch.setattr(Simulation, "blind", mutant)
 

@@ -1,11 +1,13 @@
 """The stale-result check: whether files stayed what they were while a run used them.
 
-What runs report is compared with what was known when they began. Three rules, for a file may be known before, be heard when
+What runs report is compared with what was known when they began. Four rules, for a file may be known before, be heard when
 it is opened, or be found at the end alone:
 
 * A file of the manifest has the stamp that it had when the run began: at its opening, where that was observed, and at its
   end.
 * A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it.
+* A file of the manifest whose bytes were being read when the run began has been read when it ends, and they are those of the
+  manifest.
 * Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where
   it never is, because a server's clock is ahead of ours, the same stamp after two runs is as good.
 """
@@ -14,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
-from aptui.core.model import Job, PathKey, Project, RelPath
+from aptui.core.model import FileFact, Job, PathKey, Project, RelPath
 from aptui.core.paths import key_of
 from aptui.core.run_report import NOTHING_USED, Stamp, Ties, Used, is_other, is_young
 from aptui.core.state.graph import Graph
@@ -39,6 +42,8 @@ class Witness:
             job.ties.known, job.ties.report = known, NOTHING_USED
         elif known:
             job.ties = Ties(known)
+        if job.ties is not None:
+            job.ties.unread = self._unread_of(job.planned_inputs)
 
     def changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
@@ -46,6 +51,9 @@ class Witness:
             return ()  # copies, by the thousand
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
+        if job.ties is not None and job.ties.unread:
+            others = self._others_of(job.planned_inputs, job.ties.unread)
+            bad += [path for path in known if self.key(path) in others]
         heard = {file.path: file.stamp for file in used.files}
         seen = dict(self._known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
@@ -69,10 +77,34 @@ class Witness:
 
     def _is_unread(self, path: str, digest: str) -> bool:
         key = self.key(path)
-        if key is None or not (key in self._memory.hashing or key in self._memory.unstable):
+        if key is None or not self._is_being_read(key):
             return False
         source = self._memory.view(key)
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
+
+    def _unread_of(self, manifest: Manifest) -> tuple[str, ...]:
+        """Return the keys of the files of a manifest whose bytes are being read at present.
+
+        Intermediates are left out: who makes one may read it, and would wait for itself.
+        """
+        if not (self._memory.hashing or self._memory.unstable):
+            return ()
+        names = [name for kind, name, _digest in manifest if kind in _FILES and self._is_being_read(name)]
+        facts = {name: self._memory.last_seen(PathKey(name)) for name in names}
+        return tuple(name for name, fact in facts.items() if fact is not None and fact.scan_folder != self._intermediates)
+
+    def _others_of(self, manifest: Manifest, keys: Iterable[str]) -> frozenset[str]:
+        """Return those of `keys` that have other bytes than the manifest says, or of which nobody knows it yet."""
+        planned = {name: digest for kind, name, digest in manifest if kind in _FILES}
+        facts = {key: self._memory.file(PathKey(key)) for key in keys}
+        return frozenset(
+            key
+            for key, fact in facts.items()
+            if not isinstance(fact, FileFact) or fingerprint.file_digest(fact.digest) != planned.get(key)
+        )
+
+    def _is_being_read(self, key: str) -> bool:
+        return key in self._memory.hashing or key in self._memory.unstable
 
     def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
         """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""

@@ -24,6 +24,7 @@ from aptui.core.messages import (
     ProductsChanged,
     ProductsLost,
     SaveRows,
+    SlotsFree,
     SourcesChanged,
     StartRuns,
 )
@@ -256,6 +257,25 @@ def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World
     assert world.statuses() == {"a.txt@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha("x")}
     assert world.is_idle()
+
+
+@pytest.mark.parametrize("text", ["include e.bin", "jobs-from e.bin", "include e.bin\nread e.bin"])
+def test_a_run_that_begins_while_an_input_is_read_again_counts_for_no_other_bytes(text: str) -> None:
+    world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
+    world.ask("reprocess", keys=("a.s",))
+    while not any(job.key == "main" for job in world.pipeline.ready):
+        world._moves()[0]()
+    world.write("e.bin", "two")
+    world.scan()
+    world.run_scan_only()
+
+    world._handle(SlotsFree(99, 4))
+    world._finish_runs()
+    world._handle(world.inbox.popleft())
+    world.write("e.bin", "one")
+    world.settle()
+
+    assert world.cache == world.clean().cache
 
 
 def test_two_files_changed_to_the_same_bytes_are_both_processed(world: World) -> None:
