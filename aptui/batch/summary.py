@@ -8,7 +8,8 @@ Tests: `tests/batch/test_run.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import DATABASE
+from aptui.core.checks import CheckLevel
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -24,8 +26,10 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.sharing.account import SharingSum
+    from aptui.store.queries.checks import CheckFinding
 
 _SLOWER_TOLD = 10
+_FINDINGS_TOLD = 20
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
 
@@ -90,6 +94,13 @@ class Summary(Struct):
     mistakes: tuple[str, ...] = ()
     """What is wrong in settings files of folders (`.aptui.yaml`), with file, line and column: all below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
+    findings: list[CheckFinding] = field(default_factory=list)
+    """What the checks of the configuration found."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a check that does not only warn found something."""
+        return any(finding.level != CheckLevel.WARN for finding in self.findings)
 
     def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
         """Say how many results were restored instead of made.
@@ -130,6 +141,7 @@ class Summary(Struct):
                 for failure in self.failures
             ],
             "slower": [to_builtins(each) for each in self.slower],
+            **({"checks": [to_builtins(each) for each in self.findings]} if self.findings else {}),
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
 
@@ -143,6 +155,7 @@ class Summary(Struct):
             "aptui jobs --status warnings --status errors",
         )
         self._tell_slower()
+        self._tell_findings()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending:
             parts.append(f"{self.jobs_pending:,} {'not tried' if self.stopped_after else 'pending'}")
@@ -165,6 +178,16 @@ class Summary(Struct):
         printing.say("builders:", "bold")
         for name, (count, total_ms) in sorted(self.builders.items(), key=lambda item: -item[1][1]):
             printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
+
+    def _tell_findings(self) -> None:
+        if self.findings:
+            printing.say("checks:", "bold")
+        for each in self.findings[:_FINDINGS_TOLD]:
+            about = printing.line(each.product or each.source or "all together")
+            colour = "yellow" if each.level == CheckLevel.WARN else "red"
+            printing.say(f"  {each.level}: {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
+        if len(self.findings) > _FINDINGS_TOLD:
+            printing.say(f"  and {len(self.findings) - _FINDINGS_TOLD:,} more: aptui check")
 
     def _tell_slower(self) -> None:
         told = self.slower[:_SLOWER_TOLD]
@@ -241,6 +264,26 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
         database.close()
     summary.slower.sort(key=lambda each: -each.factor)
     summary.is_too_slow = limit is not None and any(each.factor >= limit for each in summary.slower)
+
+
+def findings_line(found: Sequence[CheckFinding], count: int) -> str:
+    """Return in one line what so many checks found."""
+    levels = Counter(each.level for each in found)
+    said = ", ".join(f"{levels[level.value]:,} {level.value}" for level in CheckLevel if levels[level.value])
+    return f"{printing.count(count, 'check')}: {printing.count(len(found), 'finding')}{f' ({said})' if said else ''}"
+
+
+def add_findings(summary: Summary, config: Config) -> None:
+    """Apply the checks of the configuration that need no program."""
+    if not config.checks:
+        return
+    from aptui.store.queries.checks import findings  # only projects that have checks pay for it
+
+    database = open_reader(config.cache_dir / DATABASE)
+    try:
+        summary.findings = findings(database, config.checks)
+    finally:
+        database.close()
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:

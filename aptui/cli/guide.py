@@ -7,7 +7,7 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
-    "build": ("batch", "reprocess", "rerun", "capsule", "verify", "lint", "assetlist", "bundle", "compare"),
+    "build": ("batch", "reprocess", "rerun", "capsule", "verify", "check", "lint", "assetlist", "bundle", "compare"),
     "look": (
         "open",
         "status",
@@ -110,6 +110,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "delete": ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),
     "identities": ("aptui identities", "aptui identities --repair"),
     "verify": ("aptui verify", "aptui verify --rebuild 5%"),
+    "check": ("aptui check", "aptui check --only textures --json"),
     "lint": ("aptui lint", "aptui lint --fail --junit lint.xml --roots 'levels/*'"),
     "cache": ("aptui cache stats", "aptui cache ready HEAD"),
     "cache init": ("aptui cache init", "aptui cache init -C ../game"),

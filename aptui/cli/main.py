@@ -55,6 +55,7 @@ VERBS = {
     "identities": ("aptui.verbs.steering.identities", "which sources have '.meta' files, and which look moved without theirs"),
     "capsule": ("aptui.verbs.sessions.capsule", "a job in a file that others can run; run one and compare"),
     "verify": ("aptui.verbs.results.check", "compare every product with its recorded digest"),
+    "check": ("aptui.verbs.shipping.checks", "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands"),
     "lint": ("aptui.verbs.shipping.lint", "look for what breaks elsewhere: spelling, dead references, unreachable assets, case"),
     "cache": ("aptui.verbs.results.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
     "gc": ("aptui.verbs.results.cache", "short for 'cache gc': remove kept results that nobody used for long"),

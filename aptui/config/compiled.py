@@ -15,6 +15,7 @@ from aptui.config import alerts
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.serve import restored
+from aptui.core.checks import Check, Limit
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -52,7 +53,7 @@ def _plain(data: dict[str, Any], *special: str) -> dict[str, Any]:
 
 def _unpack(data: dict[str, Any]) -> Config:
     return Config(
-        **_plain(data, *_PATHS, "project", "limits", "tools", "sharing", "serve", "on", "cluster"),
+        **_plain(data, *_PATHS, "project", "limits", "tools", "sharing", "serve", "on", "cluster", "checks"),
         project_dir=Path(data["project_dir"]),
         cache_dir=Path(data["cache_dir"]),
         log_dir=Path(data["log_dir"]),
@@ -62,6 +63,7 @@ def _unpack(data: dict[str, Any]) -> Config:
         serve=restored(data["serve"]),
         on=alerts.restored(data["on"]),
         cluster=config_cluster.restored(data["cluster"]),
+        checks=_unpack_checks(data["checks"]),
         tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),
         sharing=_unpack_sharing(data["sharing"]),
     )
@@ -80,7 +82,8 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         builders=tuple(_unpack_builder(rule) for rule in data["builders"]),
         companions=tuple(companions),
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
-        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads"),
+        checks=_unpack_checks(data["checks"]),
+        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks"),
     )
 
 
@@ -96,6 +99,11 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
         references=tuple(ReferenceRule(**rule) for rule in data["references"]),
     )
+
+
+def _unpack_checks(data: list[dict[str, Any]]) -> tuple[Check, ...]:
+    limits = (tuple(Limit(**limit) for limit in each["limits"]) for each in data)
+    return tuple(Check(**_plain(each, "limits"), limits=found) for each, found in zip(data, limits, strict=True))
 
 
 def _unpack_pattern(data: dict[str, Any]) -> Pattern:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from aptui.config import alerts
+from msgspec.structs import replace
+
+from aptui.config import alerts, checks
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
@@ -22,6 +24,7 @@ from aptui.config.tools import identify, tools_digest
 from aptui.config.variables import digests_of
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
+from aptui.core.checks import CheckLevel
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -93,20 +96,24 @@ class Compiler:
 
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
         """Compile everything, or raise all that is wrong."""
-        project = signed(self._project(), self._dir)
+        project = self._project()
         sharing = self._sharing({rule.name for rule in project.builders})
         cluster = self._try(self._cluster, self._root)
         self._mistakes += serve.mistakes(self._root.get("serve"))
         self._mistakes += alerts.mistakes(self._root.get("on"))
+        self._mistakes += checks.mistakes(self._root.get("checks"))
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
+        all_checks = checks.compiled(self._plain_tree("checks"))
+        blocking = tuple(check for check in all_checks if check.level == CheckLevel.BLOCK)
         return Config(
+            checks=all_checks,
             project_dir=self._dir,
             name=self._plain("name", self._dir.name or "project"),
             cache_dir=Path(self._cache),
             log_dir=Path(self._logs),
             temp_dir=Path(self._cache, ".aptui", "temp"),
-            project=project,
+            project=signed(replace(project, checks=blocking), self._dir),
             limits=self._limits,
             workers=self._plain("workers", 0),
             layers=digests,

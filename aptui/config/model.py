@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from aptui.config.alerts import AlertSettings
 from aptui.config.sections.cluster import ClusterSettings
 from aptui.config.sections.serve import GatewaySettings
+from aptui.core.checks import Check
 from aptui.core.model import (
     SHARE_OF_MEMORY,
     Pattern,
@@ -145,6 +146,7 @@ class Config(Struct, frozen=True):
     cluster: ClusterSettings = ClusterSettings()
     sandbox: str = "auto"
     sandbox_paths: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def has_builders_to_find(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 8
+FORM = 9
 """Rises when the compiled form changes."""
 
 

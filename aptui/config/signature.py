@@ -51,8 +51,9 @@ def signed(project: Project, project_dir: Path | None = None) -> Project:
     companions = [(rule.source.text, rule.suffix, rule.replaces, rule.file) for rule in project.companions]
     is_bound = any(pattern.is_absolute for rule in project.builders for pattern in rule.patterns)
     roots = [folder.path for folder in project.scan_folders] if is_bound else []
+    blocking = [pack(project.checks)] if project.checks else []
     signature = digest_of(
-        [pack(project.platforms), folders, builders, companions, roots, project.metadata_types, project.variables]
+        [pack(project.platforms), folders, builders, companions, roots, project.metadata_types, project.variables, *blocking]
     )
     if project_dir is None:
         return replace(project, signature=signature)

@@ -10,6 +10,7 @@ from typing import NewType
 
 from msgspec import Struct, field
 
+from aptui.core.checks import Check
 from aptui.core.facts import ProductFacts
 from aptui.core.run_report import Ties
 
@@ -207,7 +208,7 @@ class Project(Struct, frozen=True):
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
-    `variables` are those of every builder that has code (`Builder.variables`).
+    `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
     """
 
     platforms: tuple[Platform, ...]
@@ -229,6 +230,7 @@ class Project(Struct, frozen=True):
     touches_unchanged: bool = False
     linked_folders: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 class FileFact(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from aptui.batch.options import load_config, load_last_config
-from aptui.batch.summary import log_path
+from aptui.batch.summary import findings_line, log_path
 from aptui.config.model import Config
 from aptui.core.facts import ProductFacts
 from aptui.shared import printing
@@ -289,6 +290,7 @@ def status(arguments: Namespace) -> int:
     """Show totals."""
     from aptui.link import gateways
     from aptui.store.queries import health
+    from aptui.store.queries.checks import findings
 
     if arguments.openmetrics:
         return _tell_figures(arguments)
@@ -298,6 +300,7 @@ def status(arguments: Namespace) -> int:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
         slower_count = len(pace.slower_jobs(project.database))
+        found = findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
     answer = engine_answer(config) if engine else None
@@ -313,6 +316,7 @@ def status(arguments: Namespace) -> int:
                 "warnings": totals.warnings,
                 "errors": totals.errors,
                 "slower_jobs": slower_count,
+                "checks": Counter(each.level for each in found),
                 "products": totals.products,
                 "product_bytes": product_bytes,
                 "last_job_completed": printing.iso(last_ms),
@@ -339,6 +343,9 @@ def status(arguments: Namespace) -> int:
     printing.say(f"errors     {totals.errors:,}")
     if left := _left(answer):
         printing.say(f"left       {_left_line(left)}")
+    if config.checks:
+        more, colour = (": aptui check", "yellow") if found else ("", "")
+        printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
     if slower_count:
         printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
     return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aptui.config.yaml.scalars import DURATION, SIZE
+from aptui.core.facts import NUMBER_FACTS
 
 _Schema = dict[str, Any]
 _PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
@@ -272,6 +273,32 @@ _ON = _record(
     mended=_ALERT | {"description": "Jobs that had failed do not any more."},
     idle=_ALERT | {"description": "All is done, after more work than a moment's."},
 )
+_RANGE: _Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
+_CHECK = _record(
+    "a mapping of what is looked at",
+    files=_list(_PATTERN, "a list of patterns", "Sources that it is about, as patterns of builders; all unless said."),
+    level={
+        "enum": ["warn", "fail", "block"],
+        "title": "warn, fail or block",
+        "description": "What comes of a finding: it is told; a batch ends with 1; the job fails, its products stay.",
+    },
+    name=_text("a regular expression", "Must match the whole name of the file; capitals count."),
+    bytes=_RANGE | {"description": "Size of each product: <= 4MiB."},
+    pixels=_RANGE | {"description": "Width times height of each product."},
+    formats=_list(_text("a format"), "a list of formats", "Formats that products may have: png, webp, wav, glb …"),
+    power_of_two=_flag("Whether width and height must be powers of two."),
+    budget=_size("How much all products of these sources may take together."),
+    lint=_list(
+        {"enum": ["spelling", "dead", "case"], "title": "spelling, dead or case"},
+        "a list of checks of 'aptui lint'",
+        "What 'aptui lint' finds.",
+    ),
+    command={
+        **_list(_text("a word"), "a list: a program and its arguments", "Run once for each product, which is its last argument."),
+        "minItems": 1,
+    },
+)
+_CHECK["properties"] |= {fact: _RANGE | {"description": f"What builders say of each product: {fact}."} for fact in NUMBER_FACTS}
 _TOP = _record(
     "a mapping of settings",
     name=_text("a name", "The project's; its folder's name unless said otherwise.", pattern=_NAME),
@@ -371,6 +398,12 @@ _TOP = _record(
     ),
     serve=_SERVE,
     on=_ON,
+    checks={
+        "type": "object",
+        "title": "a mapping from the name of a check to what it looks at",
+        "description": "What assets must be like.",
+        "additionalProperties": _CHECK,
+    },
     pool=_record(
         "a mapping that describes where jobs run besides this machine",
         kind={

@@ -9,10 +9,20 @@ from collections.abc import Iterable
 
 from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
+from aptui.core.checks import CheckedProduct, blocked
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain, ProductsChanged
-from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Project, RunKey, Source
+from aptui.core.messages import (
+    DeleteProducts,
+    DiscardStaging,
+    DropLogs,
+    HashFiles,
+    KillRuns,
+    LookAgain,
+    ProductsChanged,
+    StagedProduct,
+)
+from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Product, Project, RunKey, Source
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
@@ -77,6 +87,13 @@ class Jobs:
     def is_configured(self, job: Job) -> bool:
         """Whether this configuration has the job's builder, and its platform."""
         return job.builder in self.builders and (job.is_analysis or job.platform in self._platform_ids)
+
+    def blocked(self, job: Job, products: Iterable[Product | StagedProduct]) -> str:
+        """Say which check keeps these products of a job from being published, "" when none does."""
+        if not self.project.checks:
+            return ""
+        looked_at = (CheckedProduct(product.name, product.size, product.facts) for product in products)
+        return blocked(self.project.checks, job.source.rel, looked_at)
 
     def rests(self, job: Job) -> bool:
         """Whether the job is left as it is because its platform is switched off for now."""

@@ -268,9 +268,10 @@ class Plans:
         if job.state is JobState.CANCELLED and job.planned == UNKNOWN:
             job.planned = number
             self._jobs.save(job)
-        if job.fingerprint == number and not job.is_forced and self._may_match(job, number):
+        is_blocked = bool(self._jobs.blocked(job, job.products))
+        if job.fingerprint == number and not job.is_forced and not is_blocked and self._may_match(job, number):
             self._match(job, number)
-        elif self._is_owed(job, number, is_retry=is_retry):
+        elif self._is_owed(job, number, is_retry=is_retry) or (is_blocked and job.state is JobState.COMPLETED):
             self._owe(job, number, assembly.manifest)
 
     @staticmethod

@@ -139,7 +139,7 @@ class Runs:
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""
-        return None
+        return self._jobs.blocked(job, result.products) or None
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
         """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""

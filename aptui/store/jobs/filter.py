@@ -24,6 +24,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.core.facts import NUMBER_FACTS
+from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, engine
 
@@ -46,7 +47,6 @@ _NUMBER_FIELDS = {
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
 """{field: (number it is about, whether it names the upper end)}."""
-_COMPARISON = re.compile(r"(<=|>=|<|>|=)?\s*(\d+(?:\.\d+)?)")
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
 """Where a range begins without an end of its own: what was never completed is before nothing."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
@@ -258,29 +258,11 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
 
 def _compared(name: str, value: str, column: int, *, is_negated: bool) -> Between:
     """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends belong to it). What has no such fact is in none."""
-    first, dots, last = value.partition("..")
-    parts = [part for part in (first, last) if part] if dots else [value]
-    found = [_COMPARISON.fullmatch(part) for part in parts]
-    if not parts or not all(found) or (dots and any(each and each[1] for each in found)):
-        raise FilterError(f"'{value}' is no number", column, "write 4096, >4096, <=512 or 1..64")
-    least, most = math.ulp(0.0), math.inf
-    if dots:
-        least = max(least, float(first)) if first else least
-        return Between(name, least, math.nextafter(float(last), math.inf) if last else most, is_negated)
-    sign, number = (found[0][1] or "=", float(found[0][2])) if found[0] else ("=", 0.0)
-    after = math.nextafter(number, math.inf)
-    match sign:
-        case ">":
-            least = after
-        case ">=":
-            least = max(least, number)
-        case "<":
-            most = number
-        case "<=":
-            most = after
-        case _:
-            least, most = max(least, number), after
-    return Between(name, least, most, is_negated)
+    try:
+        least, most = comparisons.between(value)
+    except ValueError:
+        raise FilterError(f"'{value}' is no number", column, f"write {comparisons.FORMS}") from None
+    return Between(name, max(math.ulp(0.0), least), most, is_negated)
 
 
 def _field(text: str, field: str, column: int) -> str:

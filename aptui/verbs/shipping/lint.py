@@ -82,6 +82,16 @@ def lint(arguments: Namespace) -> int:
     return FOUND if found and arguments.fail else 0
 
 
+def found_by(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
+    """Return what these checks find in the project, without roots."""
+    from copy import copy
+
+    asked_for = copy(arguments)
+    asked_for.roots, asked_for.platform, asked_for.database = [], "", None
+    with asked(asked_for) as place:
+        return sorted(set(_look(place, wanted, asked_for)), key=lambda each: (each.check, each.asset, each.what))
+
+
 def _look(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
     graph = place.graph(arguments.platform)
     if "spelling" in wanted:

@@ -30,6 +30,7 @@ def session_commands(app: Shell) -> list[Command]:
             lambda: ("last",),
         ),
         Command("timeline", "where the time of a session went", partial(_show, app, "time_line"), lambda: ("last",)),
+        Command("check", "what the checks of aptui.yaml find", partial(_show, app, "check_lines"), lambda: ()),
         Command(
             "size", "what is large; a session after it: what grew", partial(_show, app, "sizes_lines"),
             lambda: ("folder", "type", "builder", "platform"),
@@ -45,10 +46,11 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
     from aptui.store.db.schema import uuid_text
     from aptui.store.queries.reader import open_reader
     from aptui.tui.screens.sessions import lines
+    from aptui.tui.screens.sessions.checks import check_lines
 
     builders = app.config.project.builders if app.config is not None else ()
     names = {builder.uuid: builder.name for builder in builders}
-    tell: _Tell = getattr(lines, what)
+    tell: _Tell = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
     try:
         with closing(open_reader(app.session.cache_dir / "assetdb.sqlite")) as reader, reader.snapshot():
             told = tell(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)

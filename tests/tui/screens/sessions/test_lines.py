@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from aptui.config.model import Config
+from aptui.core.checks import Check, Limit
 from aptui.shared.errors import UserError
 from aptui.tui.frame.line import Parts
+from aptui.tui.screens.sessions.checks import check_lines
 from aptui.tui.screens.sessions.lines import history, sizes_lines, time_line
 from tests.store.conftest import Store
 from tests.store.history.test_comparing import NOW
@@ -87,6 +92,20 @@ def test_sizes_with_bars(store: Store) -> None:
 
     assert any(line.startswith(" linux") and "█" in line for line in said(sizes_lines(reader, ["platform"], str, 80)))
     assert any("+10 B" in line for line in said(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
+
+
+def test_checks_with_what_they_found(store: Store) -> None:
+    night(store)
+    checks = (Check("small", "fail", limits=(Limit("bytes", "< 5", 0.0, 5.0),)), Check("names", file_name=".*"))
+    config = cast("Config", SimpleNamespace(checks=checks))
+
+    lines = check_lines(config, store.reader(), [], str, 80)
+
+    assert said(lines)[1].startswith(" small  fail  ")
+    assert any(", wanted: < 5" in line for line in said(lines)), said(lines)
+    assert said(lines)[-1] == " names  warn  nothing found"
+    assert any(part.role == "failed" for parts in lines for part in parts)
+    assert "no checks are configured" in said(check_lines(config, store.reader(), ["none"], str, 80))[1]
 
 
 def test_nothing_yet(store: Store) -> None:

@@ -1,0 +1,53 @@
+"""Checks on assets, without a file: what is wrong with a name or a product, and what is not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.checks import Check, CheckedProduct, Limit, blocked, flaws_of_name, flaws_of_product
+from aptui.core.facts import ProductFacts
+from aptui.shared.comparisons import between
+
+
+def limit(field: str, text: str) -> Limit:
+    return Limit(field, text, *between(text))
+
+
+def product(facts: ProductFacts | None = None, size: int = 100) -> CheckedProduct:
+    return CheckedProduct("linux/a/rock.png", size, facts)
+
+
+@pytest.mark.parametrize(
+    ("check", "facts", "flaws"),
+    [
+        (Check("x", limits=(limit("width", "<= 64"),)), ProductFacts(65), ["width is 65, wanted: <= 64"]),
+        (Check("x", limits=(limit("width", "<= 64"),)), ProductFacts(64), []),
+        (Check("x", limits=(limit("width", "<= 64"),)), ProductFacts(seconds=1.0), []),
+        (Check("x", limits=(limit("width", "> 64"),)), None, []),
+        (Check("x", limits=(limit("pixels", "< 4096"),)), ProductFacts(64, 64), ["pixels is 4,096, wanted: < 4096"]),
+        (Check("x", limits=(limit("bytes", "<= 99"),)), None, ["bytes is 100, wanted: <= 99"]),
+        (Check("x", formats=("webp",)), ProductFacts(format="png"), ["format is png, wanted: webp"]),
+        (Check("x", formats=("webp",)), ProductFacts(1), []),
+        (Check("x", power_of_two=True), ProductFacts(64, 48), ["64x48 are no powers of two"]),
+        (Check("x", power_of_two=True), ProductFacts(64, 1), []),
+        (Check("x", power_of_two=True), ProductFacts(63), []),
+    ],
+)
+def test_a_product_is_held_against_what_is_wanted(check: Check, facts: ProductFacts | None, flaws: list[str]) -> None:
+    assert list(flaws_of_product(check, product(facts))) == flaws
+
+
+def test_a_name_must_be_like_its_pattern_capitals_and_all() -> None:
+    check = Check("names", file_name="[a-z_.]+")
+
+    assert list(flaws_of_name(check, "Textures/rock.png")) == []
+    assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' is not like '[a-z_.]+'"]
+
+
+def test_what_blocks_names_the_check_and_what_it_found() -> None:
+    checks = (Check("other", files=("b/.*",), file_name="x"), Check("wide", files=("A/.*",), limits=(limit("width", "<= 64"),)))
+
+    assert blocked(checks, "a/rock.png", [product(ProductFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"
+    assert blocked(checks, "a/rock.png", [product(ProductFacts(9))]) == ""
+    assert blocked(checks, "c/rock.png", [product(ProductFacts(99))]) == ""
+    assert blocked(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' is not like 'x'"

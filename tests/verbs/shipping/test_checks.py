@@ -1,0 +1,129 @@
+"""`aptui check`, and what checks do in `batch` and `status`: told, refused, blocked, and let go again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from aptui.cli import main
+
+PROJECT = """\
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: pictures, uses: image, patterns: ["*.png"]}
+  - {name: data, copy: ["*.txt"]}
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    folder = tmp_path / "project"
+    (folder / "assets" / "art").mkdir(parents=True)
+    Image.new("RGB", (48, 64)).save(folder / "assets" / "art" / "Rock.png")
+    Image.new("RGB", (16, 16)).save(folder / "assets" / "art" / "small.png")
+    (folder / "assets" / "a.txt").write_text("text")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def write(project: Path, checks: str) -> None:
+    (project / "aptui.yaml").write_text(f"{PROJECT}{checks}\n")
+
+
+@pytest.mark.real
+def test_findings_are_told_by_check_batch_and_status(project: Path, run: Run) -> None:
+    write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
+
+    batch, told, _ = run("batch")
+    code, listed, _ = run("check", "--json")
+    found = json.loads(listed)
+
+    assert (batch, code) == (0, 0)
+    assert "warn: square  linux/art/rock.png: 48x64 are no powers of two" in told
+    assert found["counts"] == {"square": 1, "names": 1, "all": 1}
+    assert [(each["check"], each["source"]) for each in found["findings"]] == [
+        ("square", "art/Rock.png"), ("names", "art/Rock.png"), ("all", ""),
+    ]  # fmt: skip
+    assert "checks     3 checks: 3 findings (3 warn): aptui check" in run("status")[1]
+    assert json.loads(run("status", "--json")[1])["checks"] == {"warn": 3}
+
+
+@pytest.mark.real
+def test_what_fails_ends_a_batch_with_1_also_one_that_has_nothing_to_do(project: Path, run: Run) -> None:
+    write(project, "checks: {wide: {width: <= 32, level: fail}}")
+
+    assert [run("batch")[0] for _ in range(2)] == [1, 1]
+    assert json.loads(run("batch", "--json")[1])["checks"][0]["what"] == "width is 48, wanted: <= 32"
+    assert run("check")[0] == 1
+    assert run("check", "--only", "none")[0] == 3
+
+    write(project, "checks: {wide: {width: <= 48, level: fail}}")
+    assert run("batch")[0] == 0
+
+
+@pytest.mark.real
+def test_what_blocks_keeps_the_products_of_before(project: Path, run: Run) -> None:
+    write(project, "checks: {wide: {width: <= 64, level: block}}")
+    assert run("batch")[0] == 0
+    product = project / "Cache" / "linux" / "art" / "small.png"
+    before = product.read_bytes()
+
+    Image.new("RGB", (99, 16)).save(project / "assets" / "art" / "small.png")
+    code, told, _ = run("batch")
+
+    assert code == 1
+    assert "check 'wide': small.png: width is 99, wanted: <= 64" in told
+    assert product.read_bytes() == before
+
+
+@pytest.mark.real
+def test_a_check_that_is_new_blocks_what_is_there_and_one_that_goes_lets_it_be(project: Path, run: Run) -> None:
+    write(project, "")
+    assert run("batch")[0] == 0
+
+    write(project, "checks: {wide: {width: <= 32, level: block}}")
+    refused = json.loads(run("batch", "--json")[1])
+    assert [failure["source"] for failure in refused["failures"]] == ["art/Rock.png"]
+    assert refused["jobs_run"] == 1
+
+    write(project, "")
+    assert json.loads(run("batch", "--json")[1])["jobs_failed"] == 0
+
+
+@pytest.mark.real
+def test_a_command_is_asked_for_each_product_of_its_sources(project: Path, run: Run) -> None:
+    write(project, "checks: {mine: {files: ['*.png'], command: [sh, -c, 'echo bad >&2; test $(basename \"$0\") = small.png']}}")
+    run("batch")
+
+    found = json.loads(run("check", "--json")[1])["findings"]
+
+    assert [(each["source"], each["what"]) for each in found] == [("art/Rock.png", "bad")]
+
+
+@pytest.mark.real
+def test_a_command_that_is_not_there_is_told(project: Path, run: Run) -> None:
+    write(project, "checks: {mine: {command: [no-such-program]}}")
+    run("batch")
+
+    code, _, said = run("check")
+
+    assert code == 3
+    assert "the check 'mine' runs 'no-such-program', which is not there" in said
