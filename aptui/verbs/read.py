@@ -303,7 +303,8 @@ def status(arguments: Namespace) -> int:
         found = findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
-    answer = engine_answer(config) if engine else None
+    answer = engine_answer(config)  # one in trouble, as on a full disk, has let go of the cache
+    engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
         printing.say_json(
             {
@@ -361,11 +362,16 @@ def _tell_figures(arguments: Namespace) -> int:
 
 def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return what the engine says of itself, None when none answers."""
-    from aptui.link import places, port
+    from aptui.link import places
+
+    socket = places.socket_path(config.cache_dir)
+    if not os.path.exists(socket):
+        return None
+    from aptui.link import port  # where no engine is, nobody pays for the wire
     from aptui.link.client import EngineClient
 
     try:
-        with EngineClient.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
+        with EngineClient.connect(socket, timeout_s=1.0) as client:
             return client.ask(port.Status(), timeout_s=2.0)
     except HostError:
         return None

@@ -13,6 +13,7 @@ from disk_project import Project
 
 from aptui.cli import main
 from aptui.shared import printing
+from aptui.verbs import read
 
 pytestmark = pytest.mark.real
 
@@ -207,6 +208,19 @@ def test_status_counts(run: Run) -> None:
     assert answer["products"] == 9
     assert answer["engine_pid"] in (0, None)
     assert "failed     2" in told
+
+
+def test_an_engine_in_trouble_has_let_go_of_the_cache_and_is_told_all_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    health = {"roots": [], "holds": [], "disk": "the disk is full", "database": "", "pool": "", "configuration": ""}
+    answer = {"pid": 77, "state": "in trouble", "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": None}
+    monkeypatch.setattr(read, "engine_process", lambda _config: 0)
+    monkeypatch.setattr(read, "engine_answer", lambda _config: answer)
+
+    told = run("status")[1]
+
+    assert json.loads(run("status", "--json")[1])["engine_pid"] == 77
+    assert "process 77, in trouble" in told
+    assert "the disk is full" in told
 
 
 def test_builders_are_listed_with_what_they_did(run: Run) -> None:
