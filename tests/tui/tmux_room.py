@@ -161,7 +161,7 @@ class Pane:
         """Type a text, letter by letter."""
         self.tmux.say("send-keys", "-t", self.name, "-l", text)
 
-    def wait(self, is_so: Callable[[str], object], what: str) -> str:
+    def wait(self, is_so: Callable[[str], object], what: str, patience_s: float = PATIENCE_S) -> str:
         """Wait until the screen is so, and return it."""
         found = ""
 
@@ -170,7 +170,7 @@ class Pane:
             found = self.screen()
             return bool(is_so(found))
 
-        wait(look, what, lambda: found)
+        wait(look, what, lambda: found, patience_s)
         return found
 
     def shows(self, *texts: str) -> str:
@@ -196,9 +196,9 @@ class Pane:
         wait(lambda: not _lives(self.pid), "the end of the screen", self.screen)
 
 
-def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str) -> None:
+def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str, patience_s: float = PATIENCE_S) -> None:
     """Wait until something is so; fail with a picture when it is not in time."""
-    until(is_so, lambda: f"{what}\n{picture()}", PATIENCE_S)
+    until(is_so, lambda: f"{what}\n{picture()}", patience_s)
 
 
 def _lives(pid: int) -> bool:

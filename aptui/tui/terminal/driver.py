@@ -12,11 +12,12 @@ Tests: `tests/tui/test_driver.py`, `tests/tui/test_safety.py`.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
+import re
 import signal
 import sys
 import time
-from codecs import getincrementaldecoder
 from concurrent import futures
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -24,13 +25,14 @@ from typing import TYPE_CHECKING, Any, cast
 from textual import events
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from aptui.tui.terminal.output.abilities import abilities_of
 from aptui.tui.terminal.output.layer import OutputLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from types import FrameType
     from typing import TextIO
 
@@ -42,6 +44,11 @@ _KEY_WITHIN_S = 1.0
 """So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
 _ANSWERS_WITHIN_S = 1.0
 """So long leaving waits at most for what the terminal was asked."""
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
+"""Esc and a key with which no sequence begins; of Alt, which looks the same, the terminals' own ^← and ^→ are left (b, f)."""
+_CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r"}
+"""{key: what it types}."""
 _ROUNDS = 3
 """How often messages go up from the focus to the app before a key is done with: the key; what its action posts.
 
@@ -159,10 +166,11 @@ class Terminal(LinuxDriver):
         if not isinstance(message, (events.Key, events.Paste)):
             super().send_message(message)
             return
-        taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, as_meant(message)), self._loop)
-        # Whoever ends the input waits for this thread, in the loop that this thread waits for.
-        while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([taken_in], 0.05).done:
-            pass
+        for meant in as_meant(message, _keys_of(self._app)):
+            taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, meant), self._loop)
+            # Whoever ends the input waits for this thread, in the loop that this thread waits for.
+            while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([taken_in], 0.05).done:
+                pass
 
     @staticmethod
     def _is_for_output(message: Message, output: OutputLayer) -> bool:
@@ -200,10 +208,54 @@ class Terminal(LinuxDriver):
             self._disable_mouse_support()
 
 
-def as_meant(message: events.Key | events.Paste) -> events.Key | events.Paste:
-    """Return Enter for a line feed: until the screen has taken the terminal over, that makes one of what people type ahead."""
-    is_line_feed = isinstance(message, events.Key) and message.key == "ctrl+j"
-    return events.Key("enter", "\r") if is_line_feed else message
+def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) -> tuple[events.Key | events.Paste, ...]:
+    """Return what people meant with a message.
+
+    A line feed is Enter: until the screen has taken the terminal over, that makes one of what people type ahead. A key with
+    Alt, unless it is among those that are `bound`, is Esc and that key: a slow line brings both at once.
+    """
+    if not isinstance(message, events.Key):
+        return (message,)
+    if message.key == "ctrl+j":
+        return (events.Key("enter", "\r"),)
+    name = message.key.removeprefix("alt+")
+    if "+" in name or message.key in bound:
+        return (message,)
+    key = events.Key(name, message.character or _CHARACTERS.get(name))
+    return (key,) if name == message.key else (events.Key("escape", "\x1b"), key)
+
+
+def _keys_of(app: App[Any]) -> Collection[str]:
+    """Return the keys that are bound to something; an app without a keymap has none."""
+    keymap = getattr(app, "keymap", None)
+    return {key for action in keymap.actions.values() for key in action.keys} if keymap is not None else ()
+
+
+def apart(text: str) -> str:
+    """Return input in which Esc and the key after it, which came together, are one key with Alt, as its own sequence.
+
+    Textual would read on for the rest of a sequence, and make "^" of Esc in the end.
+    """
+    return _ESCAPED.sub(lambda found: f"\x1b[{ord(found[1])};3u", text)
+
+
+class _Decoder:
+    """Decodes input, whatever its bytes, and tells Esc from the key that came with it; what is pasted stays as it is."""
+
+    def __init__(self, decoder: codecs.IncrementalDecoder) -> None:
+        self._decoder, self._is_pasting, self._is_escape = decoder, False, False
+
+    def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
+        """Decode what came."""
+        text = self._decoder.decode(data, final)
+        was_escape, self._is_escape = self._is_escape, text == "\x1b" or (self._is_escape and not text)
+        if self._is_pasting or _PASTE_BEGINS in text:
+            self._is_pasting = text.rfind(_PASTE_BEGINS) > text.rfind(_PASTE_ENDS) or (self._is_pasting and _PASTE_ENDS not in text)
+            return text
+        if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
+            # Whether Textual still waits for more of that Esc nobody knows; either way this is the key alone.
+            return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
+        return apart(text)
 
 
 async def _take_in(app: App[Any], message: Message) -> None:
@@ -240,7 +292,7 @@ def _resized(output: OutputLayer, then: Callable[[int, FrameType | None], object
 
 
 def _lenient(encoding: str) -> Any:
-    return partial(getincrementaldecoder(encoding), errors="replace")
+    return lambda: _Decoder(codecs.getincrementaldecoder(encoding)(errors="replace"))
 
 
 def is_possible() -> bool:

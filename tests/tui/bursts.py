@@ -1,0 +1,117 @@
+"""Ten scripts of keys, typed at once and with random pauses: what they copy has to be the same.
+
+`python -m tests.tui.bursts 20 --seed 3` types each of them twenty times, with other pauses each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.tui.tmux_room import Home, Pane, Tmux, copied_texts, wait
+
+LONGEST_PAUSE_S = 0.3
+_PATIENCE_S = 80
+"""The first search of a process imports what it searches with, which takes seconds where the machine is busy."""
+_ERROR = "| ERROR | origin: tables | tables/bad.json:2:7: Expecting value"
+SCRIPTS: dict[str, tuple[str, str]] = {
+    "an error by filter": ("/bad failed⏎⏎yd", _ERROR),
+    "an error by its key": ("e⏎yd", _ERROR),
+    "an error by its cause": ("f⏎⏎yd", _ERROR),
+    "a row by path": ("/^a⏎yr", "a.txt"),
+    "a row by status": ("sf⏎yr", "tables/bad.json"),
+    "a row by command": (":filter status:failed⏎yr", "tables/bad.json"),
+    "a row after nothing was found": ("/zzz⏎⎋/^b⏎yr", "b.txt"),
+    "a row after help and reasons": ("?⎋/bad⏎x⎋yr", "tables/bad.json"),
+    "an asset": ("2/good⏎yy", "tables/good.json"),
+    "the jobs of an asset": ("2/b.txt⏎J/^b⏎yr", "b.txt"),
+}
+"""{name: (keys, how the text ends that is copied)}; ⏎ is Enter, ⎋ is Esc."""
+_KEYS = {"⏎": "Enter", "⎋": "Escape"}
+_RESET = (("Escape", "Escape", "Escape"), ("2", "/", "C-u", "Enter"), ("1", "Escape", "Escape", "/", "C-u", "Enter"))
+
+
+class Typist:
+    """Somebody at a screen of aptui in tmux, over a project whose engine rests."""
+
+    def __init__(self, tmux: Tmux) -> None:
+        self._tmux, self._pane = tmux, tmux.open()
+        self._pane.wait(lambda screen: " attached" in screen and "5 jobs" in screen, "the first screen", _PATIENCE_S)
+
+    def leave(self) -> None:
+        """Close the screen."""
+        self._pane.keys("C-c", "C-c")
+        self._pane.wait_until_gone()
+
+    def begin(self) -> None:
+        """Take everything away that a script before left."""
+        for keys in _RESET:
+            self._pane.keys(*keys)
+        self._pane.wait(_is_fresh, "all jobs again", _PATIENCE_S)
+
+    def type(self, script: str, pauses: random.Random | None) -> str:
+        """Type a script, all at once without `pauses`; return what it copied."""
+        outer = self._tmux.outer
+        before = len(copied_texts(outer.seen))
+        if pauses is None:
+            _type_at_once(self._pane, script)
+        else:
+            for key in script:
+                _press(self._pane, key)
+                # Half of the keys follow at once, as from fingers that know their way.
+                time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
+        outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_PATIENCE_S)
+        return copied_texts(outer.seen)[-1]
+
+
+def _is_fresh(screen: str) -> bool:
+    return "5 jobs" in screen and " / filter" in screen and "⏎ open" in screen
+
+
+def _press(pane: Pane, key: str) -> None:
+    if key in _KEYS:
+        pane.keys(_KEYS[key])
+    else:
+        pane.type(key)
+
+
+def _type_at_once(pane: Pane, script: str) -> None:
+    """Send all of a script in one command; Esc goes by itself, or the terminal takes it for the beginning of another key."""
+    parts = script.split("⎋")
+    for number, part in enumerate(parts):
+        if number:
+            pane.keys("Escape")
+            time.sleep(0.06)  # longer than a terminal waits for the rest of a sequence
+        if part:
+            pane.keys(*("Enter" if key == "⏎" else "Space" if key == " " else key for key in part))
+
+
+def main(arguments: list[str]) -> int:
+    """Type all scripts a number of times; return 1 if one copied something else."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tui.bursts", description=__doc__.partition("\n")[0])
+    parser.add_argument("rounds", type=int, nargs="?", default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    chance, failed = random.Random(options.seed), 0
+    with tempfile.TemporaryDirectory() as folder, Home(Path(folder)) as home:
+        home.run("start")
+        wait(lambda: home.run("jobs", "--filter", "status:failed").count("bad.json"), "the first build", str, _PATIENCE_S)
+        with Tmux(home) as tmux:
+            typist = Typist(tmux)
+            for number in range(options.rounds):
+                for name, (script, expected) in SCRIPTS.items():
+                    typist.begin()
+                    copied = typist.type(script, chance if number else None)
+                    failed += not copied.endswith(expected)
+                    sys.stdout.write(f"{'ok  ' if copied.endswith(expected) else 'WRONG'} {name}: {copied!r}\n")
+            typist.leave()
+    sys.stdout.write(f"{options.rounds * len(SCRIPTS)} scripts, {failed} wrong\n")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
