@@ -1,7 +1,7 @@
-"""Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter of jobs, addresses of the gateway.
+"""Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter, addresses, switches of O3DE's programs.
 
-Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document. Tests:
-`tests/cli/test_reference.py`.
+Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document, the tables of
+switches. Tests: `tests/cli/test_reference.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from aptui.config.dirs import data_dir
 
 Rows = list[tuple[str, str]]
-PAGES = {"keys": "KEYS.md", "filters": "FILTERS.md", "http": "HTTP.md"}
+PAGES = {"keys": "KEYS.md", "filters": "FILTERS.md", "http": "HTTP.md", "o3de": "O3DE.md"}
 """{topic of `aptui docs`: the page that ships}."""
 FIELD_TEXTS = {
     "source": "path of the source; also `path`, and what a term without a field means",
@@ -45,7 +45,12 @@ FORM_TEXTS = {
 }
 
 
-TITLES = {"keys": "Keys of aptui.yaml", "filters": "The filter of jobs", "http": "HTTP addresses of the gateway"}
+TITLES = {
+    "keys": "Keys of aptui.yaml",
+    "filters": "The filter of jobs",
+    "http": "HTTP addresses of the gateway",
+    "o3de": "Switches of O3DE's programs",
+}
 INTRODUCTIONS = {
     "keys": """\
 `[]` stands for each entry of a list, `NAME` for a name of yours. [config/defaults.yaml](../config/defaults.yaml) and
@@ -57,6 +62,11 @@ For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui -
     "http": """\
 Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
 `GET /v1/openapi` answers with the same for programs, `GET /v1/protocol` with what is said on the WebSocket.
+""",
+    "o3de": """\
+Every switch that O3DE documents for its programs, and whether it *works* here, is *accepted* and ignored, or *refused*; what is
+ignored is said in one line on standard output, with its reason. Names are those of the reference in any case, with `--`, `-` or,
+for the asset processor, `/` before them.
 """,
 }
 
@@ -76,6 +86,8 @@ def _sections(topic: str) -> dict[str, Rows]:
             return _key_sections()
         case "filters":
             return {"Terms": list(FORM_TEXTS.items()), "Fields": _fields()}
+        case "o3de":
+            return _o3de_sections()
         case _:
             return _http_sections()
 
@@ -149,3 +161,33 @@ def _http_sections() -> dict[str, Rows]:
                     parameters.setdefault(parameter["name"], parameter["description"])
         rows += [(f"{' '.join(names)} {path}", summary) for summary, names in methods.items()]
     return {"Addresses": rows, "Parameters": list(parameters.items())}
+
+
+# ------------------------------------------------------------------------------------------------------- O3DE's programs
+
+
+def _o3de_sections() -> dict[str, Rows]:
+    from aptui.o3de_programs import builder_switches, switches
+    from aptui.o3de_programs.bundler import switches as bundler_switches
+
+    processor = [
+        (f"--{each.name}", _accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
+        for each in switches.SWITCHES
+    ]
+    processor += [(f"--{old}", f"works: the same as {new}") for old, new in switches.ALIASES.items()]
+    builder = [(f"-{name}", f"works: {text}") for name, text in builder_switches.SWITCHES.items()]
+    builder += [(f"-{name}", _accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
+    builder += [(f"-task={task}", f'refused: "-task={task} {builder_switches.WHY_REFUSED}"') for task in builder_switches.CHILDREN]
+    sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
+    for command, table in {"any command": bundler_switches.PROJECT, **bundler_switches.COMMANDS}.items():
+        rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
+        sections[f"AssetBundlerBatch: {command}"] = rows
+    sections["AssetBundlerBatch: any command"] += [
+        (f"--{name}", _accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
+    ]
+    sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
+    return {name: rows for name, rows in sections.items() if rows}
+
+
+def _accepted(name: str, why: str, lead: str = "--") -> str:
+    return f'accepted: "{lead}{name} is accepted and ignored: {why}."'

@@ -1,7 +1,7 @@
 """Open 3D Engine's dialect: its projects, settings and forms, translated into the engine's own terms.
 
-Four programs of the reference stand over it (`o3de_programs`). What each switch does is said by `--help`, from the tables that the
-programs themselves read (`switches`, `builder_switches`, `bundler_switches`):
+Four programs of the reference stand over it (`o3de_programs`). What each switch does is said by `--help` and by the page
+`aptui/O3DE.md` (`aptui docs o3de`), from the tables that the programs read (`switches`, `builder_switches`, `bundler.switches`):
 
 AssetProcessorBatch, AssetProcessor
     Work: all that the reference documents, but for the following.

@@ -27,7 +27,7 @@ SWITCHES = {
     "regremove": "remove a key of the settings registry",
     "help": "print this list",
 }
-_IGNORED = {
+IGNORED = {
     "port": "what is asked is done here, without an asset processor",
     "id": "only an asset processor gives its children one",
     "project-name": "the project's own file says it",
@@ -35,7 +35,8 @@ _IGNORED = {
     "output": "products are kept in a folder that is named at the end",
     "register": "builders are those of the configuration",
 }
-_CHILDREN = ("resident", "register", "create", "process")
+CHILDREN = ("resident", "register", "create", "process")
+WHY_REFUSED = "is for children of O3DE's asset processor; here the engine has workers of its own"
 _DEBUGS = ("debug", "debug_create", "debug_process")
 _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
@@ -62,8 +63,8 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     if "help" in given or "h" in given or not arguments:
         return BuilderSwitches(wants_help=True)
     task = given.get("task", [""])[-1].lower()
-    if task in _CHILDREN:
-        raise UserError(f"-task={task} is for children of O3DE's asset processor; here the engine has workers of its own")
+    if task in CHILDREN:
+        raise UserError(f"-task={task} {WHY_REFUSED}")
     if task and task not in _DEBUGS:
         raise UserError(f"there is no task '{task}'", hint=", ".join(_DEBUGS))
     mode = task or next((name for name in _DEBUGS if name in given), "")
@@ -82,7 +83,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
 
 def help_lines() -> list[str]:
     """Return the list of switches."""
-    ignored = [f"\t-{name} : accepted, and ignored: {why}" for name, why in _IGNORED.items()]
+    ignored = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
     return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *ignored]
 
 
@@ -103,8 +104,8 @@ def _given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, .
         if match["value"] is not None:
             given[name].append(_unwrap(match["value"]))
         waiting = name if match["value"] is None else ""
-        if name in _IGNORED:
-            notes.append(f"-{match['name']} is accepted and ignored: {_IGNORED[name]}.")
+        if name in IGNORED:
+            notes.append(f"-{match['name']} is accepted and ignored: {IGNORED[name]}.")
         elif name not in SWITCHES and name != "h":
             notes.append(f"-{match['name']} is no switch of the asset builder, and ignored.")
     return {name: values or [""] for name, values in given.items()}, tuple(notes)

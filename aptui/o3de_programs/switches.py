@@ -105,7 +105,7 @@ SWITCHES = (
 )
 """Every switch of O3DE's AssetProcessor and AssetProcessorBatch, those for relocation too, and what older documentation names."""
 
-_ALIASES = {
+ALIASES = {
     "h": "help",
     "dsp": "dependencyscanpattern",
     "fdsp": "filedependencyscanpattern",
@@ -205,7 +205,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
 def help_lines() -> list[str]:
     """Return the list of switches as the reference prints it."""
     shown = [f"\t{switch.name} : {switch.help}{_remark(switch)}" for switch in SWITCHES]
-    return ["Asset Processor Command Line Flags:", *shown, *(f"\t{old} : the same as {new}" for old, new in _ALIASES.items())]
+    return ["Asset Processor Command Line Flags:", *shown, *(f"\t{old} : the same as {new}" for old, new in ALIASES.items())]
 
 
 def _remark(switch: Switch) -> str:
@@ -218,7 +218,7 @@ def _switch_in(word: str) -> tuple[str, str | None] | None:
     if match is None:
         return None
     name = match["name"].lower()
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if word.startswith("/") and name not in _BY_NAME:
         return None
     return name, None if match["value"] is None else match["value"][1:]

@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from aptui.cli import reference
+from aptui.o3de_programs import builder_switches
+from aptui.o3de_programs.bundler import switches as bundler_switches
 from aptui.o3de_programs.switches import SWITCHES, SwitchArity, help_lines, parse
 from aptui.shared.errors import UserError
 
@@ -226,3 +229,53 @@ def test_ignored_switches_are_told_apart() -> None:
         "start-hidden",
         "disableFileCache",
     ]
+
+
+# ------------------------------------------------------------------------------------------------- the table of all switches
+
+
+def rows_of(section: str) -> dict[str, str]:
+    """Return {switch: what the page of all switches says of it} of one program."""
+    text = reference.markdown("o3de").split(f"## {section}\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, re.MULTILINE))
+
+
+def test_the_page_has_every_switch_of_the_reference() -> None:
+    assert {f"--{name}".lower() for name in OF_THE_REFERENCE} <= {
+        name.lower() for name in rows_of("AssetProcessorBatch, AssetProcessor")
+    }
+
+
+def test_what_the_page_calls_accepted_is_ignored_with_the_words_of_the_page() -> None:
+    processor, builder = rows_of("AssetProcessorBatch, AssetProcessor"), rows_of("AssetBuilder")
+    bundler = rows_of("AssetBundlerBatch: any command")
+
+    ignored = parse([*(name for name, text in processor.items() if text.startswith("accepted"))]).ignored
+    said = [f"--{switch.name} is accepted and ignored: {switch.why_ignored}." for switch in ignored]
+    notes = builder_switches.parse(
+        ["-debug=/a.txt", *(name for name, text in builder.items() if text.startswith("accepted"))]
+    ).notes
+    notes += bundler_switches.parse(["seeds", *(name for name, text in bundler.items() if text.startswith("accepted"))]).notes
+
+    table = [text for text in (*processor.values(), *builder.values(), *bundler.values()) if text.startswith("accepted")]
+    assert sorted(table) == sorted(f'accepted: "{line}"' for line in (*said, *notes))
+
+
+def test_what_the_page_calls_refused_is_refused_with_the_words_of_the_page() -> None:
+    refused = {name: text for name, text in rows_of("AssetBuilder").items() if text.startswith("refused")}
+
+    for name, text in refused.items():
+        with pytest.raises(UserError) as error:
+            builder_switches.parse([name, "-input=/a.txt"])
+
+        assert text == f'refused: "{error.value}"'
+    assert len(refused) == 4
+
+
+def test_what_the_page_says_works_is_known_to_its_program() -> None:
+    for name, text in rows_of("AssetBuilder").items():
+        if text.startswith("works") and name not in ("-help", "-debug", "-task"):
+            assert not builder_switches.parse(["-debug=/a.txt", f"{name}=/x"]).notes, name
+    for command in bundler_switches.COMMANDS:
+        for name in rows_of(f"AssetBundlerBatch: {command}") if command != "help" else {}:
+            assert bundler_switches.parse([command, f"{name.partition('=')[0]}=1"]).has(name.partition("=")[0][2:])

@@ -25,7 +25,7 @@ class Takes(Enum):
     """Nothing, or values between commas."""
 
 
-_PROJECT = {
+PROJECT = {
     "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards unless said"),
     "engine-path": (Takes.ONE, "the engine's folder"),
     "project-cache-path": (Takes.ONE, "where products and the asset database lie"),
@@ -112,7 +112,7 @@ _ALIASES = {
     "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
     "seedfilelist": "seedlistfile",
 }  # fmt: skip
-_IGNORED = {"ignorefilecase": "paths are compared whatever their case anyway"}
+IGNORED = {"ignorefilecase": "paths are compared whatever their case anyway"}
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
@@ -180,7 +180,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         if not command:
             raise UserError(f"there is no command '{words[0]}'", hint=f"there are {', '.join(COMMANDS)}")
         words = words[1:]
-    known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **_PROJECT}.items()}
+    known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT}.items()}
     values: dict[str, tuple[str, ...]] = {}
     notes: list[str] = []
     waiting = ""
@@ -195,8 +195,8 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         _refuse_without_value(waiting, values, known)
         name = _ALIASES.get(match["name"].lower(), match["name"].lower())
         waiting = ""
-        if name in _IGNORED:
-            notes.append(f"--{match['name']} is accepted and ignored: {_IGNORED[name]}.")
+        if name in IGNORED:
+            notes.append(f"--{match['name']} is accepted and ignored: {IGNORED[name]}.")
         elif name not in known:
             raise UserError(f"'{command}' has no switch --{match['name']}", hint=f"AssetBundlerBatch {command} --help")
         else:
@@ -212,7 +212,7 @@ def help_lines(command: str) -> list[str]:
     """Return what `--help` prints."""
     if command == "help":
         return ["AssetBundlerBatch COMMAND --switch=value ...", "Commands:", *(f"\t{name}" for name in COMMANDS)]
-    shown = {**COMMANDS[command], **_PROJECT}
+    shown = {**COMMANDS[command], **PROJECT}
     return [f"AssetBundlerBatch {command}", *(f"\t--{name} : {text}" for name, (_takes, text) in shown.items())]
 
 
