@@ -34,6 +34,7 @@ from aptui.shared.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSetti
 from aptui.store.db import schema, upgrades
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import EngineFacts
+from aptui.tui.frame.toasts import Toasts
 from aptui.tui.preferences.state import UiMemory
 from aptui.verbs.opening import all_builders
 
@@ -188,11 +189,11 @@ class Scene:
         await until_async(is_so, lambda: "\n".join(self.lines(app)), timeout_s)
 
     async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:
-        """Wait until nothing more is drawn."""
+        """Wait until nothing more is drawn, and no message stands there that will fade."""
         seen, since = None, time.monotonic()
         while time.monotonic() - since < quiet_s:
             now = self.drawn(app)
-            if now != seen:
+            if now != seen or app.main_screen().query_one(Toasts).display:
                 seen, since = now, time.monotonic()
             await asyncio.sleep(0.02)
 

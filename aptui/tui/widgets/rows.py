@@ -22,7 +22,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
+from aptui.tui.widgets.cells import Painter, merge, pad, painter_of, wrap
 
 _WHEEL_ROWS = 3
 _KEPT_STRIPS = 1024
@@ -296,8 +296,12 @@ class Rows(ScrollView, can_focus=True):
 
     def _below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line that no row is on."""
-        if self.empty_text and not self._row_count and y == self.HEADER_LINES + (1 if self.page_rows > 2 else 0):
-            return Strip(pad([Segment(f"  {self.empty_text}", painter.style("muted"))], width, painter.ground), width)
+        if self.empty_text and not self._row_count:
+            at = y - self.HEADER_LINES - (1 if self.page_rows > 2 else 0)
+            rows = wrap(self.empty_text, max(1, width - 4))
+            if 0 <= at < len(rows):
+                text = self.empty_text[slice(*rows[at])]
+                return Strip(pad([Segment(f"  {text}", painter.style("muted"))], width, painter.ground), width)
         return Strip([Segment(" " * width, painter.ground)], width)
 
     @property

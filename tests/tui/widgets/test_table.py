@@ -358,6 +358,9 @@ def test_what_is_said_where_there_is_nothing():
 
     async def script(app, pilot):
         assert any("no job matches" in line for line in lines_of(table))
+        table.empty_text = "this takes more room than there is in one line of a screen, " * 2
+        await pilot.pause()
+        assert sum("room" in line or "screen" in line for line in lines_of(table)) > 1
         table.set_model(Numbers(1))
         await pilot.pause()
         assert not any("no job matches" in line for line in lines_of(table))

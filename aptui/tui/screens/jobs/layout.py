@@ -21,6 +21,8 @@ _LEAST_LOWER = 5
 _SPLIT = 40
 """Per cent of the height for the lower panes, unless people moved the border."""
 _NARROWEST, _WIDEST = 16, 80
+_ABOVE_ROWS, _LEAST_ROWS = 2, 6
+"""Filter and header stand above the rows; so many rows keep their room also where there are fewer."""
 
 
 class ThreePanes(Pane):
@@ -69,10 +71,23 @@ class ThreePanes(Pane):
         if self.box.display:
             self.query_one("#jobs-bar").display = False
         log.display = not is_alone or self._part != "table"
-        share = self.shell.memory.get("jobs.split", _SPLIT)
-        log.styles.height = "1fr" if is_alone else max(_LEAST_LOWER, height * share // 100)
+        log.styles.height = "1fr" if is_alone else self._lower_height(height)
         is_folded = is_alone or height < _FOLDED_BELOW
         log.lay_out(("details" if self._part == "details" else "log") if is_folded else "", is_alone=is_alone)
+
+    def _lower_height(self, height: int) -> int:
+        """Return how high the lower panes are: what people chose, else their share and what few rows leave them."""
+        share = self.shell.memory.get("jobs.split", 0)
+        wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
+        return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
+
+    def follow_rows(self) -> None:
+        """Move the border where the rows became so few, or so many, that the lower panes have other room."""
+        height = self.size.height
+        if height and not self._is_zoomed and height >= _ALONE_BELOW:
+            wanted = self._lower_height(height)
+            if self.event_log.styles.height is None or self.event_log.styles.height.value != wanted:
+                self.event_log.styles.height = wanted
 
     def on_resize(self, event: events.Resize) -> None:
         """Arrange for another size."""
@@ -112,5 +127,6 @@ class ThreePanes(Pane):
 
     def action_split(self, per_cent: int) -> None:
         """Move the border between table and log."""
-        self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, self.shell.memory.get("jobs.split", _SPLIT) + per_cent)))
+        now = self.shell.memory.get("jobs.split", 0) or 100 * self._lower_height(self.size.height) // max(1, self.size.height)
+        self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, now + per_cent)))
         self.arrange_parts()

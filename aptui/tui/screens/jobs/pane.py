@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from aptui.shared.sanitize import sanitize
 from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
@@ -102,7 +103,8 @@ class JobsPane(ThreePanes):
         self._goal: int | None = None
         self._expects: tuple[str, int] | None = None
         self._is_stale = False
-        self._ticks = self._is_warm = self._rests = self._is_unreadable = False
+        self._ticks = self._is_warm = self._rests = False
+        self._trouble = ""
         self.resting = Resting()
 
     def compose(self) -> ComposeResult:
@@ -150,7 +152,7 @@ class JobsPane(ThreePanes):
 
     def awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: the first rows, the rows of a filter, the log that is being read."""
-        if not self.store.is_loaded and not self._is_unreadable:
+        if not self.store.is_loaded and not self._trouble:
             return "the first rows"
         if isinstance(focused, Input):
             return ""
@@ -225,7 +227,7 @@ class JobsPane(ThreePanes):
         table = self.table
         self.store.hold(table.top, table.top + table.page_rows)
         self.store.apply(batch)
-        self._is_unreadable = bool(batch.error) or (self._is_unreadable and batch.table is None)
+        self._trouble = batch.error or (self._trouble if batch.table is None else "")
         if batch.table is not None:
             self._is_stale = True
         for news in batch.jobs:
@@ -242,6 +244,8 @@ class JobsPane(ThreePanes):
                 if self.store.total
                 else "no jobs yet: sources of the scan folders come here"
             )
+        elif self._trouble:
+            self.table.empty_text = sanitize(self._trouble)
         self.table.follows_top = not (self.table.marks or self.table.is_in_range) and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
@@ -250,6 +254,8 @@ class JobsPane(ThreePanes):
         if self.causes.display:
             self._causes.renew()
             self.causes.refresh_model()
+        if self.store.is_loaded:
+            self.follow_rows()
         if self.table.cursor_key is None and self._selected is not None:
             self._select(None)
         elif self._is_stale and self._selected is not None:

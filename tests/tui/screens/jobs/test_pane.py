@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from msgspec.structs import replace
 from aptui.core.messages import LogLevel
 from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.shared.peers import GatewayReport, PeerSettings
+from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.columns import USUAL, chosen
@@ -24,8 +28,8 @@ from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import job_row, source_row
 
 from ...database import database
-from ...jobs_room import LOG, NOW_MS, fill, in_jobs, notice
-from ...shell_room import SMALL, lines, text, until
+from ...jobs_room import LOG, NOW_MS, Session, fill, in_jobs, notice
+from ...shell_room import SMALL, in_shell, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -111,7 +115,8 @@ def test_beside_a_line_without_details_stands_what_is_known_of_the_job(tmp_path)
         await pilot.press("tab", "g")
         await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
         assert "Details of this line" not in text(app)
-        assert lines(app)[25].startswith("▌")  # where lines are wrapped the cursor is drawn anew too
+        head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
+        assert lines(app)[head + 1].startswith("▌")  # where lines are wrapped the cursor is drawn anew too
 
     in_jobs(tmp_path, look)
 
@@ -192,7 +197,35 @@ def test_tab_walks_z_zooms_and_small_screens_fold_the_lower_panes(tmp_path):
         assert all(len(line) <= 80 for line in lines(app))
 
     app = in_jobs(tmp_path, walk, size=SMALL)
-    assert app.memory.get("jobs.split", 0) == 56
+    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # seven rows leave this to the log
+    assert app.memory.get("jobs.split", 0) == drawn + 16
+
+
+def many(store, log_dir) -> None:
+    fill(store, log_dir)
+    names = [f"many/{number:02}.png" for number in range(30)]
+    store.put(
+        put_source=[source_row(at, name) for at, name in enumerate(names, 100)],
+        put_job=[job_row(at, at, warnings=0, completed_ms=NOW_MS - 9000, last_log="") for at in range(100, 130)],
+    )
+
+
+def test_what_few_rows_leave_is_the_logs_until_the_border_is_moved(tmp_path):
+    async def look(app, pilot, pane):
+        height = pane.event_log.size.height
+        assert height == pane.size.height * 40 // 100
+        await typed(pilot, pane, "sand")
+        await pilot.press("enter")
+        await until(pilot, lambda: pane.event_log.size.height == pane.size.height - 8)
+        await pilot.press("escape")
+        await until(pilot, lambda: pane.event_log.size.height == height)
+        await pilot.press("less_than_sign")
+        await until(pilot, lambda: pane.event_log.size.height == pane.size.height * 48 // 100)
+        await typed(pilot, pane, "sand")
+        await settled(pilot, pane)
+        assert pane.event_log.size.height == pane.size.height * 48 // 100
+
+    in_jobs(tmp_path, look, filler=many)
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 9), (200, 70)])
@@ -771,3 +804,17 @@ def test_a_database_that_is_gone_is_said_and_not_raised(tmp_path: Path):
     reader = DetailsReader(tmp_path / "assetdb.sqlite", tmp_path, lambda _job_details: None)
 
     assert "there is no asset database" in reader.read(DetailsRequest(INFO)).nothing
+
+
+def test_a_database_that_cannot_be_read_is_named_where_its_rows_would_be(tmp_path: Path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with database(cache) as made, closing(sqlite3.connect(made.path)) as connection, connection:
+        connection.execute("UPDATE aptui_state SET value = '1' WHERE key = ?", (VERSION_KEY,))
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "was made by another version of aptui" in " ".join(text(app).split()))
+        await until(pilot, lambda: "brings it up to date" in " ".join(text(app).split()))
+        assert "reading the jobs" not in text(app)
+
+    in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
