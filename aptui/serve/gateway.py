@@ -295,7 +295,9 @@ def listen(serve: GatewaySettings) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            raise BusyError(f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port', 0 is any") from None
+            raise BusyError(
+                f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port' or '--port', 0 is any"
+            ) from None
         raise UserError(
             f"nobody can listen at {serve.address} port {serve.port}: {error.strerror}",
             hint="set another 'serve.port', or end what listens there",

@@ -1,4 +1,19 @@
-"""Simulation: whatever people, workers and crashes do, what rests at the end is what a clean build of the same files comes to."""
+"""Simulation: whatever people, workers and crashes do, what rests at the end is what a clean build of the same files comes to.
+
+What `compare` excuses, each because two histories may rightly end differently:
+
+* *Failed and cancelled jobs keep what they last made* (`keeps_products`), and a clean build has nothing to keep. So jobs that
+  depend on them may be others (`excused_jobs`), and so may those that are made of what they keep (`excused_chains`).
+* *Rings of job dependencies*: nobody waits there, so that who came first decides (`excused_jobs`); the engine warns of each.
+* *A broken settings file above a source* (`World.misled_jobs`): what that source includes is as it was said last; a clean build
+  never heard it.
+* *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build never planned them. In the clean build
+  itself they are left out where another source turned out to have the better claim to a UUID after they were planned.
+* *Jobs that people cancelled* rest until their inputs change.
+* *Jobs of resting platforms* are left alone, whatever becomes of their sources.
+* *Two makers of one product*: one fails, and which one may depend on what a failed job still holds (`is_conflict`); that only one
+  owns it, and that the cache has just what is owned, is never excused.
+"""
 
 from __future__ import annotations
 
