@@ -205,6 +205,8 @@ class World:
         self.unreadable: dict[str, str] = {}
         self.shy: Counter[str] = Counter()
         self.wants_news = False
+        self.copies_on_reading: bool | None = False
+        """Whether files that are only copied are copied as they are read; None = at random. It counts from the next boot on."""
         self.code = "1"
         """The code of the script builder as it lies on the disk; what an engine was told of it is as old as its start."""
         self.tool = ""
@@ -289,7 +291,8 @@ class World:
         """Runs that have read all they read and are not over."""
         self.loaded: dict[int, tuple[str, str, int]] = {}
         """{run key: (the code that its worker has, the tool and the disk's clock when it began)}."""
-        self.hashes: list[FileFact] = []
+        self.hashes: list[tuple[FileFact, tuple[int, ...], bytes]] = []
+        """Files to be read, with the run keys of their copies and the digests that they had."""
         self.again: dict[PathKey, None] = {}
         self.deleted: set[str] = set()
         """Products that the engine itself deleted and has not made again: nobody need wonder where they are."""
@@ -310,6 +313,7 @@ class World:
         self._dropped = [part for name, part in self._folder_ids.items() if name not in ids]
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
         self.pipeline.wants_news = self.wants_news
+        self.pipeline.jobs.copies_on_reading = self.copies_on_reading is not False
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
 
     def _described(self, project: Project) -> Project:
@@ -483,7 +487,9 @@ class World:
                 assert not self.saves or command.ticket > self.saves[-1].ticket
                 self.saves.append(command)
             case HashFiles():
-                self.hashes += command.files
+                count = len(command.files)
+                copies, known = command.copies or ((),) * count, command.known or (b"",) * count
+                self.hashes += zip(command.files, copies, known, strict=True)
             case KillRuns():
                 for key in command.run_keys:
                     assert key in self._keys_seen
@@ -543,12 +549,13 @@ class World:
 
     def _hash(self) -> None:
         count = self.rng.randint(1, len(self.hashes)) if self.rng else len(self.hashes)
-        facts, self.hashes = self.hashes[:count], self.hashes[count:]
+        asked, self.hashes = self.hashes[:count], self.hashes[count:]
         names = {part: name for name, part in self._folder_ids.items()}
         read: list[FileFact] = []
         unreadable: list[tuple[PathKey, str]] = []
         unstable: list[PathKey] = []
-        for fact in facts:
+        copies: list[tuple[PathKey, tuple[int, ...], int]] = []
+        for fact, run_keys, known in asked:
             file = self.disk.files.get(names[fact.scan_folder], {}).get(fact.rel)
             if fact.rel in self.unreadable:
                 unreadable.append((fact.key, self.unreadable[fact.rel]))
@@ -557,7 +564,16 @@ class World:
                 unstable.append(fact.key)
             else:
                 read.append(replace(file.fact(fact.scan_folder, fact.rel, is_read=True), is_shadow=fact.is_shadow))
-        self._post(FilesHashed(self._next(), tuple(read), tuple(unreadable), tuple(unstable)))
+                if run_keys and sha(file.text) != known and self._copies_now(fact):
+                    self.staging.update((f"/staging/{key}", sha(file.text)) for key in run_keys)
+                    copies.append((fact.key, run_keys, self.duration_ms))
+        self._post(FilesHashed(self._next(), tuple(read), tuple(unreadable), tuple(unstable), tuple(copies), self._now_ms))
+
+    def _copies_now(self, fact: FileFact) -> bool:
+        """Whether who reads a file makes the copies that are wanted of it; a worker may be unable to."""
+        if not self.slots or any(name.startswith(f"{fact.rel}@") for name in (*self.fates, *self.held)):
+            return False
+        return self.copies_on_reading if self.copies_on_reading is not None or not self.rng else self.rng.random() < 0.7
 
     # ---------------------------------------------------------------------------------------------------------- the writer
 
@@ -587,6 +603,10 @@ class World:
 
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
+        for commit in order.commits:
+            if commit.run_key not in self._keys_seen:  # its copy came with the bytes of its source
+                self._keys_seen.add(commit.run_key)
+                self.runs[name_of(self.pipeline.jobs.committing[commit.run_key].job)] += 1
         self._save_some(len(self.saves))
         self._delete_saved()
         self.intents += [

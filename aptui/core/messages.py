@@ -114,10 +114,16 @@ class CopyOrder(Struct, frozen=True):
 
 
 class HashOrder(Struct, frozen=True):
-    """Read the files at these absolute paths; one answer each, in order."""
+    """Read the files at these absolute paths; one answer each, in order.
+
+    `copies` are, for each file, the paths at which copies of what is read may be staged, unless its digest is the one in `known`
+    (b"" = none is): a job that copies it then need not read it again.
+    """
 
     order: int
     paths: tuple[str, ...]
+    copies: tuple[tuple[str, ...], ...] = ()
+    known: tuple[bytes, ...] = ()
 
 
 class Outcome(IntEnum):
@@ -209,12 +215,14 @@ class RunResult(Struct, frozen=True):
 class HashResult(Struct, frozen=True):
     """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), or None when gone or changed while read.
 
-    Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs.
+    Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are
+    (index, milliseconds that it took) of the files whose copies are all staged and durable.
     """
 
     order: int
     files: tuple[tuple[bytes, int, int, int, int, int] | None, ...]
     errors: tuple[tuple[int, str], ...] = ()
+    staged: tuple[tuple[int, int], ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------------------------ events
@@ -296,12 +304,17 @@ class ScanFinished(Struct, frozen=True):
 
 
 class FilesHashed(Struct, frozen=True):
-    """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read."""
+    """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read.
+
+    `copies` are (key, run keys, milliseconds): copies of just these bytes are staged under the run keys that `HashFiles` named.
+    """
 
     seq: int
     facts: tuple[FileFact, ...]
     unreadable: tuple[tuple[PathKey, str], ...] = ()
     unstable: tuple[PathKey, ...] = ()
+    copies: tuple[tuple[PathKey, tuple[int, ...], int], ...] = ()
+    now_ms: int = 0
 
 
 class OutsideSeen(Struct, frozen=True):
@@ -382,10 +395,16 @@ Rows = dict[str, list[tuple[object, ...]]]
 
 
 class HashFiles(Struct, frozen=True):
-    """Read the bytes of these files; answered by `FilesHashed`."""
+    """Read the bytes of these files; answered by `FilesHashed`.
+
+    `copies` are, for each file, the run keys under which a copy of it may be staged while it is read: all its jobs are copies.
+    `known` is the digest that it had, b"" = none: with that one, nobody wants a copy. Both are empty where there are no copies.
+    """
 
     cause: int
     files: tuple[FileFact, ...]
+    copies: tuple[tuple[int, ...], ...] = ()
+    known: tuple[bytes, ...] = ()
 
 
 class StartRuns(Struct, frozen=True):

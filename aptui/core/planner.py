@@ -5,7 +5,7 @@ Tests: `tests/core/test_priority.py`.
 
 from __future__ import annotations
 
-from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, JobPlan, Project, RelPath, Source
+from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, FileFact, JobPlan, Project, RelPath, Source
 from aptui.core.patterns import PatternSet
 from aptui.core.settings import SettingsTree, is_settings
 
@@ -44,7 +44,7 @@ class Planner:
         """Whether any builder wants `rel`."""
         return bool(self.builders_for(rel, scan_folder))
 
-    def platforms_of(self, builder: Builder, source: Source) -> tuple[str, ...]:
+    def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
         """Return the platforms that `builder` works for at this source, in the order of the configuration."""
         platforms = self._enabled.get((builder.uuid, source.scan_folder))
         if platforms is None:
@@ -53,6 +53,13 @@ class Planner:
             self._enabled[builder.uuid, source.scan_folder] = platforms
         skips = self._settings.adjustment(source.key, builder).skips
         return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
+
+    def copy_count(self, file: FileFact) -> int:
+        """Return how many jobs this file has if all of them are plain copies that wait for nobody, else 0."""
+        builders = self.builders_for(file.rel, file.scan_folder)
+        if not all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders):
+            return 0
+        return sum(len(self.platforms_of(builder, file)) for builder in builders)
 
     def inline_plans(self, builder: Builder, source: Source) -> tuple[JobPlan, ...]:
         """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""

@@ -71,8 +71,8 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
     return descriptor, result
 
 
-def hash_open(descriptor: int, copy_to: int = -1) -> FileHash:
-    """Read an open file from its start, hash it, and write what was read to `copy_to` unless that is -1."""
+def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> FileHash:
+    """Read an open file from its start, hash it, and write what was read to `copy_to` unless that is -1, and to `copy`."""
     sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
     os.lseek(descriptor, 0, os.SEEK_SET)
     while data := os.read(descriptor, CHUNK_BYTES):
@@ -81,6 +81,8 @@ def hash_open(descriptor: int, copy_to: int = -1) -> FileHash:
         size += len(data)
         if copy_to >= 0:
             write_all(copy_to, data)
+        if copy is not None:
+            copy.write(data)
     return sha.digest(), xxh.intdigest(), size
 
 
@@ -92,28 +94,45 @@ def read_small(descriptor: int, size: int) -> bytes:
     return os.read(descriptor, size + 1)
 
 
-def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.stat_result]:
+def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = None) -> tuple[FileHash, os.stat_result]:
     """Hash the file at `path`; return the hashes and the stat that holds for them.
 
     Args:
         sees_through: give a Git LFS pointer the digest of the file that it stands for.
+        copy: what takes the bytes too, unless the file is such a pointer.
 
     Raises:
         Changed, OSError: as `open_regular`; Changed also when it was written to meanwhile.
     """
     descriptor, before = open_regular(path)
     try:
+        data, pointed = b"", b""
         if before.st_size < CHUNK_BYTES:
             data = read_small(descriptor, before.st_size)
-            digest = (sees_through and lfs.pointed(data)) or hashlib.sha256(data).digest()
-            found = digest, xxhash.xxh64_intdigest(data), len(data)
+            pointed = lfs.pointed(data) if sees_through else b""
+            found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
-            found = hash_open(descriptor)
+            found = _hash_large(descriptor, before, copy)
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
             raise FileChanged("the file changed while it was read")
+        if copy is not None and before.st_size < CHUNK_BYTES and not pointed:
+            copy.make(data, found[0], before.st_mode)
+    except BaseException:
+        if copy is not None:
+            copy.give_up()
+        raise
     finally:
         os.close(descriptor)
     return found, before
+
+
+def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> FileHash:
+    if copy is None or copy.is_known:  # one that is known may well be as it was; then nothing is to be written
+        return hash_open(descriptor)
+    copy.begin(before.st_mode)
+    found = hash_open(descriptor, copy=copy)
+    copy.end()
+    return found
 
 
 def is_pointer(path: str, size: int) -> bool:
@@ -192,9 +211,10 @@ def hash_files(order: HashOrder) -> HashResult:
     """Answer a `HashOrder`; a file that cannot be read is an answer, too."""
     files: list[tuple[bytes, int, int, int, int, int] | None] = []
     errors = []
+    copies = _Copies(order)
     for index, text in enumerate(order.paths):
         try:
-            (digest, hash64, size), found = hash_file(os_path(text), sees_through=True)
+            (digest, hash64, size), found = hash_file(os_path(text), sees_through=True, copy=copies.of(index))
         except FileChanged:
             files.append(None)
         except OSError as error:
@@ -202,7 +222,95 @@ def hash_files(order: HashOrder) -> HashResult:
             errors.append((index, reason(error)))
         else:
             files.append((digest, hash64, size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
-    return HashResult(order.order, tuple(files), tuple(errors))
+    return HashResult(order.order, tuple(files), tuple(errors), copies.durable())
+
+
+class _Copy:
+    """Copies of one file, made of what is read of it to be hashed: all of them, or none."""
+
+    def __init__(self, paths: Sequence[str], known: bytes, *, is_synced: bool) -> None:
+        self._paths, self._known, self._is_synced = paths, known, is_synced
+        self._began_ns = time.perf_counter_ns()
+        self._targets: list[int] = []
+        self._created: list[str] = []
+        self.is_known = bool(known)
+        self.is_made = False
+        self.took_ms = 0
+
+    def make(self, data: bytes, digest: bytes, mode: int) -> None:
+        """Copy a small file whose bytes are these."""
+        if digest != self._known:
+            self.begin(mode)
+            self.write(data)
+            self.end()
+
+    def begin(self, mode: int) -> None:
+        """Make empty files."""
+        try:
+            for path in self._paths:
+                self._targets.append(_create(path, mode))
+                self._created.append(path)
+        except OSError:
+            self.give_up()
+
+    def write(self, data: bytes) -> None:
+        """Write more."""
+        try:
+            for target in self._targets:
+                write_all(target, data)
+        except OSError:
+            self.give_up()
+
+    def end(self) -> None:
+        """All is written."""
+        try:
+            for target in self._targets if self._is_synced else ():
+                os.fsync(target)
+        except OSError:
+            self.give_up()
+        self.is_made = bool(self._targets)
+        self._close()
+        self.took_ms = (time.perf_counter_ns() - self._began_ns) // 1_000_000
+
+    def give_up(self) -> None:
+        """There are no copies after all; whoever wants them copies the file, and is told what is wrong."""
+        self._close()
+        self.is_made = False
+        while self._created:
+            _discard(self._created.pop())
+
+    def _close(self) -> None:
+        while self._targets:
+            os.close(self._targets.pop())
+
+
+class _Copies:
+    """The copies of one order."""
+
+    def __init__(self, order: HashOrder) -> None:
+        self._order = order
+        self._wanted: dict[int, _Copy] = {}
+        self._syncs_each = sum(map(bool, order.copies)) < SYNC_EACH_BELOW
+
+    def of(self, index: int) -> _Copy | None:
+        """Return the copies to be made of a file, None when none is wanted."""
+        paths = self._order.copies[index] if self._order.copies else ()
+        if not paths:
+            return None
+        self._wanted[index] = _Copy(paths, self._order.known[index], is_synced=self._syncs_each)
+        return self._wanted[index]
+
+    def durable(self) -> tuple[tuple[int, int], ...]:
+        """Return (index, milliseconds) of the files whose copies are made, when they are durable."""
+        made = {index: copy for index, copy in self._wanted.items() if copy.is_made}
+        if made and not self._syncs_each:
+            try:
+                sync_file_system(os.path.dirname(os_path(self._order.copies[next(iter(made))][0])))
+            except OSError:
+                for copy in made.values():
+                    copy.give_up()
+                return ()
+        return tuple((index, copy.took_ms) for index, copy in made.items())
 
 
 def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:

@@ -277,3 +277,106 @@ def test_the_pointer_of_a_file_that_is_not_here_is_copied_only_where_that_is_wan
     assert (failed.outcome, failed.error) == (Outcome.FAILED, "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml")
     assert copied.outcome == Outcome.SUCCEEDED
     assert Path(one.staged).read_bytes() == POINTER
+
+
+# ------------------------------------------------------------------------------------------------- copied while it is hashed
+
+
+def hash_order(tmp_path, *texts: bytes, known: tuple[bytes, ...] = ()) -> HashOrder:
+    """Return an order to read these files, each with two copies."""
+    for number, data in enumerate(texts):
+        (tmp_path / f"file{number}").write_bytes(data)
+    count = range(len(texts))
+    paths = tuple(str(tmp_path / f"file{number}") for number in count)
+    copies = tuple((str(tmp_path / f"staging/{number}"), str(tmp_path / f"staging/{number}-too")) for number in count)
+    return HashOrder(9, paths, copies, known or (b"",) * len(texts))
+
+
+def staged(tmp_path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (tmp_path / "staging").glob("*")}
+
+
+@pytest.mark.parametrize("data", [b"", SMALL, LARGE])
+def test_a_file_that_is_copied_while_it_is_hashed_is_opened_and_read_once(tmp_path, monkeypatch, data):
+    one = hash_order(tmp_path, data)
+    opened, read, open_, read_ = [], [], os.open, os.read
+    monkeypatch.setattr(os, "open", lambda path, *more: (opened.append(str(path)), open_(path, *more))[1])
+    monkeypatch.setattr(os, "read", lambda *how: (found := read_(*how), read.append(len(found)))[0])
+
+    result = files.hash_files(one)
+
+    assert opened.count(one.paths[0]) == 1
+    assert sum(read) == len(data)
+    assert staged(tmp_path) == {"0": data, "0-too": data}
+    assert [index for index, _took_ms in result.staged] == [0]
+    assert result.files[0][:3] == (hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data))
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_file_that_is_as_it_was_is_not_copied(tmp_path, data):
+    result = files.hash_files(hash_order(tmp_path, data, known=(hashlib.sha256(data).digest(),)))
+
+    assert (result.staged, staged(tmp_path)) == ((), {})
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_file_that_changes_while_it_is_hashed_leaves_no_copy(tmp_path, monkeypatch, data):
+    one = hash_order(tmp_path, data)
+    while_reading(monkeypatch, append_to(one.paths[0]))
+
+    result = files.hash_files(one)
+
+    assert (result.files, result.staged, staged(tmp_path)) == ((None,), (), {})
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_copy_that_cannot_be_written_does_not_harm_the_digest(tmp_path, monkeypatch, data):
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    one = hash_order(tmp_path, data)
+    monkeypatch.setattr(os, "write", full)
+
+    result = files.hash_files(one)
+
+    assert result.files[0][0] == hashlib.sha256(data).digest()
+    assert (result.staged, staged(tmp_path)) == ((), {})
+
+
+def test_a_copy_while_hashing_never_writes_over_what_is_there(tmp_path):
+    one = hash_order(tmp_path, SMALL)
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging/0-too").write_bytes(b"somebody's")
+
+    result = files.hash_files(one)
+
+    assert (result.staged, staged(tmp_path)) == ((), {"0-too": b"somebody's"})
+
+
+def test_many_copies_share_one_sync_and_count_only_with_it(tmp_path, monkeypatch):
+    texts = [b"%d" % number for number in range(files.SYNC_EACH_BELOW)]
+    synced = []
+    monkeypatch.setattr(files, "sync_file_system", synced.append)
+
+    result = files.hash_files(hash_order(tmp_path, *texts))
+
+    assert (len(result.staged), len(synced)) == (len(texts), 1)
+
+
+def test_copies_that_cannot_be_synced_are_none(tmp_path, monkeypatch):
+    def broken(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "sync_file_system", broken)
+
+    result = files.hash_files(hash_order(tmp_path, *(b"x" for _ in range(files.SYNC_EACH_BELOW))))
+
+    assert (result.staged, staged(tmp_path)) == ((), {})
+    assert all(found is not None for found in result.files)
+
+
+def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed(tmp_path):
+    result = files.hash_files(hash_order(tmp_path, POINTER, SMALL))
+
+    assert [index for index, _took_ms in result.staged] == [1]
+    assert result.files[0][0] == bytes.fromhex("aa" * 32)

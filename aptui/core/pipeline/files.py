@@ -129,7 +129,7 @@ class Files:
         self._memory.load(keys)
         unread = self._unread(facts)
         pending.open = {key for key, _fact in unread}
-        self._jobs.hash(unread)
+        self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
         # Those whose bytes are still to be read are tried again, and woken, when they have been (`_settle`, `files_hashed`).
         self._retry_folder(event.folder, pending.open)
@@ -152,7 +152,7 @@ class Files:
         self._memory.unreadable.difference_update(keys)
         self._memory.load(keys)
         unread = self._unread(facts)
-        self._jobs.hash(unread)
+        self._jobs.hash(unread, may_copy=True)
         self._spread.spread(set(keys) - {key for key, _fact in unread})
 
     def _rests(self, fact: FileFact) -> bool:
@@ -219,6 +219,7 @@ class Files:
         restless = [key for key in event.unstable if key in self._memory.hashing]  # the others went while they were read
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
+        copies = {key: run_keys for key, run_keys, _took_ms in event.copies}
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
@@ -228,6 +229,8 @@ class Files:
                 continue
             self._memory.unstable.discard(key)
             self._memory.unreadable.discard(key)
+            if key in copies:
+                self._jobs.copies[key] = list(copies[key])
             pending = self._memory.folders.get(parent(key))
             if pending is not None and key in pending.winners:
                 pending.winners[key] = fact

@@ -22,7 +22,19 @@ from aptui.core.messages import (
     ProductsChanged,
     StagedProduct,
 )
-from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Product, Project, RunKey, Source
+from aptui.core.model import (
+    COMMON_PLATFORM,
+    SETTLED,
+    DependencyKind,
+    FileFact,
+    Job,
+    JobState,
+    PathKey,
+    Product,
+    Project,
+    RunKey,
+    Source,
+)
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
@@ -80,6 +92,13 @@ class Jobs:
         """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
         self._edges_due: dict[tuple[Source, bytes], None] = {}
+        self.copies_on_reading = True
+        """Whether who reads files may copy them on the way."""
+        self.copies: dict[PathKey, list[int]] = {}
+        """{key: run keys} of copies that came with the bytes of files, for this event alone."""
+        self.copied: dict[Job, RunKey] = {}
+        """Jobs that take them, and start when the event itself has been handled."""
+        self._key_of_start = RunKey(0)
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
         """Unsaved jobs that this event planned, and the one before."""
@@ -99,15 +118,43 @@ class Jobs:
         """Whether the job is left as it is because its platform is switched off for now."""
         return job.platform in self.project.resting_platforms
 
-    def hash(self, files: Iterable[tuple[PathKey, FileFact]]) -> None:
-        """Have the bytes of these files read, once each."""
-        wanted = []
+    def hash(self, files: Iterable[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
+        """Have the bytes of these files read, once each; with `may_copy`, and copied on the way where copies are all they need.
+
+        Where somebody follows every step of every job, jobs take all their steps.
+        """
+        wanted: list[FileFact] = []
+        copies: list[tuple[int, ...]] = []
+        known: list[bytes] = []
         for key, fact in files:
             if key not in self.memory.hashing:
                 wanted.append(fact)
+                if may_copy and self.copies_on_reading and not self.reports.wants_news:
+                    source = self.memory.sources.get(key)
+                    copies.append(tuple(self.ledger.next_run_key() for _job in range(self.planner.copy_count(fact))))
+                    known.append(source.fact.digest if source is not None and source.fact is not None else b"")
             self.memory.hashing[key] = fact
+        if not any(copies):
+            copies, known = [], []
         if wanted:
-            self.ledger.order(HashFiles(self.ledger.cause, tuple(wanted)))
+            self.ledger.order(HashFiles(self.ledger.cause, tuple(wanted), tuple(copies), tuple(known)))
+
+    def take_copy(self, job: Job) -> bool:
+        """Whether the bytes that `job` copies lie there already, as they were read: then it need not wait for a worker."""
+        if job in self.copied:
+            return True
+        run_keys = self.copies.get(job.source.key) if self.copies else None
+        if not run_keys or not self.builders[job.builder].is_plain_copy or self.is_outdated or self.reports.wants_news:
+            return False
+        self.copied[job] = RunKey(run_keys.pop())
+        return True
+
+    def start(self, job: Job, run_key: RunKey) -> None:
+        """`job` starts as the run with this key."""
+        self._key_of_start = run_key
+        self.feed(job, Trigger.START)
+        self.witness.begin(job)
+        self.reports.tell(job)
 
     def save(self, job: Job) -> None:
         """Save the row of a job."""
@@ -161,11 +208,12 @@ class Jobs:
         """Move a job, and do what every move needs: leave the queue, and whatever the table says that it entails."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
             self.todo.extend((other, False) for other in self._movers_after(job))
+        may_bring = job.platform == COMMON_PLATFORM or job.is_analysis
         self.failing_count -= job.state is JobState.FAILED
-        self.memory.moving -= brings_sources(job)
+        self.memory.moving -= may_bring and brings_sources(job)
         effect = feed(job, trigger)
         self.failing_count += job.state is JobState.FAILED
-        self.memory.moving += brings_sources(job)
+        self.memory.moving += may_bring and brings_sources(job)
         if job.state is not JobState.QUEUED:
             self.ready.discard(job)
         if effect is not Effect.NONE:
@@ -173,7 +221,8 @@ class Jobs:
 
     def _execute(self, job: Job, effect: Effect) -> None:
         if effect & Effect.START:
-            job.run_key = RunKey(self.ledger.next_run_key())
+            job.run_key = self._key_of_start or RunKey(self.ledger.next_run_key())
+            self._key_of_start = RunKey(0)
             self.running[job.run_key] = job
         if effect & Effect.KILL:
             self.running.pop(job.run_key, None)

@@ -128,7 +128,7 @@ class Pipeline:
         self.files = Files(self.jobs, identities, self.plans, self.spread)
         analyses = Analyses(self.jobs, failures, self.plans, self.spread, self.reads)
         self.starts = Starts(self.jobs, staging)
-        self.runs = Runs(self.jobs, failures, self.plans, self.spread, analyses, self.reads)
+        self.runs = Runs(self.jobs, failures, self.plans, self.spread, analyses, self.reads, staging)
         self.requests = Requests(self.jobs, self.plans)
 
     # -------------------------------------------------------------------------------------------------------------- events
@@ -141,6 +141,8 @@ class Pipeline:
         self.spread.look_at_identities()
         self.plans.look_at_todo()
         self.plans.end_chains()
+        if isinstance(event, FilesHashed) and event.copies:
+            self.runs.commit_copies(event)
         self.jobs.save_idle_plans()
         self.files.close_complete_folders()
         self.jobs.put_edges()

@@ -339,7 +339,8 @@ class Plans:
             return
         self._jobs.feed(job, Trigger.PLAN)
         self._jobs.feed(job, Trigger.UNBLOCK)
-        self._jobs.ready.push(job)
+        if not self._jobs.take_copy(job):
+            self._jobs.ready.push(job)
         self._reasons.save_rule(job)
         self._jobs.save_plan(job)
         self._reports.tell(job)

@@ -13,6 +13,7 @@ from aptui.core.messages import (
     DeleteProducts,
     DescribeAnew,
     DiscardStaging,
+    FilesHashed,
     LogLevel,
     Outcome,
     ProductsChanged,
@@ -20,6 +21,7 @@ from aptui.core.messages import (
     RunResult,
     RunsFinished,
     Said,
+    StagedProduct,
     WriteLog,
 )
 from aptui.core.model import (
@@ -48,9 +50,17 @@ class Runs:
     """Takes the results of runs and of commits."""
 
     def __init__(
-        self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, analyses: Analyses, reads: UndeclaredReadCheck
+        self,
+        jobs: Jobs,
+        failures: Failures,
+        plans: Plans,
+        spread: Spread,
+        analyses: Analyses,
+        reads: UndeclaredReadCheck,
+        staging: str,
     ) -> None:
         self._jobs = jobs
+        self._staging = staging
         self._failures = failures
         self._plans = plans
         self._spread = spread
@@ -90,20 +100,32 @@ class Runs:
             elif isinstance(result, AnalyseResult):
                 self._analyses.take(job, result, event.now_ms)
             elif result.outcome == Outcome.SUCCEEDED:
-                problem = self._result_problem(job, result)
-                if problem is None and not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, event.now_ms)):
+                if self._may_commit(job, result, event.now_ms):
                     succeeded.append((job, result))
-                elif problem is None:
-                    continue
-                elif problem == "":
-                    self._run_came_back(job, result, Outcome.STALE, event.now_ms)
-                else:
-                    self._failed(job, result, problem, event.now_ms)
             else:
                 self._put_discovered(job, result)
                 self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
+
+    def commit_copies(self, event: FilesHashed) -> None:
+        """Commit the jobs whose copies came with the bytes of their sources; what nobody took is thrown away."""
+        copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
+        took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}
+        finished: list[tuple[Job, RunResult]] = []
+        for job, run_key in copied.items():
+            fact = job.source.fact
+            if job.state is not JobState.QUEUED or fact is None:
+                continue
+            self._jobs.start(job, run_key)
+            product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
+            result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
+            self._note_end(job, result, event.now_ms)
+            if self._may_commit(job, result, event.now_ms):
+                finished.append((job, result))
+        if took_ms:
+            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(took_ms)))
+        self._commit(finished, event.now_ms)
 
     def _note_end(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         del self._running[result.run_key]
@@ -133,6 +155,17 @@ class Runs:
         if job is None or isinstance(result, AnalyseResult) or result.outcome in _CAME_BACK:
             return result
         return self._reads.of_run(job, self._builders[job.builder], result, now_ms)
+
+    def _may_commit(self, job: Job, result: RunResult, now_ms: int) -> bool:
+        """Whether a run that succeeded is to be committed; else its job has been dealt with."""
+        problem = self._result_problem(job, result)
+        if problem is None:
+            return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
+        if problem == "":
+            self._run_came_back(job, result, Outcome.STALE, now_ms)
+        else:
+            self._failed(job, result, problem, now_ms)
+        return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
         """Return None when the result may be committed, "" when it is of other bytes than planned, else why it fails."""

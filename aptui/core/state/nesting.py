@@ -5,14 +5,20 @@ Tests: `tests/core/state/test_working_set.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 
 
-def folders_above(name: str) -> Iterator[str]:
-    """Yield the folders that a product lies in, apart from its platform's: "p/a/b/c" lies in "p/a" and "p/a/b"."""
-    end = name.find("/")
-    while (end := name.find("/", end + 1)) > 0:
-        yield name[:end]
+def folders_above(name: str) -> tuple[str, ...]:
+    """Return the folders that a product lies in, apart from its platform's: "p/a/b/c" lies in "p/a" and "p/a/b"."""
+    return _chain(name.rpartition("/")[0])
+
+
+@lru_cache(maxsize=4096)
+def _chain(folder: str) -> tuple[str, ...]:
+    """Return `folder` and those that it lies in, apart from the platform's; asked for many products of one folder in a row."""
+    above, slash, _name = folder.rpartition("/")
+    return (*_chain(above), folder) if slash else ()
 
 
 class Nesting:

@@ -35,7 +35,7 @@ from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.events import Listener, NoticePublisher
 from aptui.engine.loop.forecast import Forecaster
-from aptui.engine.loop.hashing import HashQueue
+from aptui.engine.loop.hashing import Copying, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.scans import Scans
@@ -170,7 +170,9 @@ class Engine:
         types = self.project.metadata_types
         delay_s = self.config.meta_delay_ms / 1000
         self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
-        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None)
+        copying = Copying(str(self.cache.staging), self._may_start, self._is_being_written, self.cache.discard)
+        is_live = self.live is not None
+        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=is_live, copying=copying)
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)
@@ -342,7 +344,19 @@ class Engine:
     @property
     def _has_work(self) -> bool:
         is_anything_told = self._told_ticket < self._saved_ticket
-        return bool(self.inbox) or self.runs.are_any_due or self.scans.can_go_on or is_anything_told
+        is_due = self.runs.are_any_due or self.digests.are_answered
+        return bool(self.inbox) or is_due or self.scans.can_go_on or is_anything_told
+
+    def _may_start(self) -> bool:
+        """Whether jobs may start that need no worker."""
+        return not self.is_paused and not self._is_amid_changes
+
+    def _is_being_written(self, path: str) -> bool:
+        return self.live is not None and self.live.is_being_written(path)
+
+    @property
+    def _is_amid_changes(self) -> bool:
+        return self.live is not None and self.live.is_amid_changes and not self.is_scanning
 
     @property
     def is_idle(self) -> bool:
@@ -402,6 +416,8 @@ class Engine:
         self.scans.look_again(now)
         if not self.inbox:
             self.runs.post_results(now)
+            if self.digests.are_answered:
+                self.digests.post_answers()
         until = now + _SLICE_S
         while self.inbox and not self.is_committing:
             self.deeds.handle(self.inbox.take())
@@ -414,8 +430,7 @@ class Engine:
             self.digests.send(self.runs.pool)
         if self.inbox:
             return
-        is_amid_changes = self.live is not None and self.live.is_amid_changes and not self.is_scanning
-        if len(self.pipeline.ready) and not is_amid_changes and (slots := self.runs.offer_slots(is_paused=self.is_paused)):
+        if len(self.pipeline.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(is_paused=self.is_paused)):
             self.deeds.handle(slots)
         if not self.is_committing and self.scans.is_scanning:
             with trace.span("scan"):

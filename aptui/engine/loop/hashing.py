@@ -1,27 +1,56 @@
 """Hashing for the core: which files are to be read, who reads them, and what came of it; it decides nothing.
 
+Where copies are all that a file is wanted for, its reader stages them on the way. Answers that come while the core is busy, with a
+commit above all, reach it together: so a commit is of more of them.
+
 Tests: `tests/engine/loop/test_engine.py`.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.messages import Event, FilesHashed, HashOrder, HashResult
+from msgspec import Struct
+
+from aptui.core.messages import Event, FilesHashed, HashFiles, HashOrder, HashResult, Outcome
 from aptui.core.model import Digest, FileFact, PathKey
 from aptui.shared import trace
 
 if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool
 
-_FILES_PER_ORDER = 128
+_FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = 32
 """Clients wait while an answer is taken in."""
+_FILES_TOGETHER = 512
+_LIVE_FILES_TOGETHER = 64
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself where every millisecond counts."""
+
+
+class _Wanted(Struct, frozen=True):
+    """A file to be read, with the run keys of its copies and the digest that it had (`HashFiles`)."""
+
+    fact: FileFact
+    run_keys: tuple[int, ...] = ()
+    known: bytes = b""
+
+
+class Copying(Struct, frozen=True):
+    """How copies are staged by those who read.
+
+    `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
+    (absolute path) just now, so that a copy of it is worth nothing. `discard`: throws away what runs with these keys have staged.
+    """
+
+    staging: str
+    may_start: Callable[[], bool]
+    is_being_written: Callable[[str], bool]
+    discard: Callable[[Sequence[int]], object]
 
 
 class HashQueue:
@@ -33,70 +62,120 @@ class HashQueue:
         post: takes the `FilesHashed`.
         is_live: clients wait: orders are small, and a few small files are read by the engine itself instead of waiting for
             a worker.
+        copying: how copies are staged on the way.
     """
 
     def __init__(
-        self, roots: Mapping[int, str], next_seq: Callable[[], int], post: Callable[[Event], None], *, is_live: bool
+        self,
+        roots: Mapping[int, str],
+        next_seq: Callable[[], int],
+        post: Callable[[Event], None],
+        *,
+        is_live: bool,
+        copying: Copying,
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
+        self._copying = copying
         self._per_order = _FILES_PER_LIVE_ORDER if is_live else _FILES_PER_ORDER
-        self._orders: dict[int, tuple[FileFact, ...]] = {}
-        self._waiting: deque[tuple[FileFact, ...]] = deque()
+        self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
+        self._orders: dict[int, list[_Wanted]] = {}
+        self._waiting: deque[_Wanted] = deque()
+        self._answered: deque[tuple[list[_Wanted], HashResult]] = deque()
 
     @property
     def is_idle(self) -> bool:
         """Whether no file is being read or waits to be."""
-        return not (self._orders or self._waiting)
+        return not (self._orders or self._waiting or self._answered)
+
+    @property
+    def are_answered(self) -> bool:
+        """Whether answers are there that the core does not know."""
+        return bool(self._answered)
 
     @property
     def are_waiting(self) -> bool:
         """Whether files wait to be read."""
         return bool(self._waiting)
 
-    def want(self, files: Sequence[FileFact]) -> None:
+    def want(self, command: HashFiles) -> None:
         """Have these files read."""
-        for start in range(0, len(files), self._per_order):
-            self._waiting.append(tuple(files[start : start + self._per_order]))
+        self._waiting.extend(
+            map(_Wanted, command.files, command.copies, command.known) if command.copies else map(_Wanted, command.files)
+        )
 
     def read_few(self) -> None:
-        """Read what waits, if it is little."""
-        if not self._is_live or len(self._waiting) != 1 or self._orders:
+        """Read what waits, if it is little; nothing is copied here, for that takes the disk its time."""
+        if not self._is_live or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return
-        files = self._waiting[0]
-        if len(files) <= _HERE_COUNT and all(fact.size <= _HERE_BYTES for fact in files):
+        if all(wanted.fact.size <= _HERE_BYTES for wanted in self._waiting):
             from aptui.worker.files import hash_files
 
-            self._waiting.popleft()
-            self.take(hash_files(self._order(files)))
+            self.take(hash_files(self._order(may_copy=False)))
 
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""
         while self._waiting and pool.free_for_looks > 0:
-            pool.send_hash(self._order(self._waiting.popleft()))
+            pool.send_hash(self._order(may_copy=self._copying.may_start()))
 
-    def _order(self, files: tuple[FileFact, ...]) -> HashOrder:
-        order = self._next_seq()
+    def _order(self, *, may_copy: bool) -> HashOrder:
+        order, staging = self._next_seq(), self._copying.staging
+        files = [self._waiting.popleft() for _file in range(min(len(self._waiting), self._per_order))]
         self._orders[order] = files
         trace.begin("hash", order, files=len(files))
-        return HashOrder(order, tuple(f"{self._roots[fact.scan_folder]}/{fact.rel}" for fact in files))
+        paths = tuple(self._path_of(wanted.fact) for wanted in files)
+        if not may_copy or not any(wanted.run_keys for wanted in files):
+            return HashOrder(order, paths)
+        if trace.active is not None:
+            for wanted in files:
+                for run_key in wanted.run_keys:
+                    trace.begin("run", run_key, source=wanted.fact.rel)
+        copies = tuple(tuple(f"{staging}/{run_key}" for run_key in wanted.run_keys) for wanted in files)
+        return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files))
+
+    def _path_of(self, fact: FileFact) -> str:
+        return f"{self._roots[fact.scan_folder]}/{fact.rel}"
 
     def take(self, result: HashResult) -> None:
         """Take the answer to an order."""
         files = self._orders.pop(result.order, None)
-        if files is None:
-            return
-        trace.end("hash", result.order)
-        errors = dict(result.errors)
+        if files is not None:
+            trace.end("hash", result.order)
+            self._answered.append((files, result))
+            if trace.active is not None:
+                for index, _took_ms in result.staged:
+                    for run_key in files[index].run_keys:
+                        trace.end("run", run_key, outcome=Outcome.SUCCEEDED.name)
+
+    def post_answers(self) -> None:
+        """Put what was answered into the inbox, as much as is good to take in at a time."""
         facts: list[FileFact] = []
         unreadable: list[tuple[PathKey, str]] = []
         unstable: list[PathKey] = []
-        for index, (fact, found) in enumerate(zip(files, result.files, strict=True)):
-            if index in errors:
-                unreadable.append((fact.key, errors[index]))
-            elif found is None:
-                unstable.append(fact.key)
-            else:
-                digest, hash64, size, mtime_ns, ctime_ns, inode = found
-                now = FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64, fact.is_shadow)
-                facts.append(now)
-        self._post(FilesHashed(self._next_seq(), tuple(facts), tuple(unreadable), tuple(unstable)))
+        copies: list[tuple[PathKey, tuple[int, ...], int]] = []
+        while self._answered and len(facts) < self._together:
+            files, result = self._answered.popleft()
+            errors, staged = dict(result.errors), self._usable(files, result)
+            for index, (wanted, found) in enumerate(zip(files, result.files, strict=True)):
+                key = wanted.fact.key
+                if index in errors:
+                    unreadable.append((key, errors[index]))
+                elif found is None or (index in staged and self._copying.is_being_written(self._path_of(wanted.fact))):
+                    unstable.append(key)
+                else:
+                    facts.append(_as_read(wanted.fact, *found))
+                if index in staged:
+                    copies.append((key, wanted.run_keys, staged[index]))
+        now_ms = time.time_ns() // 1_000_000
+        self._post(FilesHashed(self._next_seq(), tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies), now_ms))
+
+    def _usable(self, files: Sequence[_Wanted], result: HashResult) -> dict[int, int]:
+        """Return {index: milliseconds} of the files whose copies may become products."""
+        staged = dict(result.staged)
+        if staged and not self._copying.may_start():
+            self._copying.discard([run_key for index in staged for run_key in files[index].run_keys])
+            return {}
+        return staged
+
+
+def _as_read(fact: FileFact, digest: bytes, hash64: int, size: int, mtime_ns: int, ctime_ns: int, inode: int) -> FileFact:
+    return FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64, fact.is_shadow)

@@ -8,8 +8,10 @@ from contextlib import suppress
 import pytest
 from fake_world import Crash, World
 from fakes import Setup, copier, glob, scripter, sha
+from msgspec.structs import replace
 
 from aptui.core.archive import ROW_OPERATIONS
+from aptui.core.checks import Check, CheckLevel
 from aptui.core.messages import (
     CommitProducts,
     DiscardStaging,
@@ -29,6 +31,7 @@ from aptui.core.messages import (
     StartRuns,
 )
 from aptui.core.model import Companion, PathKey
+from aptui.core.pipeline.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -137,10 +140,129 @@ def test_a_source_that_never_ran_and_went_while_no_engine_looked_is_forgotten(wo
     assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "c.txt"]
 
 
+@pytest.fixture
+def copying() -> World:
+    """A world whose workers copy files as they read them."""
+    world = World()
+    world.copies_on_reading = True
+    world.boot()
+    return world
+
+
+def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
+    copying.setup = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
+    copying.boot()
+    copying.write("a.txt", "a")
+
+    copying.settle()
+
+    assert copying.cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
+    assert copying.ran() == ["a.txt@linux:data", "a.txt@server:data"]
+    assert not of(copying, StartRuns)
+    assert not copying.staging
+
+
+def test_a_changed_file_is_read_once_and_one_that_is_as_it_was_is_not_copied(copying: World) -> None:
+    settled(copying, a_txt="a", b_txt="b")
+    copying.write("a.txt", "changed")
+    copying.touch("b.txt")
+
+    copying.settle()
+
+    assert copying.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("b")}
+    assert copying.ran() == ["a.txt@linux:data"]
+    assert not of(copying, StartRuns)
+    assert not copying.staging
+
+
+def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> None:
+    checked = replace(copying.project, checks=(Check("names", CheckLevel.BLOCK, file_name="[a-z.]*"),))
+    copying.pipeline = Pipeline(checked, copying.archive, lambda _job, _builder: "log", "/staging")
+    copying.write("A.txt", "A")
+    copying.write("b.txt", "b")
+
+    copying.settle()
+
+    assert copying.cache == {"linux/b.txt": sha("b")}
+    assert copying.statuses() == {"A.txt@linux:data": "failed", "b.txt@linux:data": "completed"}
+    assert not copying.staging
+
+
+def test_jobs_take_all_their_steps_where_somebody_follows_them(copying: World) -> None:
+    copying.wants_news = True
+    copying.boot()
+    copying.write("a.txt", "a")
+
+    copying.settle()
+
+    assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
+
+
+def test_copies_of_jobs_that_somebody_begins_to_follow_are_made_anew(copying: World) -> None:
+    copying.write("a.txt", "a")
+    copying.scan()
+    while not copying.hashes:
+        copying._moves()[0]()
+    copying.pipeline.wants_news = True
+    copying.run()
+
+    assert len(of(copying, StartRuns)) == 1
+    assert copying.cache == {"linux/a.txt": sha("a")}
+    assert not copying.staging
+
+
+def test_a_file_that_others_want_too_is_only_read(copying: World) -> None:
+    copying.setup = Setup(builders=(copier(pattern="*"), scripter()))
+    copying.boot()
+    copying.write("a.s")
+
+    copying.settle()
+
+    assert [order for command in of(copying, HashFiles) for order in command.copies] == []
+    assert copying.statuses() == {"a.s@linux:main": "completed", "a.s@linux:data": "completed"}
+
+
+def test_copies_of_a_file_that_went_meanwhile_are_thrown_away(copying: World) -> None:
+    copying.write("a.txt", "a")
+    copying.scan()
+    while not copying.hashes:
+        copying._moves()[0]()
+    copying._hash()
+    answer = copying.inbox.pop()
+    copying.delete("a.txt")
+    event = copying._scanner.look("", copying._next(), again=frozenset({PathKey("a.txt")}))
+    assert isinstance(event, FolderSeen)
+    copying._handle(event)
+
+    copying._post(answer)
+    copying.run()
+
+    assert copying.cache == {}
+    assert not copying.staging
+    assert copying.statuses() == {}
+
+
+def test_copies_that_nobody_may_use_yet_are_made_anew(copying: World) -> None:
+    copying.pipeline.is_outdated = True
+    copying.write("a.txt", "a")
+    copying.scan()
+    copying.run()
+    assert copying.cache == {}
+    assert not copying.staging
+
+    copying.pipeline.is_outdated = False
+    copying.run()
+
+    assert copying.cache == {"linux/a.txt": sha("a")}
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: bool) -> None:
     for fuse in range(60):
-        world = settled(World(rng=random.Random(fuse)), c_txt="c")
+        world = World(rng=random.Random(fuse))
+        world.copies_on_reading = None
+        world.boot()
+        settled(world, c_txt="c")
         for rel in ("a.txt", "b.txt", "sub/d.txt"):
             world.write(rel, rel)
         world.fuse = fuse

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from scripted_source import SCRIPTED
 
 from aptui.config import load
-from aptui.core.messages import JobChanged, Notice, ProductsChanged
+from aptui.core.messages import JobChanged, Notice, ProductsChanged, StartRuns
 from aptui.core.model import PathKey
 from aptui.engine.cache import cache as cache_room
+from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
 from aptui.shared.errors import BusyError, HostError, UserError
@@ -67,6 +68,22 @@ def test_products_are_news_only_when_they_lie_in_the_cache(project: Project) -> 
     engine.close()
 
     assert seen == [("linux/a.txt", True)]
+
+
+def test_new_files_that_are_only_copied_reach_workers_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        project.write(f"assets/{number % 3}/{number}.txt", f"{number}")
+    orders: list[StartRuns] = []
+    monkeypatch.setattr(RunDispatcher, "start", lambda _self, command: orders.append(command))
+
+    ran = project.engine_run()
+
+    assert orders == []
+    assert sum(ran.runs.values()) == 301
+    assert project.texts() == {"a.txt": "a", **{f"{number % 3}/{number}.txt": f"{number}" for number in range(300)}}
+    project.check_rest()
+    assert not list((project.cache / ".aptui" / "staging").iterdir())
+    assert not project.engine_run().runs
 
 
 def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> None:
