@@ -81,6 +81,8 @@ def _follow(client: EngineClient, wish: RunOptions, reporter: Reporter) -> port.
         _wait_until_it_works(client)
     if wish.sources:
         client.ask(port.Reprocess(keys=wish.sources))
+    for job_id, run_key in wish.restores:
+        client.ask(port.Restore(job_id, run_key))
     heard: list[port.Answer | KnownError] = []
     client.post(port.Settle(wish.is_full_scan, wish.platforms, wish.sets, wish.debug_output or None), heard.append)
     if not client.listen_until(lambda: heard, _AT_ONCE_S):

@@ -37,6 +37,8 @@ class RunOptions(Struct):
     """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
     removes_disabled: bool = False
     stop_after: StopAfter | None = None
+    restores: tuple[tuple[int, int], ...] = ()
+    """(job id, run key) of earlier runs whose products are put back."""
 
 
 def engine_arguments(parser: ArgumentParser) -> None:

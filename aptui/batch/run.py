@@ -117,7 +117,7 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
 
         return settle(config, wish, reporter, busy, began_s)
     builders = {builder.uuid: builder.name for builder in opening.builders}
-    if opening.is_current and not wish.sources:
+    if opening.is_current and not wish.sources and not wish.restores:
         opening.close()
         for sentence in (*opening.sentences, *(opening.walk.sentences if opening.walk else ())):
             reporter.say(sentence)
@@ -150,6 +150,8 @@ def _run_engine(
             engine.start_scan()
             if wish.sources:
                 engine.ask("reprocess", keys=wish.sources)
+            for job_id, run_key in wish.restores:
+                engine.restore(job_id, run_key)
             engine.run_until_idle()
         finally:
             reporter.close()

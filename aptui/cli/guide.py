@@ -7,7 +7,7 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
-    "build": ("batch", "reprocess", "rerun", "capsule", "verify", "check", "lint", "assetlist", "bundle", "compare"),
+    "build": ("batch", "reprocess", "rerun", "restore", "capsule", "verify", "check", "lint", "assetlist", "bundle", "compare"),
     "look": (
         "open",
         "status",
@@ -105,6 +105,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "compare": ("aptui compare old.list new.list", "aptui compare old.list new.list --json"),
     "builders": ("aptui builders", "aptui builders --json"),
     "reprocess": ("aptui reprocess textures/hero.png", "aptui reprocess 'textures/*'"),
+    "restore": ("aptui restore textures/hero.png --run 2", "aptui restore '#12' --run 3 --json"),
     "rerun": ("aptui rerun textures/hero.png", "aptui rerun '#12'"),
     "move": ("aptui move textures/a.png textures/b.png", "aptui move textures/ art/ --update-references --confirm"),
     "delete": ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),

@@ -56,6 +56,13 @@ class Reprocess(Struct, frozen=True):
     job_ids: tuple[int, ...] = ()
 
 
+class Restore(Struct, frozen=True):
+    """Put the products of an earlier run of a job back, out of this machine's store. Answered when it is under way."""
+
+    job_id: int = 0
+    run_key: int = 0
+
+
 class Cancel(Struct, frozen=True):
     """Stop these jobs; they rest until their source changes or somebody asks. Answered with {count}."""
 
@@ -226,8 +233,8 @@ class Shutdown(Struct, frozen=True):
 
 
 Verb = (
-    Hello | Ping | Subscribe | Reprocess | Cancel | Escalate | Rescan | SetOption | ReloadConfig | Connections | Disconnect
-    | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate | Shutdown
+    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Rescan | SetOption | ReloadConfig | Connections
+    | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate | Shutdown
     | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
 )  # fmt: skip
 
@@ -236,6 +243,7 @@ VERBS: dict[str, type[Verb]] = {
     "ping": Ping,
     "subscribe": Subscribe,
     "reprocess": Reprocess,
+    "restore": Restore,
     "cancel": Cancel,
     "escalate": Escalate,
     "rescan": Rescan,

@@ -154,6 +154,7 @@ def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
     if row.status != "completed":
         return row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
+    text += ", restored" if row.is_restored else ""
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
 
 
@@ -188,6 +189,7 @@ def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
         "job_id": row.job_id,
         "error": row.error,
         "failure_cause": row.failure_cause,
+        "restored": row.is_restored,
     }
 
 

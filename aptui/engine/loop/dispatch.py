@@ -29,6 +29,7 @@ from aptui.engine.scan.lfs_files import Pointers
 from aptui.shared import trace
 
 if TYPE_CHECKING:
+    from aptui.engine.cache.restoring import KeptRun
     from aptui.engine.cache.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
@@ -59,6 +60,7 @@ class RunDispatcher:
         self._analyses: list[AnalyseResult] = []
         self._run_next: deque[int] = deque()
         self._shared: SharedCache | None = None
+        self._restores: dict[int, KeptRun] = {}
         self.pool_if_any: Pool | None = None
         self.account: Account | None = None
         """What was saved by results that were there already; complete when the engine is closed."""
@@ -189,10 +191,35 @@ class RunDispatcher:
         if trace.active is not None:
             for order in command.orders:
                 trace.begin("run", order.run_key, **self._run_details(order.run_key))
-        shared = self._open_shared() if isinstance(command.orders[0], ProcessOrder) else None
-        orders = shared.take(command.orders, self._context.pipeline) if shared is not None else command.orders
+        orders = self._restored(command.orders) if self._restores else command.orders
+        shared = self._open_shared() if orders and isinstance(orders[0], ProcessOrder) else None
+        orders = shared.take(orders, self._context.pipeline) if shared is not None else orders
         if orders:
             self._run(orders)
+
+    def restore(self, job_id: int, run_key: int) -> None:
+        """Give this job the products of an earlier run at its next one, which somebody has to ask for.
+
+        Raises:
+            UserError: they are not kept.
+        """
+        from aptui.engine.cache.restoring import kept_run  # only who restores pays for it
+
+        self._restores[job_id] = kept_run(self._context.config, job_id, run_key)
+
+    def _restored(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
+        """Answer the orders of jobs that are to be restored; return the others."""
+        from aptui.engine.cache.restoring import restored  # only who restores pays for it
+
+        others = []
+        for order in orders:
+            job = self._context.pipeline.running.get(order.run_key)
+            kept = self._restores.pop(job.id, None) if job is not None and isinstance(order, ProcessOrder) else None
+            if kept is None or job is None or not isinstance(order, ProcessOrder):
+                others.append(order)
+            else:
+                self._take([restored(kept, order, job, self._context.roots)])
+        return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:
         job = self._context.pipeline.running.get(run_key)

@@ -311,6 +311,15 @@ class Engine:
             self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
 
+    def restore(self, job_id: int, run_key: int) -> None:
+        """Put the products of an earlier run of a job back.
+
+        Raises:
+            UserError: they are not kept.
+        """
+        self.runs.restore(job_id, run_key)
+        self.ask("reprocess", job_ids=(job_id,))
+
     # ----------------------------------------------------------------------------------------------------------------- loop
 
     def run_until_idle(self) -> None:

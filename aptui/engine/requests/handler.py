@@ -105,6 +105,9 @@ class RequestHandler:
                 self._subscribe(request, verb)
             case port.Reprocess() | port.Cancel() | port.Escalate():
                 self._ask_jobs(request, verb)
+            case port.Restore():
+                self._engine().restore(verb.job_id, verb.run_key)
+                request.answer()
             case port.Rescan():
                 self._rescan(request, verb)
             case port.SetOption():

@@ -80,6 +80,10 @@ UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid
 ORDER BY 1"""
 
 
+RESTORED = ", restored by hand"
+"""How the origin of a result ends that somebody put back (`engine.cache.restoring`)."""
+
+
 class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`."""
 
@@ -102,6 +106,11 @@ class JobRow(Struct, frozen=True):
     state: str
     failure_cause: str
     origin: str = ""
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether somebody put the products of an earlier run back."""
+        return self.origin.endswith(RESTORED)
 
 
 class SourceRow(Struct, frozen=True):

@@ -172,7 +172,11 @@ def completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list
     Raises:
         UserError: there is none.
     """
-    rows = [row for row in project.database.jobs(statuses=["completed"]) if row.job_id and row.builder in builders]
+    rows = [
+        row
+        for row in project.database.jobs(statuses=["completed"])
+        if row.job_id and row.builder in builders and not row.is_restored  # a run of today would make other products
+    ]
     if not rows:
         raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
     return rows

@@ -1,4 +1,4 @@
-"""`:history`, `:timeline` and `:size`: each reads the database in a thread and shows a sheet; found in the palette, too.
+"""`:history`, `:timeline`, `:size`, `:check`: each reads the database in a thread and shows a sheet; `:restore` asks the engine.
 
 Tests: `tests/tui/screens/sessions/test_lines.py`.
 """
@@ -15,7 +15,7 @@ from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 
 if TYPE_CHECKING:
-    from aptui.store.queries.reader import Reader
+    from aptui.store.queries.reader import JobRow, Reader
     from aptui.tui.frame.line import Parts
     from aptui.tui.pane import Shell
 
@@ -30,6 +30,7 @@ def session_commands(app: Shell) -> list[Command]:
             lambda: ("last",),
         ),
         Command("timeline", "where the time of a session went", partial(_show, app, "time_line"), lambda: ("last",)),
+        Command("restore", "PATH[@PLATFORM] N: products of an earlier run, 1 is the last", partial(_restore, app), lambda: ()),
         Command("check", "what the checks of aptui.yaml find", partial(_show, app, "check_lines"), lambda: ()),
         Command(
             "size", "what is large; a session after it: what grew", partial(_show, app, "sizes_lines"),
@@ -58,3 +59,33 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
         app.in_ui(app.tell, str(error), "warning")
         return
     app.in_ui(app.show_sheet, told)
+
+
+def _restore(app: Shell, rest: str) -> None:
+    run_in_background("restore", _find_run, app, rest)
+
+
+def _find_run(app: Shell, rest: str) -> None:
+    """Ask the engine for the run that is meant; what it says against it is shown."""
+    from aptui.link.port import Restore
+    from aptui.store.queries.reader import open_reader
+
+    path, _, number = rest.strip().rpartition(" ")
+    try:
+        with closing(open_reader(app.session.cache_dir / "assetdb.sqlite")) as reader, reader.snapshot():
+            rows = [row for row in reader.jobs() if row.job_id and path.lower() in _names(row)]
+            runs = reader.runs_of(rows[0].job_id) if len(rows) == 1 else []
+    except KnownError as error:
+        app.in_ui(app.tell, str(error), "warning")
+        return
+    if len(rows) != 1:
+        what = f"{len(rows)} jobs are called '{path}': add @PLATFORM" if rows else f"no job is called '{path}': restore PATH N"
+        app.in_ui(app.tell, what, "warning")
+    elif not number.isdigit() or not 1 <= int(number) <= len(runs):
+        app.in_ui(app.tell, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
+    else:
+        app.in_ui(app.ask, Restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
+
+
+def _names(row: JobRow) -> tuple[str, str]:
+    return row.source.lower(), f"{row.source}@{row.platform}".lower()

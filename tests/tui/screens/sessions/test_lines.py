@@ -137,5 +137,7 @@ def test_the_commands_open_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             await pilot.press("escape")
         await pilot.press(":", *"history", "space", "9", "enter")
         await until(pilot, lambda: "there is no session '9'" in text(app))
+        await pilot.press(":", *"restore", "space", "x", "space", "1", "enter")
+        await until(pilot, lambda: "no job is called 'x'" in text(app))
 
     in_jobs(tmp_path, look, size=SMALL, filler=night)

@@ -1,0 +1,123 @@
+"""Products of an earlier run, put back out of this machine's store: the run is the job's result until what it is made of changes.
+
+Nothing is pinned by a mark of its own: the job is current with the products of then, as with any other result that was not
+made here, and its origin says so wherever a reason is shown.
+
+Tests: `tests/verbs/steering/test_restore.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.core.history import RunStep, moments
+from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.paths import to_text
+from aptui.engine.cache.shared_results import place_of
+from aptui.shared.errors import UserError
+from aptui.sharing.stores.folder_store import FolderStore
+from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader
+from aptui.worker import files
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.model import Job
+
+
+class KeptProduct(Struct, frozen=True):
+    """A product of then: where its bytes lie, and what it is, as the product of the same name is now."""
+
+    path: str
+    digest: str
+    row: ProductRow
+
+
+class KeptRun(Struct, frozen=True):
+    """A run whose products are all in the store."""
+
+    products: tuple[KeptProduct, ...]
+    origin: str
+
+
+def kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
+    """Return what is kept of a run.
+
+    Raises:
+        UserError: the run is not known, or failed, or its products are not in the store (any more).
+    """
+    with closing(open_reader(config.cache_dir / "assetdb.sqlite")) as database, database.snapshot():
+        runs = database.runs_of(job_id)
+        at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
+        if at < 0:
+            raise UserError("there is no such run of this job", hint="'aptui log JOB --history' lists those that are kept")
+        known = {product.name: product for product in database.products_of(job_id)}
+        made = _moments(database, job_id, known)[at].products
+    run = runs[at]
+    if run.outcome != Outcome.SUCCEEDED:
+        raise UserError(f"run {at + 1} of this job failed: it made nothing", hint="'aptui log JOB --history' tells which did not")
+    if not config.sharing.local_store:
+        raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
+    products = tuple(_kept(config, name, digest, known) for name, digest, _size in made)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
+    return KeptRun(products, f"that of its run of {when}{RESTORED}")
+
+
+def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> list[RunStep]:
+    made = tuple((row.name, row.digest.hex()[:32], row.size) for row in known.values())
+    steps = ((run.outcome == Outcome.SUCCEEDED, run.step) for run in database.runs_of(job_id))
+    return moments(RunStep(database.inputs_of(job_id), made), steps)
+
+
+def _kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> KeptProduct:
+    """Return where a product lies; the history knows half of its digest, which is enough to find it."""
+    if name not in known:
+        raise UserError(f"the job makes no '{name}' any more, which that run made", hint="take its source back, and build that")
+    beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
+    found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
+    if not found:
+        hint = "copies of sources are not kept there, and what nobody used for long goes"
+        raise UserError(f"'{name}' of that run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
+    return KeptProduct(str(found[0]), digest, known[name])
+
+
+def restored(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
+    """Return the products of a run as the result of this order; one that is not what it was fails."""
+    began_s = time.monotonic()
+    staging = files.os_path(order.staging)
+    try:
+        if len(kept.products) != 1:
+            os.mkdir(staging)
+        products = tuple(
+            _staged(product, staging if len(kept.products) == 1 else f"{staging}/{at}") for at, product in enumerate(kept.products)
+        )
+    except (OSError, files.FileChanged, ValueError) as error:
+        return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1)
+    return RunResult(
+        order.run_key,
+        Outcome.SUCCEEDED,
+        products=products,
+        source_digest=order.source_digest,
+        discovered=tuple((to_text(os.fsencode(place_of(rel, tuple(roots.values())))), digest) for rel, digest in job.discovered),
+        log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {kept.origin}", time.time_ns() // 1_000_000),),
+        duration_ms=round(1000 * (time.monotonic() - began_s)),
+        origin=kept.origin,
+    )
+
+
+def _staged(product: KeptProduct, target: str) -> StagedProduct:
+    digest, hash64, size = files.copy_into(product.path, target)
+    if not digest.hex().startswith(product.digest):
+        raise ValueError(f"'{product.path}' in the store is damaged")
+    files.sync_file(target)
+    row = product.row
+    inner = row.name.partition("/")[2]
+    return StagedProduct(
+        to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size, facts=None
+    )

@@ -1,0 +1,123 @@
+"""`aptui restore`: products of an earlier run come back out of the store, stay through restarts, and go with the next edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main
+
+PROJECT = """\
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: upper
+    patterns: ["*.up"]
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.txt; cp {source} {products_dir}/{stem}.bak"
+  - {name: data, copy: ["*.txt"]}
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(f"{PROJECT}local_store: {{enabled: true, path: {tmp_path}/store}}\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def twice(project: Path, run: Run) -> Path:
+    """Return the product of a source that was built, changed and built again."""
+    (project / "assets" / "plain.txt").write_text("plain")
+    for text in ("one", "two"):
+        (project / "assets" / "a.up").write_text(text)
+        assert run("batch")[0] == 0
+    return project / "Cache" / "linux" / "a.txt"
+
+
+def row_of(run: Run) -> dict[str, object]:
+    (row,) = json.loads(run("jobs", "--filter", "a.up", "--json")[1])
+    return dict(row)
+
+
+@pytest.mark.real
+def test_it_comes_back_and_stays_until_the_source_changes(project: Path, twice: Path, run: Run) -> None:
+    assert twice.read_text() == "TWO"
+
+    code, said, told = run("restore", "a.up", "--run", "2")
+
+    assert told == ""
+    assert (code, twice.read_text(), twice.with_suffix(".bak").read_text()) == (0, "ONE", "one")
+    assert "its result is that of its run of " in said
+    assert row_of(run)["restored"] is True
+    assert "completed, restored" in run("jobs")[1]
+    for words in (["batch"], ["batch", "--full-scan"]):
+        assert run(*words)[0] == 0
+        assert twice.read_text() == "ONE"
+    assert run("verify")[0] == 0
+    assert "restored by hand" in run("why", "a.up")[1]
+
+    (project / "assets" / "a.up").write_text("three")
+    run("batch")
+    assert (twice.read_text(), row_of(run)["restored"]) == ("THREE", False)
+
+
+@pytest.mark.real
+def test_a_job_that_failed_is_served_with_what_it_made_before(project: Path, twice: Path, run: Run) -> None:
+    (project / "aptui.yaml").write_text((project / "aptui.yaml").read_text().replace("tr a-z", "exit 3; tr a-z"))
+    assert run("batch")[0] == 1
+
+    code, said, _ = run("restore", "a.up", "--run", "3", "--json")
+
+    assert code == 0
+    assert json.loads(said)["restored"] is True
+    assert twice.read_text() == "ONE"
+    assert run("batch")[0] == 0
+
+
+@pytest.mark.real
+def test_what_cannot_be_restored_is_told(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
+    assert "there is no run 9 of this job; there are 2; 1 is the last one" in run("restore", "a.up", "--run", "9")[2]
+    assert "copies of sources are not kept there" in run("restore", "plain.txt", "--run", "1")[2]
+    for blob in (tmp_path / "store").rglob("*"):
+        if blob.is_file() and blob.read_bytes() == b"ONE":
+            blob.unlink()
+
+    code, _, said = run("restore", "a.up", "--run", "2")
+
+    assert code == 3
+    assert "'linux/a.txt' of that run is not in this machine's store" in said
+    assert twice.read_text() == "TWO"
+
+
+@pytest.mark.real
+def test_a_damaged_blob_is_not_believed(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
+    for blob in (tmp_path / "store").rglob("*"):
+        if blob.is_file() and blob.read_bytes() == b"ONE":
+            blob.chmod(0o644)
+            blob.write_bytes(b"ONF")
+
+    code, said, _ = run("restore", "a.up", "--run", "2")
+
+    assert code == 1
+    assert "was not restored: it cannot be restored:" in said
+    assert "is damaged" in said
+    assert twice.read_text() == "TWO"
