@@ -13,6 +13,7 @@ Tests: `tests/store/queries/test_reader.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from peewee import (
     SQL,
@@ -24,6 +25,7 @@ from peewee import (
     IntegerField,
     Model,
     Node,
+    SchemaManager,
     SqliteDatabase,
     TextField,
 )
@@ -709,12 +711,13 @@ def own_tables_sql() -> Iterator[str]:
 
 
 def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterator[str]:
-    with SqliteDatabase(None).bind_ctx(models):
-        for model in models:
-            # Peewee has no public way to the text of its schema.
-            schema = model._schema  # type: ignore[attr-defined]  # noqa: SLF001
-            sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
-            if parameters:
-                message = f"peewee wants parameters in the schema of {model.__name__}"
-                raise AssertionError(message)
-            yield sql
+    nowhere = SqliteDatabase(None)
+    for model in models:
+        # Binding the models to a database, if only for a while, binds them for all threads.
+        schema: Any = SchemaManager(model, nowhere)
+        # Peewee has no public way to the text of its schema.
+        sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
+        if parameters:
+            message = f"peewee wants parameters in the schema of {model.__name__}"
+            raise AssertionError(message)
+        yield sql

@@ -13,6 +13,7 @@ import pytest
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
 from aptui.store.db.foreign import ForeignWriter, writer_of
+from aptui.store.db.tables import own_tables_sql
 from aptui.store.jobs.job_table import FAILED, read_job_table
 from aptui.store.logs import logs
 from aptui.store.queries import assets, metrics
@@ -278,6 +279,14 @@ def test_names_are_found_in_any_case(reader: Reader) -> None:
 
 def test_what_only_ours_have_is_empty(reader: Reader) -> None:
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
+
+
+def test_two_that_are_opened_at_once_get_our_tables_both() -> None:
+    whole = list(own_tables_sql())
+    one, other = own_tables_sql(), own_tables_sql()
+    begun = next(one), next(other)
+
+    assert [[begun[0], *one], [begun[1], *other]] == [whole, whole]
 
 
 # --------------------------------------------------------------------------------------------------------------------- logs
