@@ -6,6 +6,7 @@ from typing import Any
 
 from textual import events
 from textual.keys import _character_to_key, key_to_character
+from textual.message_pump import MessagePump
 from waiting import until_async
 
 from aptui.tui.app import AptuiApp
@@ -13,6 +14,8 @@ from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
+_TURNS = 4
+"""Of the loop, in which what was set off comes to the parts: a thread's news, a task that goes on."""
 
 
 class Hands:
@@ -39,10 +42,30 @@ class Hands:
 
     async def _dealt_with(self) -> None:
         for _ in range(2):  # down from app to screen to part, and up again to who does it
-            await self._pilot._wait_for_screen(20)
-            await self._pilot._wait_for_screen(20)
+            await self._handled()
+            await self._handled()
             await asyncio.sleep(0.006)  # half a frame of Textual's: focus, mounting and layout come with it
-        await self._pilot._wait_for_screen(20)
+        await self._handled()
+
+    async def _handled(self) -> None:
+        """Wait until each part that is busy has handled what it has now.
+
+        The pilot's own asks every part, and to be asked takes a part longer than to handle a key.
+        """
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        app = self._pilot.app
+        busy = [part for part in (app, *app.screen.walk_children(with_self=True)) if not _is_at_rest(part)]
+        done = [asyncio.Event() for _ in busy]
+        asked = [mark for part, mark in zip(busy, done, strict=True) if part.call_later(mark.set)]
+        while not all(mark.is_set() for mark in asked) and not app._exception_event.is_set():
+            await asyncio.sleep(0)
+
+
+def _is_at_rest(part: MessagePump) -> bool:
+    """Return whether a part waits for a message, and there is none: one that is not mounted yet waits for nothing."""
+    there_is_one = part._message_queue.ready_event
+    return bool(there_is_one._waiters) and not there_is_one.is_set()
 
 
 def in_shell(
@@ -59,7 +82,7 @@ def in_shell(
             before(app)
         async with app.run_test(size=size) as slow_pilot:
             pilot = Hands(slow_pilot)
-            await until(pilot, lambda: "open" in session.done)
+            await until(pilot, lambda: "open" in session.done and (app.pane is not None or not panes))
             await pilot.pause()
             await do(app, pilot, session)
         return app
