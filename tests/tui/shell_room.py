@@ -16,6 +16,8 @@ from tui.fake_panes import PROBES, FakeSession
 SMALL, LARGE = (80, 24), (140, 40)
 _TURNS = 4
 """Of the loop, in which what was set off comes to the parts: a thread's news, a task that goes on."""
+_MOST_LOOKS = 50
+"""At a screen that does not come to rest: some are drawn again and again."""
 
 
 class Hands:
@@ -46,6 +48,21 @@ class Hands:
             await self._handled()
             await asyncio.sleep(0.006)  # half a frame of Textual's: focus, mounting and layout come with it
         await self._handled()
+        for _ in range(_MOST_LOOKS):
+            if self._is_still():
+                break
+            await asyncio.sleep(0.005)
+            await self._handled()
+
+    def _is_still(self) -> bool:
+        """Return whether nobody has anything to handle, and nothing has to be laid out or drawn."""
+        app = self._pilot.app
+        screen = app.screen
+        owed = (
+            screen._layout_required, screen._scroll_required, screen._repaint_required, screen._recompose_required,
+            screen._dirty_widgets, screen._callbacks, app.clock._is_woken,
+        )  # fmt: skip
+        return not any(owed) and all(map(_is_at_rest, _parts(app)))
 
     async def _handled(self) -> None:
         """Wait until each part that is busy has handled what it has now.
@@ -55,11 +72,15 @@ class Hands:
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         app = self._pilot.app
-        busy = [part for part in (app, *app.screen.walk_children(with_self=True)) if not _is_at_rest(part)]
+        busy = [part for part in _parts(app) if not _is_at_rest(part)]
         done = [asyncio.Event() for _ in busy]
         asked = [mark for part, mark in zip(busy, done, strict=True) if part.call_later(mark.set)]
         while not all(mark.is_set() for mark in asked) and not app._exception_event.is_set():
             await asyncio.sleep(0)
+
+
+def _parts(app: AptuiApp) -> list[MessagePump]:
+    return [app, *app.screen.walk_children(with_self=True)]
 
 
 def _is_at_rest(part: MessagePump) -> bool:
