@@ -263,10 +263,16 @@ def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject,
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_file_that_is_removed_and_written_anew_is_never_gone(project: LiveProject, is_renamed: bool) -> None:
-    with project.running():
+def test_a_file_that_is_removed_and_written_anew_is_never_gone(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool
+) -> None:
+    stopped_at: list[float] = []  # the clock stands while the file is away: a busy machine may be late with it
+    with project.running() as live:
+        poll = live.watching.poll
+        monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))
         missing = watch_for_absence(project, "linux/a.txt")
         for number in range(6):
+            stopped_at.append(time.monotonic())
             if is_renamed:
                 project.path("assets/a.txt").rename(project.path("assets/a.txt~"))
             else:
@@ -274,6 +280,7 @@ def test_a_file_that_is_removed_and_written_anew_is_never_gone(project: LiveProj
             again_at = time.monotonic() + 0.01
             project.until(lambda at=again_at: time.monotonic() >= at)  # type: ignore[misc]  # the moment of this round
             project.write("assets/a.txt", f"anew {number}")
+            stopped_at.clear()
             project.until_product("linux/a.txt", f"anew {number}")
 
         assert not missing
