@@ -1,8 +1,7 @@
-"""What is typed at once, as a slow line brings it, and what is typed with pauses, does the same (`bursts`)."""
+"""What is typed at once, as a slow line brings it, does what it does when it is typed slowly (`bursts`)."""
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Iterator
 
@@ -26,13 +25,10 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
             yield Typist(tmux)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_copies_the_same_however_it_is_typed(typist: Typist, name: str) -> None:
+@pytest.mark.parametrize("name", ["an error by filter", "a row after help and reasons", "the jobs of an asset"])
+def test_a_script_that_is_typed_at_once_copies_what_it_shall(typist: Typist, name: str) -> None:
+    """All ten, and with pauses, by the command of `bursts`: it takes minutes."""
     script, expected = SCRIPTS[name]
     typist.begin()
-    at_once = typist.type(script, None)
-    typist.begin()
-    with_pauses = typist.type(script, random.Random(name))
 
-    assert at_once.endswith(expected)
-    assert with_pauses == at_once
+    assert typist.type(script, None).endswith(expected)
