@@ -6,8 +6,9 @@ it is opened, or be found at the end alone:
 * A file of the manifest has the stamp that it had when the run began: at its opening, where that was observed, and at its
   end.
 * A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it.
-* A file of the manifest whose bytes were being read when the run began has been read when it ends, and they are those of the
-  manifest.
+* A file of the manifest that did not have, for all that is known, its bytes of the manifest when the run began (it was being
+  read then, or it is another since and the job's analysis is not done anew) has them at the end, and is still the file that
+  the run began with: one that went back to them was another for the run.
 * Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where
   it never is, because a server's clock is ahead of ours, the same stamp after two runs is as good.
 """
@@ -43,7 +44,7 @@ class Witness:
         elif known:
             job.ties = Ties(known)
         if job.ties is not None:
-            job.ties.unread = self._unread_of(job.planned_inputs)
+            job.ties.unproven = self._unproven_of(job.planned_inputs)
 
     def changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
@@ -51,9 +52,12 @@ class Witness:
             return ()  # copies, by the thousand
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
-        if job.ties is not None and job.ties.unread:
-            others = self._others_of(job.planned_inputs, job.ties.unread)
-            bad += [path for path in known if self.key(path) in others]
+        if job.ties is not None and job.ties.unproven:
+            others, now = self._others_of(job.planned_inputs, job.ties.unproven), dict(self._known(job.planned_inputs))
+            for path in known:
+                key = self.key(path)
+                if key in others or (key in job.ties.unproven and is_other(known[path], now.get(path, ()))):
+                    bad.append(path)
         heard = {file.path: file.stamp for file in used.files}
         seen = dict(self._known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
@@ -82,16 +86,20 @@ class Witness:
         source = self._memory.view(key)
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
-    def _unread_of(self, manifest: Manifest) -> tuple[str, ...]:
-        """Return the keys of the files of a manifest whose bytes are being read at present.
+    def _unproven_of(self, manifest: Manifest) -> tuple[str, ...]:
+        """Return the keys of the files of a manifest that are being read at present, or are known to have other bytes.
 
         Intermediates are left out: who makes one may read it, and would wait for itself.
         """
-        if not (self._memory.hashing or self._memory.unstable):
-            return ()
-        names = [name for kind, name, _digest in manifest if kind in _FILES and self._is_being_read(name)]
+        names = [name for kind, name, digest in manifest if kind in _FILES and self._is_unproven(name, digest)]
         facts = {name: self._memory.last_seen(PathKey(name)) for name in names}
         return tuple(name for name, fact in facts.items() if fact is not None and fact.scan_folder != self._intermediates)
+
+    def _is_unproven(self, name: str, digest: str) -> bool:
+        if name.startswith("/"):
+            return False
+        fact = self._memory.file(PathKey(name))
+        return isinstance(fact, Unsettled) or (fact is not None and fingerprint.file_digest(fact.digest) != digest)
 
     def _others_of(self, manifest: Manifest, keys: Iterable[str]) -> frozenset[str]:
         """Return those of `keys` that have other bytes than the manifest says, or of which nobody knows it yet."""
