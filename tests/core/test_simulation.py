@@ -116,6 +116,7 @@ class Simulation(RuleBasedStateMachine):
         super().__init__()
         self.world = World(SETUPS)
         self.world.tool, self.world.blind = "1", self.blind
+        self.world.copies_on_reading = None
         self.world.boot()
         self.needs_restart = False
         self.serial = 0
