@@ -108,7 +108,8 @@ def _ask(config: Config, check: Check, item: ProductToCheck) -> CheckFinding | N
     except FileNotFoundError:
         raise UserError(f"the check '{check.name}' runs '{check.command[0]}', which is not there", hint="install it") from None
     except OSError as error:
-        raise UserError(f"the check '{check.name}' cannot run '{check.command[0]}': {error.strerror}") from None
+        failed = f"the check '{check.name}' cannot run '{check.command[0]}': {error.strerror}"
+        raise UserError(failed, hint="install it, or correct 'command' of the check") from None
     except subprocess.TimeoutExpired:
         what = f"'{check.command[0]}' takes longer than {_COMMAND_LIMIT_S:.0f} s"
         return CheckFinding(check.name, check.level, item.source, item.product.name, what, item.job_id)
