@@ -25,13 +25,10 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
             yield Typist(tmux)
 
 
-def test_a_script_that_is_typed_at_once_copies_what_it_shall(typist: Typist) -> None:
-    """All ten, and with pauses, by the command of `bursts`: it takes minutes.
-
-    Two of them lose a key now and then when they are typed at once: `J` after a search of assets that is still looking, and Esc
-    after `x` whose page is not there yet.
-    """
-    script, expected = SCRIPTS["an error by filter"]
+@pytest.mark.parametrize("name", ["an error by filter", "a row after help and reasons", "the jobs of an asset"])
+def test_a_script_that_is_typed_at_once_copies_what_it_shall(typist: Typist, name: str) -> None:
+    """All ten, and with pauses, by the command of `bursts`: it takes minutes."""
+    script, expected = SCRIPTS[name]
     typist.begin()
 
     assert typist.type(script, None).endswith(expected)

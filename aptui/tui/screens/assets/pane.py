@@ -42,6 +42,8 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.textview import TextView
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from aptui.tui.data.feed import Batch
 
 _KEPT_PLACES = 200
@@ -338,6 +340,10 @@ class AssetsPane(MissingTrees):
             self.wanted = (self.kind, tree.key(node))
         elif time.monotonic() > until_s:
             self._went = ("", 0.0)
+
+    def awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: what a search finds."""
+        return "" if isinstance(focused, Input) or not self.is_searching() else "the search"
 
     def action_search(self) -> None:
         """Let the keys go into the search; what it finds is in the tree."""

@@ -68,6 +68,7 @@ class AssetTrees(AssetRowActions):
         self.kind = Kind.SOURCES
         self.models: dict[Kind, AssetModel] = {}
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
+        self._refused = ""  # the last search that cannot be understood, or answered
         self.wanted: Place | None = None
         self.is_stale = False
         self._stale_since, self._has_timer = 0.0, False
@@ -191,6 +192,11 @@ class AssetTrees(AssetRowActions):
             self.shell.memory.remember("assets.searches", event.text)
         self.give_focus(self.shown_tree())
 
+    def is_searching(self) -> bool:
+        """Whether the tree in front does not show yet what the search asks for."""
+        text = self.box.text
+        return bool(text.strip()) and self.store.error is None and text not in (self._found_text(), self._refused)
+
     def _found_text(self) -> str:
         found = self._found[self.kind]
         return found.text if found is not None else ""
@@ -260,6 +266,8 @@ class AssetTrees(AssetRowActions):
 
     def _failed(self, kind: str, error: KnownError) -> None:
         """Say what went wrong with a query."""
+        if kind == "search":
+            self._refused = self.box.text
         if kind == "search" and isinstance(error, FilterError):
             self.box.show_mistake(error.column - 1, error.what, error.hint)
         elif self.is_attached:

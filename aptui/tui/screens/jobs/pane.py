@@ -151,9 +151,11 @@ class JobsPane(ThreePanes):
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
     def awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: the first rows, the rows of a filter, the log that is being read."""
+        """Return what the next key has to wait for: the first rows, a sheet, the rows of a filter, the log that is being read."""
         if not self.store.is_loaded and not self._trouble:
             return "the first rows"
+        if self.actions.is_asking_why:
+            return "the sheet"
         if isinstance(focused, Input):
             return ""
         if self.event_log in (focused.ancestors_with_self if focused else ()):

@@ -58,6 +58,8 @@ class RowActions:
 
     def __init__(self, view: JobsView) -> None:
         self._view = view
+        self.is_asking_why = False
+        """Whether the sheet that says why is on its way: the next key is for it."""
         self.programs, self.navigation = Programs(view), Navigation(view)
         engine, copying = EngineActions(view), RowCopying(view)
         self._runs: dict[str, Run] = {
@@ -120,4 +122,9 @@ class RowActions:
         self._runs[action_id](infos)
 
     def _why(self, infos: Sequence[JobInfo]) -> None:
-        call_in_background(self._view.shell, partial(why_lines, self._view.database, infos[0]), self._view.shell.show_sheet)
+        self.is_asking_why = True
+        question = partial(why_lines, self._view.database, infos[0])
+        call_in_background(self._view.shell, question, self._view.shell.show_sheet, self._why_is_told)
+
+    def _why_is_told(self) -> None:
+        self.is_asking_why = False

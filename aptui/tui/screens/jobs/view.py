@@ -67,8 +67,10 @@ class JobsView(Protocol):
         """Run a coroutine beside the screen."""
 
 
-def call_in_background(shell: Shell, work: Callable[[], T], then: Callable[[T], object]) -> None:
-    """Do `work` in a thread and hand its result to `then` in the app's; errors are shown."""
+def call_in_background(
+    shell: Shell, work: Callable[[], T], then: Callable[[T], object], ended: Callable[[], object] = lambda: None
+) -> None:
+    """Do `work` in a thread and hand its result to `then` in the app's; errors are shown. `ended` is called there after either."""
 
     def run() -> None:
         try:
@@ -77,6 +79,7 @@ def call_in_background(shell: Shell, work: Callable[[], T], then: Callable[[T], 
             shell.in_ui(shell.tell, str(error), "error")
         else:
             shell.in_ui(then, result)
+        shell.in_ui(ended)
 
     run_in_background("aptui-jobs", run)
 

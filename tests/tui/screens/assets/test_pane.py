@@ -11,6 +11,7 @@ import pytest
 from textual import events
 from textual.app import ComposeResult
 from textual.keys import _character_to_key
+from textual.widgets import Input
 
 from aptui.core.messages import JobChanged, SourcesChanged
 from aptui.core.model import EdgeKind
@@ -29,6 +30,7 @@ from aptui.tui.screens.assets.detail import FilePreview, ReferenceTree
 from aptui.tui.screens.assets.preview import image_facts, preview_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
+from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
@@ -426,6 +428,26 @@ def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_p
         await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
 
     in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
+    may_search = threading.Event()
+    search = trees.search
+    monkeypatch.setattr(trees, "search", lambda *what: may_search.wait() and search(*what))
+
+    async def wait(app, pilot, pane, _session):
+        pane.box.text = "rose"
+        pane.on_filter_box_changed(FilterBox.Changed(pane.box, "rose"))
+        assert pane.awaited(pane.box.query_one(Input)) == ""
+        assert pane.awaited(pane.shown_tree()) == "the search"
+        may_search.set()
+        await until(pilot, lambda: pane.awaited(pane.shown_tree()) == "")
+        pane.box.text = "before:never("
+        pane._failed("search", KnownError("not now", hint="again"))
+        assert pane.awaited(pane.shown_tree()) == ""
+
+    in_assets(tmp_path, wait)
 
 
 @pytest.mark.usefixtures("store")

@@ -112,6 +112,10 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         assert pane.awaited(pane.table) == "the filter"
         assert pane.awaited(pane.box._line) == ""
         pane.store._number -= 1
+        pane.actions.do("why")
+        assert pane.awaited(pane.table) == "the sheet"
+        await until(pilot, lambda: pane.awaited(pane.table) == "")
+        await pilot.press("escape")
         pane.event_log.info = pane.store.info(3)
         assert pane.awaited(pane.event_log.log_pane) == "the log"
         pane.store.is_loaded = False
