@@ -52,13 +52,13 @@ def test_a_kill_at_any_point_settles_as_a_clean_build(tmp_path: Path, first: int
 @pytest.mark.parametrize("mutant", ["without-intents", "rows-before-renames", "in-place"])
 def test_the_harness_catches_a_broken_commit(tmp_path: Path, mutant: str) -> None:
     first = _WEAK_SPOT[mutant]
-    report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 8, workers=1)
+    report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
 
     assert [text for text in report.violations if "ended with" not in text], "a mutant that falls over by itself proves nothing"
 
 
-_WEAK_SPOT = {"without-intents": 24, "rows-before-renames": 28, "in-place": 20}
-"""Where the renames begin: a mutant shows there, and the rest of the points would only take time."""
+_WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
+"""Where the renames begin: a mutant shows soon after, and the rest of the points would only take time."""
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])

@@ -156,8 +156,8 @@ def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -
         there.write(f"long{number}.slow", "long")
     until(lambda: len(there.served.room.engine.running) >= 2, "all workers are at jobs")
 
-    there.write("late.txt", "late")
-    state = client.ask(requests.AssetStatus(term="late.txt"))
+    there.write("late.slow", "late")
+    state = client.ask(requests.AssetStatus(term="late.slow"))
 
     assert (state.is_fenced, state.status) == (True, Status.QUEUED)
 
