@@ -573,7 +573,9 @@ class World:
         """Whether who reads a file makes the copies that are wanted of it; a worker may be unable to."""
         if not self.slots or any(name.startswith(f"{fact.rel}@") for name in (*self.fates, *self.held)):
             return False
-        return self.copies_on_reading if self.copies_on_reading is not None or not self.rng else self.rng.random() < 0.7
+        if self.copies_on_reading is None and self.rng:
+            return self.rng.random() < 0.7
+        return bool(self.copies_on_reading)
 
     # ---------------------------------------------------------------------------------------------------------- the writer
 
