@@ -53,7 +53,7 @@ NOTHING_USED = Used()
 class Ties(Struct):
     """What ties the present run of a job to files; it is stored nowhere.
 
-    `known` are the stamps, by absolute path, that files of its manifest had when it began; `unproven` are the keys of those of
+    `known` are the stamps, by absolute path, that files of its manifest had when it began; `unproven` are the paths of those of
     which nobody knew then that they still had the bytes of the manifest. `report` is that of an analysis that is not sealed
     yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what changed under it, "" =
     its source.

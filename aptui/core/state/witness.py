@@ -38,13 +38,12 @@ class Witness:
 
     def begin(self, job: Job) -> None:
         """A run of `job` begins: take note of the files that it is made of."""
-        known = dict(self._known(job.planned_inputs))
+        looks = tuple(self._looks(job.planned_inputs))
+        known, unproven = {path: stamp for path, stamp, _is_proven in looks}, self._unproven_of(looks)
         if job.ties is not None:
-            job.ties.known, job.ties.report = known, NOTHING_USED
+            job.ties.known, job.ties.report, job.ties.unproven = known, NOTHING_USED, unproven
         elif known:
-            job.ties = Ties(known)
-        if job.ties is not None:
-            job.ties.unproven = self._unproven_of(job.planned_inputs)
+            job.ties = Ties(known, unproven=unproven)
 
     def changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
@@ -53,11 +52,8 @@ class Witness:
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
         if job.ties is not None and job.ties.unproven:
-            others, now = self._others_of(job.planned_inputs, job.ties.unproven), dict(self._known(job.planned_inputs))
-            for path in known:
-                key = self.key(path)
-                if key in others or (key in job.ties.unproven and is_other(known[path], now.get(path, ()))):
-                    bad.append(path)
+            now = {path: stamp for path, stamp, is_proven in self._looks(job.planned_inputs) if is_proven}
+            bad += [path for path in job.ties.unproven if is_other(known[path], now.get(path, ()))]
         heard = {file.path: file.stamp for file in used.files}
         seen = dict(self._known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
@@ -81,38 +77,14 @@ class Witness:
 
     def _is_unread(self, path: str, digest: str) -> bool:
         key = self.key(path)
-        if key is None or not self._is_being_read(key):
+        if key is None or not (key in self._memory.hashing or key in self._memory.unstable):
             return False
         source = self._memory.view(key)
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
-    def _unproven_of(self, manifest: Manifest) -> tuple[str, ...]:
-        """Return the keys of the files of a manifest that are being read at present, or are known to have other bytes.
-
-        Intermediates are left out: who makes one may read it, and would wait for itself.
-        """
-        names = [name for kind, name, digest in manifest if kind in _FILES and self._is_unproven(name, digest)]
-        facts = {name: self._memory.last_seen(PathKey(name)) for name in names}
-        return tuple(name for name, fact in facts.items() if fact is not None and fact.scan_folder != self._intermediates)
-
-    def _is_unproven(self, name: str, digest: str) -> bool:
-        if name.startswith("/"):
-            return False
-        fact = self._memory.file(PathKey(name))
-        return isinstance(fact, Unsettled) or (fact is not None and fingerprint.file_digest(fact.digest) != digest)
-
-    def _others_of(self, manifest: Manifest, keys: Iterable[str]) -> frozenset[str]:
-        """Return those of `keys` that have other bytes than the manifest says, or of which nobody knows it yet."""
-        planned = {name: digest for kind, name, digest in manifest if kind in _FILES}
-        facts = {key: self._memory.file(PathKey(key)) for key in keys}
-        return frozenset(
-            key
-            for key, fact in facts.items()
-            if not isinstance(fact, FileFact) or fingerprint.file_digest(fact.digest) != planned.get(key)
-        )
-
-    def _is_being_read(self, key: str) -> bool:
-        return key in self._memory.hashing or key in self._memory.unstable
+    @staticmethod
+    def _unproven_of(looks: Iterable[tuple[str, Stamp, bool]]) -> tuple[str, ...]:
+        return tuple(path for path, _stamp, is_proven in looks if not is_proven)
 
     def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
         """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""
@@ -144,16 +116,25 @@ class Witness:
         return None if rel is None else key_of(RelPath(rel))
 
     def _known(self, manifest: Manifest) -> Iterable[tuple[str, Stamp]]:
-        for kind, name, _digest in manifest:
+        return ((path, stamp) for path, stamp, _is_proven in self._looks(manifest))
+
+    def _looks(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
+        """Yield the path and the stamp of each file of a manifest, and whether it is known to have the bytes of the manifest.
+
+        Intermediates count as such: who makes one may read it, and would wait for itself.
+        """
+        for kind, name, digest in manifest:
             if kind not in _FILES or name.startswith("/"):
                 continue
             fact = self._memory.file(PathKey(name))
+            is_proven = isinstance(fact, FileFact) and fingerprint.file_digest(fact.digest) == digest
             if isinstance(fact, Unsettled):
                 fact = self._memory.last_seen(PathKey(name))
             if fact is not None:
+                is_intermediate = fact.scan_folder == self._intermediates
                 # The store of this machine links what lies there, and that is a change of the inode alone.
-                ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
-                yield f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
+                stamp = (fact.size, fact.mtime_ns, 0 if is_intermediate else fact.ctime_ns, fact.inode)
+                yield f"{self._roots[fact.scan_folder]}/{fact.rel}", stamp, is_proven or is_intermediate
 
     @staticmethod
     def _is_doubtful(job: Job, used: Used, path: str, stamp: Stamp) -> bool:
