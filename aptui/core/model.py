@@ -233,6 +233,10 @@ class Project(Struct, frozen=True):
     checks: tuple[Check, ...] = ()
 
 
+UNKNOWN_SIZE = -1
+"""The size of a file of which the digest alone is remembered."""
+
+
 class FileFact(Struct, frozen=True):
     """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0.
 

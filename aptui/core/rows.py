@@ -13,6 +13,7 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.links import is_wildcard
 from aptui.core.model import (
     SETTLED,
+    UNKNOWN_SIZE,
     DependencyKind,
     Digest,
     EdgeKind,
@@ -66,9 +67,10 @@ def as_planned(fact: FileFact, digest: Digest) -> FileFact:
     """Return what a source was when its jobs, and what depends on it, were last planned: the digest is that of its row.
 
     A folder's row follows when all its files have been read. The file may have changed and changed back in between: compared with
-    the folder's row alone it would seem to be as it was, and what was made of the other bytes would stay.
+    the folder's row alone it would seem to be as it was, and what was made of the other bytes would stay. Nobody knows how many
+    bytes those were.
     """
-    return fact if fact.digest == digest else replace(fact, digest=digest)
+    return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:

@@ -18,6 +18,7 @@ from aptui.core.messages import (
 from aptui.core.model import (
     COMMON_PLATFORM,
     SHADOW,
+    UNKNOWN_SIZE,
     Digest,
     FileFact,
     JobState,
@@ -374,7 +375,8 @@ class Files:
         source.identity = self._identities.identity_said(source)
         if source.identity != identity:
             self._identities.note_renamed((source.uuid, *known))
-        is_fetched = before is not None and before.digest == fact.digest and before.size != fact.size  # a Git LFS pointer no more
+        sizes = {before.size, fact.size} if before is not None and before.digest == fact.digest else ()
+        is_fetched = len(sizes) > 1 and UNKNOWN_SIZE not in sizes  # a Git LFS pointer no more
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""

@@ -1172,3 +1172,21 @@ def test_a_new_engine_goes_on_with_what_was_pending_and_does_not_try_again_what_
 
     assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
     assert world.runs["b.s@linux:main"] == runs["b.s@linux:main"]
+
+
+def test_what_failed_is_not_tried_again_because_the_row_of_its_folder_is_of_an_earlier_file(world: World) -> None:
+    settled(world, a_s="x")
+    rows = dict(world.archive.tables.folders)
+    world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
+    world.write("a.s", "longer")
+    world.settle()
+    runs = world.runs.copy()
+    # A kill came before the folder's row was written, and after those of the source and its job.
+    world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
+    world.restart()
+
+    world.scan(retries=False)
+    world.run()
+
+    assert world.statuses() == {"a.s@linux:main": "failed"}
+    assert world.runs == runs
