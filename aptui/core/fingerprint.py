@@ -11,6 +11,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from aptui.core.model import Builder, CommandRule, Digest, Job, JobPlan, Platform, ProductFlag, ReferenceRule
 
 Entry = tuple[str, str, str]
@@ -175,7 +177,7 @@ def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | N
 
 def dump(manifest: Sequence[Entry]) -> str:
     """Return a manifest as compact JSON, the form in which it is stored."""
-    return _encode(manifest) if manifest else "[]"
+    return msgspec.json.encode(manifest).decode() if manifest else "[]"
 
 
 def load(text: str | bytes | None) -> Manifest:

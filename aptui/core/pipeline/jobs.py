@@ -208,22 +208,21 @@ class Jobs:
         """Move a job, and do what every move needs: leave the queue, and whatever the table says that it entails."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
             self.todo.extend((other, False) for other in self._movers_after(job))
-        may_bring = job.platform == COMMON_PLATFORM or job.is_analysis
-        self.failing_count -= job.state is JobState.FAILED
+        before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
         self.memory.moving -= may_bring and brings_sources(job)
         effect = feed(job, trigger)
-        self.failing_count += job.state is JobState.FAILED
         self.memory.moving += may_bring and brings_sources(job)
-        if job.state is not JobState.QUEUED:
+        self.failing_count += (job.state is JobState.FAILED) - (before is JobState.FAILED)
+        if before is JobState.QUEUED:
             self.ready.discard(job)
-        if effect is not Effect.NONE:
-            self._execute(job, effect)
-
-    def _execute(self, job: Job, effect: Effect) -> None:
-        if effect & Effect.START:
+        if effect is Effect.START:
             job.run_key = self._key_of_start or RunKey(self.ledger.next_run_key())
             self._key_of_start = RunKey(0)
             self.running[job.run_key] = job
+        elif effect is not Effect.NONE:
+            self._end(job, effect)
+
+    def _end(self, job: Job, effect: Effect) -> None:
         if effect & Effect.KILL:
             self.running.pop(job.run_key, None)
             self.ledger.order(KillRuns(self.ledger.cause, (job.run_key,)))

@@ -298,11 +298,12 @@ class Runs:
         self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
         if change.products:
             self._ledger.notices.append(ProductsChanged(self._ledger.cause, change.products))
-            if job.platform == COMMON_PLATFORM:
+        if job.platform == COMMON_PLATFORM:
+            if change.products:
                 self._plans.count_round(job)
-        # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
-        # taken for theirs.
-        self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
+            # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
+            # taken for theirs.
+            self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.tell(job, is_settled=True)
         self._jobs.settled(job, is_changed=change.is_changed)
 

@@ -34,8 +34,8 @@ class Commit(Struct):
     """A run whose products move in, and what its job is when they have.
 
     `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
-    of what is not there already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then; `wishes`: jobs
-    that have to run again because its builder says so.
+    of what is not there already; `stale`: names that go; `had`: what the job has until then; `change`: what is other than that;
+    `wishes`: jobs that have to run again because its builder says so.
     """
 
     job: Job
@@ -49,18 +49,9 @@ class Commit(Struct):
     moves: tuple[tuple[str, Product], ...]
     stale: tuple[str, ...]
     had: tuple[Product, ...]
-    had_fingerprint: int
+    change: CommitChange
     now_ms: int
     wishes: tuple[Job, ...] = ()
-
-    @property
-    def change(self) -> CommitChange:
-        """What it changes for others."""
-        before = {product.name: product.digest for product in self.had}
-        after = {product.name: product.digest for product in self.products}
-        changed = [(name, digest.hex()) for name, digest in after.items() if before.get(name) != digest]
-        changed += [(name, "") for name in before if name not in after]
-        return CommitChange(tuple(changed), bool(changed) or self.had_fingerprint != self.fingerprint)
 
     def replaced(self, placed: int) -> dict[str, Product]:
         """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
@@ -185,7 +176,7 @@ class Commits:
             moves,
             stale,
             had,
-            fingerprint,
+            _change_of(had, products, is_other=fingerprint != (job.planned or 0)),
             now_ms,
         )
 
@@ -244,6 +235,16 @@ class Commits:
         """The commit failed: what it may have half replaced must be made again, whatever its inputs are then."""
         commit.job.fingerprint = 0
         _describe_run(commit)
+
+
+def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other: bool) -> CommitChange:
+    """Return what a commit changes for others; `is_other`: it is made of something else."""
+    before = {product.name: product.digest for product in had}
+    changed = [(product.name, product.digest.hex()) for product in made if before.get(product.name) != product.digest]
+    if before:
+        names = {product.name for product in made}
+        changed += [(name, "") for name in before if name not in names]
+    return CommitChange(tuple(changed), is_other or bool(changed))
 
 
 def _describe_run(commit: Commit) -> None:

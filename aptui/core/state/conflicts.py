@@ -87,10 +87,14 @@ class Conflicts:
     def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> Verdict:
         """Find out who of a batch may make what: {job: what its run made}."""
         verdict = Verdict({job: {product.name for product in products} for job, products in batch.items()})
-        names = {product.name for products in batch.values() for product in products}
-        owners = self._owners(names)
-        nested = Nesting({*names, *owners})
         counts = Counter(product.name for products in batch.values() for product in products)
+        names = set(counts)
+        above = {folder for name in names for folder in folders_above(name)}
+        owners = self._owners(names, above)
+        if not owners and not self._claims and len(names) == counts.total() and names.isdisjoint(above):
+            verdict.makers = {product.name: [job] for job, products in batch.items() for product in products}
+            return verdict
+        nested = Nesting({*names, *owners})
         for job, products in batch.items():
             contested = any(self._is_contested(job, product.name, owners) or counts[product.name] > 1 for product in products)
             if contested and self._chains.is_ended(job, verdict.making):
@@ -107,9 +111,8 @@ class Conflicts:
     def _is_contested(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]]) -> bool:
         return name in self._claims or (name in owners and owners[name][0] != job.id)
 
-    def _owners(self, names: set[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return who owns `names`, and names that cannot lie in one cache with these."""
-        above = {folder for name in names for folder in folders_above(name)}
+    def _owners(self, names: set[str], above: set[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return who owns `names`, and names that cannot lie in one cache with these: folders `above` them, and names below."""
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 

@@ -377,7 +377,7 @@ class WorkingSet:
             self._edges_in.setdefault(target, set()).add(source.key)
 
     def _unindex(self, source: Source) -> None:
-        for target in self.targets(source):
+        for target in self.targets(source) if self._edges_in else ():
             keys = self._edges_in.get(target)
             if keys is not None:
                 keys.discard(source.key)
