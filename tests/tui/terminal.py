@@ -90,10 +90,9 @@ class Terminal:
             data = data[os.write(self._fd, data) :]
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the terminal another size and tell the command."""
+        """Make the terminal another size; the kernel tells the command, once."""
         self.columns, self.lines = columns, lines
         self._resize(columns, lines)
-        os.killpg(self.process.pid, signal.SIGWINCH)
 
     def _resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

@@ -1,9 +1,10 @@
-"""The terminal's size is that of the terminal, whatever the environment says."""
+"""The terminal's size is that of the terminal, whatever was exported and however fast it changes; keys are what was meant."""
 
 import fcntl
 import os
 import pty
 import struct
+import sys
 import termios
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 
 from aptui.tui.terminal.driver import Terminal, _lenient, as_meant
+from tests.tui import terminal
 
 
 def test_the_size_is_that_of_the_terminal_whatever_was_exported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +31,19 @@ def test_without_any_terminal_there_is_a_size_to_draw_in(monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.__stdin__", None)
     with open(os.devnull, "w") as stream:  # a stream that is no terminal
         assert Terminal._get_terminal_size(SimpleNamespace(_file=stream)) == (80, 25)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("output", ["", "stock"])
+def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_read(output: str) -> None:
+    with terminal.Terminal([sys.executable, "-m", "tests.tui.late_size"], environ={"APTUI_OUTPUT": output}) as term:
+        term.wait_for("size 80 24.")
+        term.resize(90, 25)
+        term.columns, term.lines = 100, 20
+        term.wait_for("size 100 20.")
+        term.settle()
+
+        assert "size 100 20." in term.screen()
 
 
 def test_enter_typed_before_the_screen_is_there_is_enter() -> None:

@@ -19,12 +19,12 @@ import signal
 import sys
 import time
 from concurrent import futures
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
@@ -33,7 +33,6 @@ from aptui.tui.terminal.output.layer import OutputLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from types import FrameType
     from typing import TextIO
 
     from textual.app import App
@@ -123,12 +122,29 @@ class Terminal(LinuxDriver):
         """Take the terminal; whatever stood there is nobody's."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
         self._is_leaving = False
-        if self.output is None or self._writer_thread is None:
+        if self._writer_thread is None:
             return
-        self.output.open()
-        resized = signal.getsignal(signal.SIGWINCH)
-        if callable(resized):
-            signal.signal(signal.SIGWINCH, partial(_resized, self.output, resized))
+        if self.output is not None:
+            self.output.open()
+        signal.signal(signal.SIGWINCH, self._resized)
+        self._resized()
+
+    def _resized(self, *_: object) -> None:
+        """Note that the terminal has another size; Textual's handler would read it here.
+
+        A signal may come while the handler of the one before runs. That one would then tell the app last of the size that it
+        had read first. So whoever looks does it in the loop, one after the other.
+        """
+        if self.output is not None:
+            self.output.forget()
+        try:
+            self._loop.call_soon_threadsafe(self._tell_size)
+        except RuntimeError:
+            return  # the loop has ended, and the app with it
+
+    def _tell_size(self) -> None:
+        size = Size(*self._get_terminal_size())
+        self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
         """Give the terminal back as it was."""
@@ -283,12 +299,6 @@ async def _passed(pump: MessagePump) -> None:
     is_passed = asyncio.Event()
     if pump.call_later(is_passed.set):
         await is_passed.wait()
-
-
-def _resized(output: OutputLayer, then: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None) -> None:
-    """Note that the terminal may show anything now, before Textual learns of its size."""
-    output.forget()
-    then(number, frame)
 
 
 def _lenient(encoding: str) -> Any:

@@ -1,0 +1,41 @@
+"""An app that shows its size, on a terminal that becomes 100 × 20 just after anybody learns that it is 90 × 25.
+
+`python -m tests.tui.late_size`.
+"""
+
+import fcntl
+import struct
+import termios
+
+from textual.app import ComposeResult
+from textual.events import Resize
+from textual.widgets import Static
+
+from aptui.tui.terminal.driver import Terminal
+from aptui.tui.terminal.output.display import ThriftyApp
+
+
+class Hasty(Terminal):
+    """A driver that is overtaken by the next size when it has read one."""
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        size = super()._get_terminal_size()
+        if size == (90, 25):
+            fcntl.ioctl(self.fileno, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 100, 0, 0))
+        return size
+
+
+class Sized(ThriftyApp):
+    """Its size, in its first line."""
+
+    def compose(self) -> ComposeResult:
+        """Show it."""
+        yield Static()
+
+    def on_resize(self, event: Resize) -> None:
+        """Show another."""
+        self.query_one(Static).update(f"size {event.size.width} {event.size.height}.")
+
+
+if __name__ == "__main__":
+    Sized(driver_class=Hasty).run()
