@@ -29,6 +29,7 @@ from aptui.store.jobs.texts import Codes, Mask, contains, engine
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
+from aptui.tui.data.asset_health import TreeHealth, UnwellSources, health_cell, read_unwell
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import duration_text
@@ -42,6 +43,9 @@ class Kind(StrEnum):
     SOURCES = "sources"
     INTERMEDIATES = "intermediates"
     PRODUCTS = "products"
+
+
+_HEALTH = "health"
 
 
 class FolderKeys:
@@ -105,11 +109,18 @@ class AssetTree(Struct):
 
     def node_of(self, key: int) -> int | None:
         """Return the node of a key."""
+        node = int(self.nodes_of(np.array([key]))[0])
+        return node if node >= 0 else None
+
+    def nodes_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the nodes of many keys, -1 for those that are not here."""
+        if not len(self):
+            return np.full(len(keys), -1, np.int64)
         if self._by_key is None:
             self._by_key = argsort(self.keys)
-        at = int(np.searchsorted(self.keys, key, sorter=self._by_key))
-        node = int(self._by_key[at]) if at < len(self) else -1
-        return node if node >= 0 and self.keys[node] == key else None
+        at = np.minimum(np.searchsorted(self.keys, keys, sorter=self._by_key), len(self) - 1)
+        nodes = self._by_key[at].astype(np.int64)
+        return np.where(self.keys[nodes] == keys, nodes, -1)
 
     def node_at(self, path: str) -> int | None:
         """Return the node of a path."""
@@ -291,11 +302,7 @@ def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 class AssetsStore:
-    """The newest tree of each kind, read in one thread when it is first wanted and when it is stale.
-
-    Args:
-        wake: called by the thread when a tree is there.
-    """
+    """The newest tree of each kind, and who is not well, read in one thread when first wanted and when stale; `wake` says so."""
 
     def __init__(self, database: Path, *, wake: Callable[[], None] = lambda: None) -> None:
         self._database, self._wake = database, wake
@@ -303,7 +310,8 @@ class AssetsStore:
         self._trees: dict[Kind, AssetTree] = {}
         self._visited: set[Kind] = set()
         self._folder_keys = FolderKeys()
-        self._worker = LatestOnly[Kind]("aptui-assets", self._read_and_wake)
+        self._worker = LatestOnly[Kind | None]("aptui-assets", self._read_and_wake, last=_HEALTH)
+        self.unwell: UnwellSources | None = None
         self.version = 0
         self.error: KnownError | None = None
         self.took_s = 0.0
@@ -315,6 +323,7 @@ class AssetsStore:
             if kind not in self._visited:
                 self._visited.add(kind)
                 self._request(kind)
+                self.mark_health_stale()
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
@@ -322,6 +331,10 @@ class AssetsStore:
         with self._lock:
             for kind in self._visited:
                 self._request(kind)
+
+    def mark_health_stale(self) -> None:
+        """Read again which sources are not well."""
+        self._worker.put(None, _HEALTH)
 
     def settle(self, timeout_s: float = 10.0) -> None:
         """Wait until nothing is to be read."""
@@ -339,20 +352,23 @@ class AssetsStore:
     def _request(self, kind: Kind) -> None:
         self._worker.put(kind, kind.name)
 
-    def _read_and_wake(self, _name: str, kind: Kind) -> None:
+    def _read_and_wake(self, _name: str, kind: Kind | None) -> None:
         self._read(kind)
         self._wake()
 
-    def _read(self, kind: Kind) -> None:
+    def _read(self, kind: Kind | None) -> None:
         tree, failure, start = None, None, time.monotonic()
         try:
             with closing(open_reader(self._database)) as reader:
+                if kind is None:
+                    self.unwell = read_unwell(reader)
+                    return
                 tree = read_tree(reader, kind, self._folder_keys)
         except KnownError as error:
             failure = error
         with self._lock:
             self.error, self.took_s = failure, time.monotonic() - start
-            if tree is not None:
+            if tree is not None and kind is not None:
                 self._trees[kind] = tree
             self.version += 1
 
@@ -360,7 +376,7 @@ class AssetsStore:
 class AssetModel:
     """One tree for the widget (`widgets.tree.TreeModel`); it changes only in `refresh`, which the UI's thread calls once a frame.
 
-    Columns: "name", "extension", "duration" (of the last analyses).
+    Columns: "name", "health", "extension", "duration" (of the last analyses).
     """
 
     def __init__(self, store: AssetsStore, kind: Kind) -> None:
@@ -368,17 +384,29 @@ class AssetModel:
         self._nothing = np.empty(0, np.int32)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._filter = Filter()
+        self._unwell: UnwellSources | None = None
         self.tree: AssetTree | None = None
+        self.health: TreeHealth | None = None
         self.version = self.structure_version = 0
+
+    def refresh_health(self) -> bool:
+        """Take what is newly known of the health of this tree; return whether there was anything."""
+        unwell = self._store.unwell
+        if self.tree is None or unwell is None or unwell is self._unwell or self._kind is Kind.PRODUCTS:
+            return False
+        self._unwell, self.health = unwell, TreeHealth(self.tree.end, self.tree.nodes_of(unwell.rows[:, 0]), unwell)
+        self.version += 1
+        return True
 
     def refresh(self) -> bool:
         """Take a newer tree, if there is one; return whether there was. The first call begins to read."""
         tree = self._store.tree(self._kind)
         if tree is None or tree is self.tree:
             return False
-        self.tree = tree
+        self.tree, self._unwell, self.health = tree, None, None
         self._spans.clear()
-        self.version += 1
+        if not self.refresh_health():
+            self.version += 1
         self.structure_version += 1
         return True
 
@@ -429,6 +457,8 @@ class AssetModel:
             return Cell(sign + name, "failed", shifted)
         if column_id == "name":
             return Cell(name, "", self._spans_of(node))
+        if column_id == "health":
+            return health_cell(self.health.counts(node) if self.health is not None else {})
         if tree.is_folder(node):
             return Cell("")
         if column_id == "extension":

@@ -51,12 +51,13 @@ JobKey = int | tuple[int, str, str]
 class JobNews(NamedTuple):
     """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too.
 
-    `heard_ms` is when we heard it.
+    `received_ms` is when we heard it; once the database has reached `moment`, its rows say it too.
     """
 
     notice: JobChanged
     is_later: bool
     received_ms: int
+    moment: Moment = (0, 0)
 
 
 class Batch(Struct, frozen=True):
@@ -328,7 +329,8 @@ class Feed:
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
                 jobs = tuple(
-                    JobNews(received.notice, received.moment > shown, received.received_ms) for received in pending.jobs.values()
+                    JobNews(received.notice, received.moment > shown, received.received_ms, received.moment)
+                    for received in pending.jobs.values()
                 )
                 self._remember(pending.jobs)
             return Batch(

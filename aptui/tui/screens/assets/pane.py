@@ -17,6 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from aptui.tui.data.asset_health import health_text
 from aptui.tui.data.assets_store import AssetModel, AssetsStore, Kind
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.assets import parts
@@ -88,6 +89,8 @@ class AssetsPane(MissingTrees):
         Binding("D", "delete", "delete", id="assets.delete", show=False),
         Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
         Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
+        Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
+        Binding("E", "next_bad(-1)", "failed before", id="assets.previous_failed", show=False),
         Binding("z", "zoom", "zoom", id="assets.zoom", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
     ]
@@ -151,6 +154,7 @@ class AssetsPane(MissingTrees):
     def on_news(self, batch: Batch) -> None:
         """Note that trees or the asset that is shown are not what they were."""
         self.is_stale |= batch.are_assets_stale
+        self.hear_jobs(batch.jobs)
         self.hear_scans(batch.missing_scans)
         source = self.panel.source if self.panel is not None else ""
         self._is_panel_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
@@ -225,7 +229,9 @@ class AssetsPane(MissingTrees):
             self._read_panel(place)
         elif tree is not None and node is not None:
             count = int(np.count_nonzero(tree.keys[node : int(tree.end[node])] >= 0))
-            self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where))
+            health = self.shown_model().health
+            says = health_text(health.counts(node)) if health is not None else ""
+            self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where, says))
 
     def _read_panel(self, place: Place) -> None:
         self.queries.request("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._take_panel, place))
@@ -313,10 +319,14 @@ class AssetsPane(MissingTrees):
             self.turn_to(kind)
         self.arrive()
 
-    def arrive(self) -> None:
-        """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
+    def look_again_at_folder(self) -> None:
+        """Tell again what a folder holds and how it is, if one is shown."""
         if self._looked_at is not None and self._looked_at[0] is self.kind and self._looked_at[1] < 0:
             self.look_at(self._looked_at[1])
+
+    def arrive(self) -> None:
+        """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
+        self.look_again_at_folder()
         self._follow_what_went()
         if self.wanted is None or self.wanted[0] is not self.kind or self.shown_model().tree is None:
             return

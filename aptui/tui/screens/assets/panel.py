@@ -100,11 +100,12 @@ def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Pan
     return None if source is None else _of_source(reader, kind, source, places)
 
 
-def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces) -> Panel:
-    """Return the panel of a folder."""
+def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces, health: str = "") -> Panel:
+    """Return the panel of a folder; `health` says which jobs below it are not well."""
     word = "product" if kind is Kind.PRODUCTS else "source"
     file = native(places.cache_dir, path) if kind is Kind.PRODUCTS else ""
-    return Panel(kind, key, path, (("Holds", f"{count:,} {word}{'' if count == 1 else 's'}"),), file=file, source=path)
+    facts = (("Holds", f"{count:,} {word}{'' if count == 1 else 's'}"), *((("Jobs", health),) if health else ()))
+    return Panel(kind, key, path, facts, file=file, source=path)
 
 
 # ----------------------------------------------------------------------------------------------------------------- sources

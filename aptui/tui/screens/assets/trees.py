@@ -8,6 +8,7 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,16 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
+    from aptui.store.jobs.job_table import Moment
     from aptui.store.jobs.texts import Codes, Mask
+    from aptui.tui.data.feed import JobNews
 
 STALE_S = 1.0
 """Trees are built anew at most so often while the engine works,"""
 _PATIENCE = 4
 """and take at most a fifth of the time of one processor."""
+_LOOKS = 10
+"""So often, a second apart, is looked who is not well until the database says what the news said."""
 Place = tuple[Kind, int]
 
 
@@ -70,8 +75,10 @@ class AssetTrees(AssetRowActions):
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
         self._refused = ""  # the last search that cannot be understood, or answered
         self.wanted: Place | None = None
-        self.is_stale = False
+        self.is_stale = self.is_health_stale = False
         self._stale_since, self._has_timer = 0.0, False
+        self._heard: Moment = (0, 0)
+        self._looks_left = 0
 
     def give_focus(self, part: Widget) -> None:
         """Let the keys go to a part: those that were typed ahead too, unless it has yet to be shown."""
@@ -82,6 +89,10 @@ class AssetTrees(AssetRowActions):
 
     def look_at(self, key: int) -> None:
         """Show the details of what the cursor is on."""
+        raise NotImplementedError
+
+    def look_again_at_folder(self) -> None:
+        """Tell again what a folder holds and how it is, if one is shown."""
         raise NotImplementedError
 
     def arrive(self) -> None:
@@ -140,16 +151,34 @@ class AssetTrees(AssetRowActions):
             self.box.text = text
 
     def renew_stale(self) -> None:
-        """Have stale trees read, now or when the last time is long enough ago."""
-        if not self.is_stale or self._has_timer:
+        """Have stale trees read, and who is not well, now or when the last time is long enough ago."""
+        if not (self.is_stale or self.is_health_stale) or self._has_timer:
             return
         wait_s = self._stale_since + max(STALE_S, _PATIENCE * self.store.took_s) - time.monotonic()
         if wait_s > 0:
             self._has_timer = True
             self.set_timer(wait_s, self._renew_late)
         else:
-            self.is_stale, self._stale_since = False, time.monotonic()
-            self.store.mark_stale()
+            self._stale_since = time.monotonic()
+            if self.is_stale:
+                self.store.mark_stale()
+            self.store.mark_health_stale()
+            self.is_stale = self.is_health_stale = False
+
+    def hear_jobs(self, jobs: Iterable[JobNews]) -> None:
+        """Note that other jobs are not well; what runs waits as far as the database knows."""
+        ended = [news.moment for news in jobs if news.notice.status != "processing"]
+        if ended:
+            self._heard, self._looks_left = max(self._heard, *ended), _LOOKS
+            self.is_health_stale = True
+
+    def _look_until_current(self) -> None:
+        """Read again who is not well where what was read is older than the news: rows come after them."""
+        unwell = self.store.unwell
+        if unwell is not None and unwell.moment < self._heard and self._looks_left > 0:
+            self._looks_left -= 1
+            self.is_health_stale = True
+            self.renew_stale()
 
     def _renew_late(self) -> None:
         self._has_timer = False
@@ -161,6 +190,10 @@ class AssetTrees(AssetRowActions):
         newest = self.store.tree(self.kind)
         self._say_what_is_empty(newest)
         if newest is None or newest is model.tree:
+            if model.refresh_health():
+                tree.refresh_model()
+                self.look_again_at_folder()
+                self._look_until_current()
             return
         if self.box.text.strip():
             self._search()
@@ -263,6 +296,19 @@ class AssetTrees(AssetRowActions):
             return
         at = int(np.searchsorted(found.hits, node, "right")) if step > 0 else int(np.searchsorted(found.hits, node, "left")) - 1
         self.shown_tree().reveal(int(found.hits[at % len(found.hits)]))
+
+    def action_next_bad(self, step: int) -> None:
+        """Go to the next source with a failed job or errors; stays where it is on the only one."""
+        health, node = self.shown_model().health, self.shown_tree().node
+        if self.kind is Kind.PRODUCTS:
+            self.shell.tell("failed jobs have no products: t goes to the sources", seconds=2)
+        elif health is None or node is None:
+            return
+        elif (found := health.next_bad(node, step)) is None:
+            self.shell.tell("no other source has a failed job", seconds=2)
+        elif not self.shown_tree().reveal(found):  # the search hides it
+            self.show_everything()
+            self.shown_tree().reveal(found)
 
     def _failed(self, kind: str, error: KnownError) -> None:
         """Say what went wrong with a query."""

@@ -356,6 +356,72 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
     in_assets(tmp_path, hear, size=LARGE)
 
 
+def changed(status: str, **more: object) -> Batch:
+    notice = JobChanged(0, 4, "scripts/door.lua", 1, "linux", "Image", "b", status, "", "", 0, 0, 1, "", 7)
+    return Batch(jobs=(JobNews(notice, is_later=True, received_ms=0, **more),))
+
+
+def row_of(app, name: str) -> str:
+    return next((line for line in lines(app) if name in line), "")
+
+
+@pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
+def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, store, monkeypatch, size, theme):
+    monkeypatch.setattr(trees, "STALE_S", 0.05)
+
+    async def look(app, pilot, pane, _session):
+        await until(pilot, lambda: "✗ 1 failed" in row_of(app, "rock.png"))
+        assert "✗ 1 failed  ! 1" in row_of(app, "textures")
+        assert "✗ 1 with errors" in row_of(app, "scripts")
+        await press(pilot, "-", "g")
+        if size == LARGE:
+            await until(pilot, lambda: pane.panel is not None and pane.panel.is_folder)
+            pane.shown_tree().move_to_key(pane.shown_model().tree.key(pane.shown_model().tree.node_at("textures")))
+            await shows(app, pilot, "1 failed, 1 with warnings")
+        await press(pilot, "e")
+        await until(pilot, lambda: cursor_on(pane) in {"textures/rock.png", "scripts/door.lua"})
+        first = cursor_on(pane)
+        await press(pilot, "e")
+        await until(pilot, lambda: {first, cursor_on(pane)} == {"textures/rock.png", "scripts/door.lua"})
+        await press(pilot, "E")
+        await until(pilot, lambda: cursor_on(pane) == first)
+        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])
+        pane.on_news(changed("failed"))
+        pane.shell.wake()
+        await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
+
+    in_assets(tmp_path, look, size=size, theme=theme)
+
+
+def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(trees, "STALE_S", 0.02)
+
+    async def look(app, pilot, pane, _session):
+        await until(pilot, lambda: "with errors" in row_of(app, "scripts"))
+        before = pane.store.unwell
+        pane.on_news(changed("failed", moment=(1 << 40, 1)))
+        pane.shell.wake()
+        await until(pilot, lambda: pane.store.unwell is not before and "with errors" in row_of(app, "scripts"))
+        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # and nobody says so
+        await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
+        await until(pilot, lambda: not (pane.is_health_stale or pane._has_timer))
+
+    monkeypatch.setattr(trees, "_LOOKS", 100)
+    in_assets(tmp_path, look, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_runs_reads_nothing_and_products_have_no_failed_jobs(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await until(pilot, lambda: pane.shown_model().health is not None)
+        pane.on_news(changed("processing"))
+        assert not pane.is_health_stale
+        await press(pilot, "t", "t", "e")
+        await shows(app, pilot, "failed jobs have no products")
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
 @pytest.mark.usefixtures("store")
 def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
     async def act(app, pilot, pane, session):
