@@ -88,6 +88,7 @@ from aptui.core.paths import is_told_apart, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
+from aptui.core.retry import FailureKind
 from aptui.core.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merged
 
@@ -199,7 +200,8 @@ class World:
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
-        self.fates: dict[str, list[Outcome]] = {}
+        self.fates: dict[str, list[Outcome | str]] = {}
+        """{job: how its next runs end}: an outcome, or what they fail of (`core.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
@@ -749,9 +751,11 @@ class World:
         fate = fates.pop(0) if fates else Outcome.SUCCEEDED
         if fate is Outcome.SUCCEEDED:
             return self._perform_run(order, text)
-        if isinstance(order, AnalyseOrder):
-            return AnalyseResult(order.run_key, fate, f"it was {fate.name}")
-        return RunResult(order.run_key, fate, f"it was {fate.name}")
+        kind = AnalyseResult if isinstance(order, AnalyseOrder) else RunResult
+        if isinstance(fate, Outcome):
+            return kind(order.run_key, fate, f"it was {fate.name}")
+        outcome = Outcome.LOST if fate == FailureKind.CRASH else Outcome.FAILED
+        return kind(order.run_key, outcome, f"it was {fate}", kind=fate)
 
     def _text_of(self, order: Order) -> str | None:
         folder, rel = _place_of(order)

@@ -42,6 +42,7 @@ from aptui.core.model import (
 from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
+from aptui.core.retry import RetryRule
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.nesting import folders_above
 
@@ -97,6 +98,7 @@ class Setup(Struct, frozen=True):
     debug_output: bool = False
     tags: tuple[str, ...] = ()
     metadata_types: tuple[str, ...] = ()
+    retry: RetryRule | None = None
 
     @property
     def all_folders(self) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ class Setup(Struct, frozen=True):
             debug_output=self.debug_output,
             resting_platforms=self.resting,
             metadata_types=self.metadata_types,
+            retry=self.retry,
         )
 
 
@@ -145,6 +148,7 @@ class Tables:
     folders: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = field(default_factory=dict)
     files: dict[tuple[int, str], Row] = field(default_factory=dict)
     runs: dict[tuple[int, int], Row] = field(default_factory=dict)
+    retries: dict[int, tuple[int, str]] = field(default_factory=dict)
     stats: dict[str, tuple[int, int]] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
     legacy: set[tuple[bytes, int, int]] = field(default_factory=set)
@@ -311,6 +315,10 @@ class FakeArchive:
         self._index.runs.setdefault(job_id, set()).add(run_key)
         self.tables.runs[job_id, run_key] = (job_id, run_key, *row)
 
+    def _put_retries(self, job_id: int, run_key: int, kinds: str) -> None:
+        assert job_id in self.tables.jobs, f"retries of job {job_id}, which is not stored"
+        self.tables.retries[job_id] = (run_key, kinds)
+
     def _put_stat(self, name: str, value_ms: int, time_ms: int) -> None:
         self.tables.stats[name] = (value_ms, time_ms)
 
@@ -376,6 +384,8 @@ class FakeArchive:
         job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[
             18:
         ]  # type: ignore[assignment]
+        tried_key, kinds = self.tables.retries.get(job_id, (0, ""))  # type: ignore[call-overload]
+        job.flaky = kinds if tried_key == run_key else ""
         job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)  # type: ignore[arg-type]
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical

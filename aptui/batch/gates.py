@@ -1,4 +1,4 @@
-"""What a run is judged by beside its failures: `--fail-on slower:2x`, `--stop-after 20:same-cause`.
+"""What a run is judged by beside its failures: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
 
 Tests: `tests/batch/test_gates.py`.
 """
@@ -23,12 +23,13 @@ STOPPED_EARLY = 5
 """The exit code of a run that `--stop-after` ended."""
 _LEVELS = ("warning", "error")
 _SLOWER = "slower:"
+_FLAKY = "flaky"
 _SAME_CAUSE = "same-cause"
 _QUOTES = "'\"`"
 
 
 class FailOn(Action):
-    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`; both may be given."""
+    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`, a word to `fail_flaky`; all may be given."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
         """Take one value."""
@@ -36,8 +37,10 @@ class FailOn(Action):
             namespace.fail_on = values
         elif values.startswith(_SLOWER):
             namespace.fail_slower = _factor(values.removeprefix(_SLOWER))
+        elif values == _FLAKY:
+            namespace.fail_flaky = True
         else:
-            parser.error(f"argument --fail-on: '{values}' is not warning, error or slower:FACTOR (such as slower:2x)")
+            parser.error(f"argument --fail-on: '{values}' is not warning, error, flaky or slower:FACTOR (such as slower:2x)")
 
 
 def _factor(text: str) -> float:

@@ -52,9 +52,10 @@ def engine_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", action=FailOn, metavar="WHAT",
         help="warning, error: exit 1 also if jobs completed with such lines in their logs; slower:2x: also if a job takes twice as"
-        " long as it did, beyond the noise of its earlier runs; may be given twice",
+        " long as it did, beyond the noise of its earlier runs; flaky: also if a job succeeded only after a failed run; may be"
+        " given several times",
     )  # fmt: skip
-    parser.set_defaults(fail_slower=None)
+    parser.set_defaults(fail_slower=None, fail_flaky=False)
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
         help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, add_complaints, add_findings, add_slower, collect
+from aptui.batch.summary import Summary, add_complaints, add_findings, add_flaky, add_slower, collect
 from aptui.config import load
 from aptui.config import model as configuration
 from aptui.shared import printing, trace
@@ -72,6 +72,8 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
     limit = arguments.fail_slower
     if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
+    if summary.jobs_run or arguments.json or arguments.fail_flaky:
+        add_flaky(summary, config, is_failure=arguments.fail_flaky)
     add_findings(summary, config)
     code = exit_code(summary, arguments.fail_on)
     add_complaints(summary, config, arguments.fail_on)
@@ -188,7 +190,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
         return UserError.exit_code
     if summary.stopped_after:
         return STOPPED_EARLY
-    is_bad = summary.jobs_failed > 0 or summary.is_too_slow or summary.is_refused
+    is_bad = summary.jobs_failed > 0 or summary.is_too_slow or summary.is_too_flaky or summary.is_refused
     if fail_on is not None:
         is_bad = is_bad or summary.errors > 0 or (fail_on == "warning" and summary.warnings > 0)
     return JOBS_FAILED if is_bad else 0

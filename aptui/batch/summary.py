@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.checks import CheckFinding
 
 _SLOWER_TOLD = 10
+_FLAKY_TOLD = 10
 _FINDINGS_TOLD = 20
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
@@ -60,6 +61,16 @@ class SlowJob(Struct, frozen=True):
     factor: float
 
 
+class FlakyJob(Struct, frozen=True):
+    """A job that succeeded after runs that failed; `failed_of` says of what (`core.retry`)."""
+
+    source: str
+    platform: str
+    job_key: str
+    builder: str
+    failed_of: str
+
+
 class Summary(Struct):
     """See the module; `jobs_pending` is not 0 only where a run was interrupted.
 
@@ -86,6 +97,9 @@ class Summary(Struct):
     slower: list[SlowJob] = field(default_factory=list)
     is_too_slow: bool = False
     """Whether one is by more than `--fail-on slower:` allows."""
+    flaky: list[FlakyJob] = field(default_factory=list)
+    is_too_flaky: bool = False
+    """Whether there are some that `--fail-on flaky` does not allow."""
     stopped_after: str = ""
     """What `--stop-after` stopped it for."""
     account: str = ""
@@ -141,6 +155,7 @@ class Summary(Struct):
                 for failure in self.failures
             ],
             "slower": [to_builtins(each) for each in self.slower],
+            "flaky": [to_builtins(each) for each in self.flaky],
             **({"checks": [to_builtins(each) for each in self.findings]} if self.findings else {}),
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
@@ -155,6 +170,7 @@ class Summary(Struct):
             "aptui jobs --status warnings --status errors",
         )
         self._tell_slower()
+        self._tell_flaky()
         self._tell_findings()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending:
@@ -199,6 +215,15 @@ class Summary(Struct):
             printing.say(f"  {each.factor:>5.1f} times  {name}  {printing.duration(each.duration_s)}, before {usual}", "yellow")
         if len(told) < len(self.slower):
             printing.say(f"  and {len(self.slower) - len(told):,} more: aptui jobs --slower")
+
+    def _tell_flaky(self) -> None:
+        if self.flaky:
+            printing.say("flaky: they succeeded after a failed run:", "bold")
+        for each in self.flaky[:_FLAKY_TOLD]:
+            name = job_name(each.source, each.platform, each.job_key)
+            printing.say(f"  {name}  {printing.line(each.failed_of)}", "yellow")
+        if len(self.flaky) > _FLAKY_TOLD:
+            printing.say(f"  and {len(self.flaky) - _FLAKY_TOLD:,} more: aptui jobs --filter is:flaky")
 
     @staticmethod
     def _tell(head: str, failures: list[Failure], verb: str) -> None:
@@ -264,6 +289,20 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
         database.close()
     summary.slower.sort(key=lambda each: -each.factor)
     summary.is_too_slow = limit is not None and any(each.factor >= limit for each in summary.slower)
+
+
+def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
+    """Name the jobs that succeeded after a failed run; `is_failure`: whether that ends a run with 1."""
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
+    asked = set(_asked_for(config))
+    database = open_reader(config.cache_dir / DATABASE)
+    try:
+        rows = [row for job_id in database.flaky_jobs() if (row := database.job(job_id)) is not None and row.platform in asked]
+    finally:
+        database.close()
+    named = ((row, builders.get(row.builder, uuid_text(row.builder))) for row in rows)
+    summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in named]
+    summary.is_too_flaky = is_failure and bool(rows)
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config import alerts
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import cluster as config_cluster
+from aptui.config.sections.runs import restored_rule
 from aptui.config.sections.serve import restored
 from aptui.core.checks import Check, Limit
 from aptui.core.model import (
@@ -83,13 +84,16 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         companions=tuple(companions),
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
         checks=_unpack_checks(data["checks"]),
-        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks"),
+        retry=restored_rule(data["retry"]),
+        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks", "retry"),
     )
 
 
 def _unpack_builder(data: dict[str, Any]) -> Builder:
     return Builder(
-        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads", "references"),
+        **_plain(
+            data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads", "references", "retry"
+        ),
         uuid=bytes.fromhex(data["uuid"]),
         code_digest=bytes.fromhex(data["code_digest"]),
         asset_type=bytes.fromhex(data["asset_type"]),
@@ -98,6 +102,7 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
         references=tuple(ReferenceRule(**rule) for rule in data["references"]),
+        retry=restored_rule(data["retry"]),
     )
 
 

@@ -17,7 +17,7 @@ from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections import serve
+from aptui.config.sections import runs, serve
 from aptui.config.sections.sharing import UNSEALED, is_own
 from aptui.config.signature import signed
 from aptui.config.tools import identify, tools_digest
@@ -149,6 +149,7 @@ class Compiler:
             declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
             declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
             variables=self._variables(),
+            retry=runs.retry_rule(self._plain_tree("retry")),
         )
 
     # results besides the cache
@@ -379,6 +380,7 @@ class Compiler:
             trusted_params=self._trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self._variables(node),
+            retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
         )
         return builder if platforms else None
 
@@ -398,7 +400,7 @@ class Compiler:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
         foreign = (
-            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment")]
+            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment", "retry")]
             if forms[0] == "copy"
             else []
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 9
+FORM = 10
 """Rises when the compiled form changes."""
 
 

@@ -25,6 +25,7 @@ class Trigger(StrEnum):
     FAIL = "FAIL"
     REFUSE = "REFUSE"
     LOST = "LOST"
+    RETRY = "RETRY"
     COMMITTED = "COMMITTED"
     COMMIT_FAILED = "COMMIT_FAILED"
     CANCEL = "CANCEL"
@@ -80,6 +81,7 @@ TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
         _T.FAIL: (_F, _E.NONE),
         _T.REFUSE: (_F, _E.KILL),
         _T.LOST: (_Q, _E.NONE),
+        _T.RETRY: (_Q, _E.NONE),
         _T.CANCEL: (_X, _E.KILL),
         _T.DROP: (None, _E.KILL | _E.DELETE),
     },

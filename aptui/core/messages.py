@@ -173,7 +173,7 @@ class Read(Struct, frozen=True):
 
 
 class AnalyseResult(Struct, frozen=True):
-    """What `create_jobs` said. `error` is "" on success, else one line."""
+    """What `create_jobs` said. `error` is "" on success, else one line; `kind` says what it failed of, as in `RunResult`."""
 
     run_key: int
     outcome: int
@@ -184,6 +184,7 @@ class AnalyseResult(Struct, frozen=True):
     duration_ms: int = 0
     reads: tuple[Read, ...] = ()
     used: Used = NOTHING_USED
+    kind: str = ""
 
 
 class RunResult(Struct, frozen=True):
@@ -191,7 +192,7 @@ class RunResult(Struct, frozen=True):
 
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
     processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
-    builder ran, "" = one did.
+    builder ran, "" = one did. `kind` is what it failed of (`core.retry`), "" = nobody knows, or another run would, too.
     """
 
     run_key: int
@@ -210,6 +211,7 @@ class RunResult(Struct, frozen=True):
     reads: tuple[Read, ...] = ()
     origin: str = ""
     used: Used = NOTHING_USED
+    kind: str = ""
 
 
 class HashResult(Struct, frozen=True):

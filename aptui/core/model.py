@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from aptui.core.checks import Check
 from aptui.core.facts import ProductFacts
+from aptui.core.retry import RetryRule
 from aptui.core.run_report import Ties
 
 RelPath = NewType("RelPath", str)
@@ -138,7 +139,7 @@ class Builder(Struct, frozen=True):
     really had (`core.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
     decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
-    the value, "" = not set): its runs get them, and they decide about products.
+    the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says.
     """
 
     uuid: bytes
@@ -172,6 +173,7 @@ class Builder(Struct, frozen=True):
     reads_debug_output: bool = False
     takes_pointers: bool = False
     variables: tuple[tuple[str, str], ...] = ()
+    retry: RetryRule | None = None
 
     @property
     def needs_analysis(self) -> bool:
@@ -209,6 +211,7 @@ class Project(Struct, frozen=True):
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
     `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
+    `retry` is for builders that say nothing of it.
     """
 
     platforms: tuple[Platform, ...]
@@ -231,6 +234,7 @@ class Project(Struct, frozen=True):
     linked_folders: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     checks: tuple[Check, ...] = ()
+    retry: RetryRule | None = None
 
 
 UNKNOWN_SIZE = -1
@@ -393,8 +397,9 @@ class Job(Struct, eq=False):
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
     `reason` says why the last plan needed a run, `origin` where the committed result came from when no run here made it, ""
     otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
-    `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `lost_count` counts
-    LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
+    `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `tried` are
+    the failed runs of the present plan that were tried again, by what they failed of (`core.retry`), `flaky` those before the
+    committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
     it is new and has no row yet; that of its folder waits for it. `ties` tell what files its run used.
     """
@@ -416,10 +421,11 @@ class Job(Struct, eq=False):
     is_forced: bool = False
     is_doubted: bool = False
     is_unsaved: bool = False
-    lost_count: int = 0
+    tried: tuple[str, ...] = ()
     stale_count: int = 0
     reason: str = ""
     origin: str = ""
+    flaky: str = ""
     error: str = ""
     inputs: tuple[tuple[str, str, str], ...] = ()
     planned_inputs: tuple[tuple[str, str, str], ...] = ()

@@ -44,7 +44,7 @@ class JobChanged(Struct, frozen=True):
     """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
 
     `is_run` is False where nothing ran: it is made of the same as before, or gone.
-    `facts` are those of its products, together.
+    `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.retry`), "" = none did.
     """
 
     cause: int
@@ -65,6 +65,7 @@ class JobChanged(Struct, frozen=True):
     completed_ms: int = 0
     is_run: bool = True
     facts: ProductFacts | None = None
+    flaky: str = ""
 
 
 class ProductsChanged(Struct, frozen=True):

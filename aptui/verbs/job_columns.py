@@ -63,5 +63,7 @@ class JobRowColumns:
                 return STATUS_CODES[row.status]
             case "duration_ms":
                 return round(row.duration_s * 1000)
+            case "flaky":
+                return bool(row.flaky)
             case _:
                 return int(getattr(row, field))

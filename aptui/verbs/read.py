@@ -155,6 +155,7 @@ def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
         return row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
     text += ", restored" if row.is_restored else ""
+    text += ", flaky" if row.flaky else ""
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
 
 
@@ -190,6 +191,7 @@ def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
         "error": row.error,
         "failure_cause": row.failure_cause,
         "restored": row.is_restored,
+        "flaky": row.flaky,
     }
 
 
@@ -301,7 +303,7 @@ def status(arguments: Namespace) -> int:
     with opened(arguments, config) as project:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
-        slower_count = len(pace.slower_jobs(project.database))
+        slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
         found = findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
@@ -319,6 +321,7 @@ def status(arguments: Namespace) -> int:
                 "warnings": totals.warnings,
                 "errors": totals.errors,
                 "slower_jobs": slower_count,
+                "flaky_jobs": flaky_count,
                 "checks": Counter(each.level for each in found),
                 "products": totals.products,
                 "product_bytes": product_bytes,
@@ -351,6 +354,8 @@ def status(arguments: Namespace) -> int:
         printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
     if slower_count:
         printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
+    if flaky_count:
+        printing.say(f"flaky      {printing.count(flaky_count, 'job')}: aptui jobs --filter is:flaky", "yellow")
     return 0
 
 

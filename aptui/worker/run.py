@@ -20,6 +20,7 @@ from msgspec import Struct
 from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
+from aptui.core.retry import FailureKind
 from aptui.core.run_report import Used, UsedFile
 from aptui.core.settings import merged
 from aptui.sdk import (
@@ -78,6 +79,7 @@ class Terminated(BaseException):
 class _Ending(Struct):
     outcome: Outcome
     error: str = ""
+    kind: str = ""
     changed: tuple[str, ...] = ()
 
 
@@ -125,7 +127,9 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     used = Used(code(), began_ns, seen.used(), changed=seen.changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
-    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used)
+    return AnalyseResult(
+        order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used, ending.kind
+    )
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
@@ -183,6 +187,7 @@ def process(
         reprocess=run.reprocess if is_done else (),
         reads=run.reads,
         used=Used(code(), began_ns, run.heard, run.found, run.changed),
+        kind=ending.kind,
     )
 
 
@@ -293,7 +298,7 @@ class _BuilderRun:
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:
-            raise AnswerRefused(job.error)
+            raise AnswerRefused(job.error, job.kind)
         self._made, self._found = job.products, job.dependencies
 
     def _copy(self) -> None:
@@ -421,27 +426,28 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
     try:
         step()
     except AnswerRefused as error:
-        return _failure(log, str(error))
+        return _failure(log, str(error), kind=error.kind)
     except Stale as error:
-        return _Ending(Outcome.STALE, str(error), error.paths)
+        return _Ending(Outcome.STALE, str(error), changed=error.paths)
     except Cancelled:
         return _Ending(Outcome.CANCELLED, "cancelled")
     except SystemExit as error:
-        return _failure(log, f"builder called sys.exit({error.code!r})")
+        return _failure(log, f"builder called sys.exit({error.code!r})", kind=FailureKind.ERROR)
     except MemoryError as error:
-        return _failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}")
+        return _failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
         text = one_line(str(error))
-        return _failure(log, f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback.format_exc())
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return _failure(log, text, traceback.format_exc(), kind=FailureKind.ERROR)
     return _Ending(Outcome.SUCCEEDED)
 
 
-def _failure(log: RunLog, text: str, trace: str = "") -> _Ending:
+def _failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> _Ending:
     text = one_line(valid_text(text))
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
     log.note_sandbox()
-    return _Ending(Outcome.FAILED, text)
+    return _Ending(Outcome.FAILED, text, kind)
 
 
 def _check_result(result: object, error: object, log: RunLog) -> None:

@@ -18,7 +18,7 @@ from aptui.shared.errors import UserError
 def parsed(*words: str) -> Namespace:
     parser: ArgumentParser = Parser(prog="aptui")
     parser.add_argument("--fail-on", action=FailOn)
-    parser.set_defaults(fail_slower=None)
+    parser.set_defaults(fail_slower=None, fail_flaky=False)
     return parser.parse_args(words)
 
 
@@ -36,6 +36,13 @@ def test_a_level_and_a_factor_go_together(words: tuple[str, ...], level: str | N
     found = parsed(*(text for word in words for text in ("--fail-on", word)))
 
     assert (found.fail_on, found.fail_slower) == (level, factor)
+
+
+def test_a_word_about_flaky_jobs_goes_with_both() -> None:
+    found = parsed("--fail-on", "flaky", "--fail-on", "slower:2x", "--fail-on", "error")
+
+    assert (found.fail_flaky, found.fail_slower, found.fail_on) == (True, 2.0, "error")
+    assert not parsed().fail_flaky
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,27 @@ def test_a_warning_gate_sees_the_same_on_a_second_run(run: Run, project: Path, f
     assert codes == [expected, expected]
 
 
+def test_a_job_that_was_tried_again_is_flaky_and_a_gate_sees_it_on_every_run(run: Run, project: Path) -> None:
+    (project / "assets" / "a.odd").write_text("x")
+    odd = f"""
+  - name: odd
+    patterns: ["*.odd"]
+    command: "mkdir {{params.once}}-{{platform}} && exit 75; cp {{source}} {{products_dir}}"
+    params: {{once: {project / "once"}}}
+    retry: {{times: 1, on: [75]}}
+workers:"""
+    (project / "aptui.yaml").write_text(CONFIG.replace("\nworkers:", odd))
+
+    code, out, _ = run("batch")
+    again, listed, _ = run("batch", "--json", "--fail-on", "flaky", "--platforms", "linux")
+
+    found = {"source": "a.odd", "platform": "linux", "job_key": "odd", "builder": "odd", "failed_of": "exit 75"}
+    assert (code, again) == (0, 1)
+    assert "flaky: they succeeded after a failed run:\n  a.odd@linux:odd  exit 75\n  a.odd@server:odd  exit 75\n" in out
+    assert json.loads(listed)["flaky"] == [found]
+    assert json.loads(run("status", "--json")[1])["flaky_jobs"] == 2
+
+
 def test_only_the_platforms_asked_for_count(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text("{oops}")
     run("batch")

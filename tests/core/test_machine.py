@@ -99,7 +99,7 @@ class Intent:
             return found
         found.append(Trigger.DROP)
         if self.has_run:
-            return [*found, Trigger.SUCCEED, Trigger.FAIL, Trigger.LOST, Trigger.CANCEL]
+            return [*found, Trigger.SUCCEED, Trigger.FAIL, Trigger.LOST, Trigger.RETRY, Trigger.CANCEL]
         if self.is_owed:
             found.append(Trigger.CANCEL)
             found += [Trigger.START, Trigger.BLOCK] if self.is_ready else [Trigger.UNBLOCK]
@@ -121,7 +121,7 @@ class Intent:
             case Trigger.START:
                 self.has_run, self.is_ready = True, False
                 return Effect.START
-            case Trigger.LOST:
+            case Trigger.LOST | Trigger.RETRY:
                 self.has_run, self.is_ready = False, True
                 return Effect.NONE
             case Trigger.SUCCEED:

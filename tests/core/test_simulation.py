@@ -31,6 +31,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from aptui.core.messages import Outcome
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
 from aptui.core.paths import key_of, path_uuid
+from aptui.core.retry import RetryRule
 from aptui.core.settings import file_key, is_settings
 from aptui.core.state.witness import Witness
 
@@ -101,10 +102,13 @@ ADJUSTMENTS = st.sampled_from(
     )
 )
 SETUPS = Setup(
-    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))), platforms=("linux", "server")
+    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))),
+    platforms=("linux", "server"),
+    retry=RetryRule(2, ("timeout", "crash")),
 )
+FATES: list[Outcome | str] = [*list(Outcome)[1:5], "timeout", "crash", "exit 1"]
 USES = ("read e.txt", "include e.txt", "jobs-from e.txt")
-HOST_ERRORS = re.compile("its worker died twice|cannot be placed|it was ")
+HOST_ERRORS = re.compile("its worker died|cannot be placed|it was ")
 
 
 class Simulation(RuleBasedStateMachine):
@@ -223,8 +227,8 @@ class Simulation(RuleBasedStateMachine):
         if self.world.cache:
             self.world.lose(data.draw(st.sampled_from(sorted(self.world.cache))))
 
-    @rule(rel=st.sampled_from(RELS), fates=st.lists(st.sampled_from(list(Outcome)[1:5]), min_size=1, max_size=3))
-    def misfortune(self, rel: str, fates: list[Outcome]) -> None:
+    @rule(rel=st.sampled_from(RELS), fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=4))
+    def misfortune(self, rel: str, fates: list[Outcome | str]) -> None:
         self.world.fates[f"{rel}@linux:main" if rel.endswith(".s") else f"{rel}@linux:data"] = fates
         self.world.fates[f"{rel}:analyse"] = fates[1:]
 

@@ -113,6 +113,30 @@ _REFERENCE = _record(
 )
 _REFERENCE = {**_REFERENCE, "type": ["string", "object"], "minLength": 1}
 
+_RETRY = _record(
+    "a mapping like {times: 2, on: [crash, timeout]}",
+    ("times",),
+    times={
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 10,
+        "title": "a whole number up to 10",
+        "description": "So often it is tried again; 0 is never.",
+    },
+    on=_list(
+        {
+            "type": ["string", "integer"],
+            "pattern": "^(crash|timeout|memory|error)$",
+            "minimum": 1,
+            "maximum": 255,
+            "title": "crash, timeout, memory, error, or the exit status of a command",
+        },
+        "a list of failures",
+        "What a run failed of; crash and timeout unless said otherwise.",
+    ),
+)
+_RETRY["description"] = "Runs that are tried again by themselves when they fail."
+
 _BUILDER = _record(
     "a mapping that describes a builder",
     ("name",),
@@ -147,6 +171,7 @@ _BUILDER = _record(
         "title": "keep or delete",
         "description": "What becomes of the last good products.",
     },
+    retry=_RETRY,
     asset_type=_text("a UUID", "Asset type of its products.", pattern=_UUID),
     products=_list(_text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),
     depfile=_text("a file name", "Command: a Makefile-style list of what was read; relative to the temp folder."),
@@ -330,6 +355,7 @@ _TOP = _record(
         memory=_size("Of a worker; auto is three quarters of the machine's for Python builders.", may_be_auto=True),
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
+    retry=_RETRY,
     environment=_VARIABLES,
     undeclared_reads=_UNDECLARED,
     products=_record(

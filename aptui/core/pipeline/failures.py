@@ -28,7 +28,7 @@ class Failures:
 
     def record(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
         """Record why `job`, which is failed already, is; `keeps_claims` of the names of products, `drops_products` that it has."""
-        job.error, job.is_forced, job.stale_count = text, False, 0
+        job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
         builder = self._jobs.builders[job.builder]
         if not job.is_analysis:
             self._reports.counts["run"] += 1
@@ -36,24 +36,7 @@ class Failures:
             job.first_fail_log = job.first_fail_log or job.log_file
             job.last_fail_ms, job.last_fail_log = now_ms, job.log_file
             job.failure_cause = self._cause_of(job)
-            self._ledger.put(
-                "put_run",
-                (
-                    job.id,
-                    job.run_key,
-                    now_ms,
-                    job.duration_ms,
-                    int(Outcome.FAILED),
-                    job.reason,
-                    text,
-                    job.log_file,
-                    job.planned or 0,
-                    builder.version,
-                    b"",
-                    self._step_of(job),
-                    "",
-                ),
-            )
+            self._put_run(job, text, now_ms)
             drops_products = drops_products or builder.deletes_products_on_failure
             gone = [product.name for product in job.products] if drops_products else []
             if gone:
@@ -69,6 +52,25 @@ class Failures:
         self._jobs.save(job)
         self._reports.tell(job, is_settled=True)
         self._jobs.settled(job, is_changed=True)
+
+    def try_again(self, job: Job, text: str, now_ms: int) -> None:
+        """A run of `job` failed of what it is tried again for: the history has it, and the job is queued."""
+        self._jobs.feed(job, Trigger.RETRY)
+        if not job.is_analysis:
+            self._put_run(job, text, now_ms)
+        self._jobs.ready.push(job)
+        self._jobs.save(job)
+        self._reports.tell(job)
+
+    def _put_run(self, job: Job, text: str, now_ms: int) -> None:
+        version = self._jobs.builders[job.builder].version
+        self._ledger.put(
+            "put_run",
+            (
+                job.id, job.run_key, now_ms, job.duration_ms, int(Outcome.FAILED), job.reason, text, job.log_file, job.planned or 0,
+                version, b"", self._step_of(job), "",
+            ),
+        )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
         """Return what the history keeps of a run that failed (`core.history`)."""

@@ -332,7 +332,7 @@ class Plans:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
         job.set_reason(self._reasons.reason(job, number, manifest))
         self._jobs.hold_back(job)
-        job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
+        job.planned, job.planned_inputs, job.tried = number, manifest, ()
         problem = self._endless(job)
         if problem:
             self._failures.give_up(job, problem)

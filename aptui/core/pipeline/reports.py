@@ -69,7 +69,7 @@ class Reports:
                 self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key,
                 builder.name if builder else "",
                 status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
-                job.completed_ms, is_run, together(product.facts for product in job.products),
+                job.completed_ms, is_run, together(product.facts for product in job.products), job.flaky,
             )
         )  # fmt: skip
 

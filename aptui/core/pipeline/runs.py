@@ -97,6 +97,8 @@ class Runs:
             elif changed := self._changed(job, result):
                 stale = replace(result, used=replace(result.used, changed=changed))
                 self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
+            elif result.outcome != Outcome.SUCCEEDED and self._is_tried_again(job, result, event.now_ms):
+                continue
             elif isinstance(result, AnalyseResult):
                 self._analyses.take(job, result, event.now_ms)
             elif result.outcome == Outcome.SUCCEEDED:
@@ -104,7 +106,8 @@ class Runs:
                     succeeded.append((job, result))
             else:
                 self._put_discovered(job, result)
-                self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
+                text = result.error or "it failed without saying why"
+                self._failed(job, result, f"{text}{_tries(job)}", event.now_ms)
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
@@ -191,14 +194,27 @@ class Runs:
             self._jobs.save(job)
             return
         if outcome is Outcome.LOST:
-            job.lost_count += 1
-            if job.lost_count > 1:
-                self._failed(job, result, f"its worker died twice: {result.error}", now_ms)
+            if self._is_tried_again(job, result, now_ms):
                 return
+            if job.tried:
+                died = "its worker died twice" if len(job.tried) == 1 else "its worker died"
+                self._failed(job, result, f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}", now_ms)
+                return
+            job.tried = (result.kind,)
         self._jobs.feed(job, Trigger.LOST)
         self._ready.push(job)
         if job.is_unsaved:
             self._jobs.save(job)
+
+    def _is_tried_again(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> bool:
+        """Whether a rule has a run that failed tried again; then it is."""
+        rule = self._builders[job.builder].retry or self._jobs.project.retry
+        if rule is None or not rule.covers(result.kind) or len(job.tried) >= rule.times:
+            return False
+        job.tried = (*job.tried, result.kind)
+        self._note_failure(job, result, result.error, now_ms)
+        self._failures.try_again(job, result.error, now_ms)
+        return True
 
     def _commit(self, finished: list[tuple[Job, RunResult]], now_ms: int) -> None:
         # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
@@ -333,14 +349,18 @@ class Runs:
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
-        self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         self._reports.learn(job, result.duration_ms)
+        self._note_failure(job, result, text, now_ms)
+        self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
+
+    def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
+        """Take down of a run that failed how long it took and what it said; what it staged goes."""
+        self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         job.duration_ms, job.completed_ms = result.duration_ms, now_ms
         warnings = sum(1 for record in result.log if record.level == LogLevel.WARNING)
         errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)
         job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
         self._reports.write_log(job, result.log, text)
-        self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
         """Yield the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
@@ -357,3 +377,8 @@ class Runs:
                 self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
                 yield from source.jobs.values()
+
+
+def _tries(job: Job) -> str:
+    """Return what to add to the error of a job that was tried before; "" for one that was not."""
+    return f" (tried {len(job.tried) + 1} times)" if job.tried else ""

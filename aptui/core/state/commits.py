@@ -16,6 +16,7 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product, Project
+from aptui.core.retry import flaky
 from aptui.core.state.conflicts import Conflicts, Verdict
 from aptui.core.state.ledger import Ledger
 
@@ -217,6 +218,8 @@ class Commits:
                 result.origin,
             ),
         )
+        if told := flaky(job.tried):
+            yield "put_retries", (job.id, job.run_key, told)
         for other in commit.wishes:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 
@@ -227,7 +230,7 @@ class Commits:
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
-        job.is_forced = False
+        job.is_forced, job.flaky = False, flaky(job.tried)
         _describe_run(commit)
 
     @staticmethod

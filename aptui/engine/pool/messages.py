@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -152,24 +153,34 @@ def _count(number: int, noun: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------- results
 
 
-def ended(order: Order, outcome: Outcome, error: str = "", log: Iterable[LogRecord] = ()) -> AnalyseResult | RunResult:
+class Verdict(NamedTuple):
+    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.retry`)."""
+
+    outcome: Outcome
+    error: str = ""
+    kind: str = ""
+
+
+def ended(
+    order: Order, outcome: Outcome, error: str = "", kind: str = "", log: Iterable[LogRecord] = ()
+) -> AnalyseResult | RunResult:
     """Return the result of a run that its worker cannot answer for."""
     records = tuple(log)
     if isinstance(order, AnalyseOrder):
-        return AnalyseResult(order.run_key, outcome, error, log=records)
+        return AnalyseResult(order.run_key, outcome, error, log=records, kind=kind)
     warnings, errors = count_levels(records)
-    return RunResult(order.run_key, outcome, error, log=records, warnings=warnings, errors=errors)
+    return RunResult(order.run_key, outcome, error, log=records, warnings=warnings, errors=errors, kind=kind)
 
 
 def broken_off(
-    order: AnalyseOrder | ProcessOrder, outcome: Outcome, error: str, text: BoundedText, duration_s: float
+    order: AnalyseOrder | ProcessOrder, verdict: Verdict, text: BoundedText, duration_s: float
 ) -> AnalyseResult | RunResult:
     """Return the result of the run that a worker was at when it ended, with what it had written."""
     now_ms = time.time_ns() // 1_000_000
     records = records_of(text, order.builder, now_ms)
-    if error:
-        records.append(LogRecord(LogLevel.ERROR, order.builder, error, now_ms))
-    return replace(ended(order, outcome, error, records), duration_ms=int(duration_s * 1000))
+    if verdict.error:
+        records.append(LogRecord(LogLevel.ERROR, order.builder, verdict.error, now_ms))
+    return replace(ended(order, *verdict, records), duration_ms=int(duration_s * 1000))
 
 
 def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, window: str) -> AnalyseResult | RunResult:

@@ -28,12 +28,14 @@ from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
     Order,
     PoolMessage,
     Result,
+    Verdict,
     broken_off,
     builder_of,
     ended,
@@ -237,7 +239,7 @@ class Pool:
         if slot.is_ready and not slot.is_retiring:
             self._crew.retire(slot)
         elif slot.is_ready and order is not None:
-            self._crew.end(slot, order.run_key, Outcome.LOST, "its worker was ended by hand")
+            self._crew.end(slot, order.run_key, Verdict(Outcome.LOST, "its worker was ended by hand"))
         else:
             slot.is_retiring = True
             slot.member.break_off("was ended by hand")
@@ -349,8 +351,7 @@ class Pool:
         slot.runs += 1
         self._deaths.note_answer(order.builder)
         if result.run_key in slot.verdicts:
-            outcome, error = slot.verdicts[result.run_key]
-            self._results.append(ended(order, outcome, error))
+            self._results.append(ended(order, *slot.verdicts[result.run_key]))
         elif result.run_key in message.cancelled:
             self._results.append(ended(order, Outcome.CANCELLED, "cancelled"))
         else:
@@ -438,15 +439,16 @@ class Pool:
         order = message.current
         rest = message.rest
         if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
-            outcome, error = slot.verdicts.get(order.run_key, (Outcome.LOST, reason))
+            kind = FailureKind.MEMORY if slot.member.is_killed_by_others else FailureKind.CRASH
+            verdict = slot.verdicts.get(order.run_key, Verdict(Outcome.LOST, reason, kind))
             is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._isolate(order)
             if not slot.verdicts and not is_first_kill:
                 self._deaths.note_death(order.builder, reason)
             text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s
-            self._results.append(broken_off(order, outcome, error, text, duration_s))
+            self._results.append(broken_off(order, verdict, text, duration_s))
             rest = rest[1:]
         elif order is None and len(rest) == 1 and not slot.verdicts:
-            self._results.append(ended(rest[0], Outcome.LOST, reason))
+            self._results.append(ended(rest[0], Outcome.LOST, reason, FailureKind.CRASH))
             rest = []
         self._results += [self._return_order(message, order) for order in rest]
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from aptui.core.messages import Outcome
+from aptui.core.retry import FailureKind
+from aptui.engine.pool.messages import Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
 from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
@@ -136,9 +138,9 @@ class WorkerManager:
         if not slot.messages:
             slot.member.hang_up()
 
-    def end(self, slot: Slot, run_key: int, outcome: Outcome, error: str) -> None:
+    def end(self, slot: Slot, run_key: int, verdict: Verdict) -> None:
         """End a worker because of the run it is at: SIGTERM now, SIGKILL for it and its family a little later."""
-        slot.verdicts.setdefault(run_key, (outcome, error))
+        slot.verdicts.setdefault(run_key, verdict)
         if slot.kill_at_s is None:
             slot.kill_at_s = self._clock() + self._settings.term_grace_s
             slot.member.terminate()
@@ -147,7 +149,7 @@ class WorkerManager:
         """End a worker that is at a run which nobody wants any more."""
         order = slot.messages[0].current if slot.messages else None
         if order is not None and order.run_key in slot.messages[0].cancelled:
-            self.end(slot, order.run_key, Outcome.CANCELLED, "cancelled")
+            self.end(slot, order.run_key, Verdict(Outcome.CANCELLED, "cancelled"))
 
     # -------------------------------------------------------------------------------------------------------------- clock
 
@@ -194,7 +196,8 @@ class WorkerManager:
         elif slot.is_at_rest:
             self.retire(slot)
         elif order is not None:
-            self.end(slot, order.run_key, Outcome.FAILED, f"time limit of {order.limit_s:g} s exceeded")
+            error = f"time limit of {order.limit_s:g} s exceeded"
+            self.end(slot, order.run_key, Verdict(Outcome.FAILED, error, FailureKind.TIMEOUT))
 
     def close(self, grace_s: float) -> None:
         """End all workers, those at work too; returns when every process is gone."""

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from aptui.core.messages import Outcome
 from aptui.engine.pool.memory_budget import family_bytes, resident_bytes
-from aptui.engine.pool.messages import PoolMessage, describe
+from aptui.engine.pool.messages import PoolMessage, Verdict, describe
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.shared.health import WorkerInfo
 
@@ -25,7 +24,7 @@ PATIENT_S = 10.0
 class Slot(Struct, eq=False):
     """A member and what it was given.
 
-    `verdicts` say why it is being ended: {run key: (outcome, error)} for those that are to blame. `start` is the
+    `verdicts` say why it is being ended, by run key, for those that are to blame. `start` is the
     configuration it knows.
     """
 
@@ -38,7 +37,7 @@ class Slot(Struct, eq=False):
     runs: int = 0
     is_ready: bool = False
     is_retiring: bool = False
-    verdicts: dict[int, tuple[Outcome, str]] = field(default_factory=dict)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
     kill_at_s: float | None = None
 
     @property

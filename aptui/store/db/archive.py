@@ -79,6 +79,9 @@ ORDER BY l.ProductPK, l.SubID"""
 _FACTS_SQL = """
 SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format
 FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_facts f ON f.product_id = p.ProductID"""
+_RETRIES_SQL = """
+SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = k.value
+    JOIN Jobs j ON j.JobID = t.job_id AND j.JobRunKey = t.run_key"""
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
@@ -189,6 +192,8 @@ class DatabaseArchive:
             job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
             job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
             source.jobs[builder, platform, key] = jobs[job_id] = job
+        for job_id, kinds in self._ask(_RETRIES_SQL, list(jobs)) if self._has_rows("aptui_retries") else ():
+            jobs[job_id].flaky = kinds
         links, legacy = self._links_of(list(jobs))
         facts = self._facts_of(list(jobs))
         for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):

@@ -164,6 +164,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             _first_twice,
         ),
     ),
+    "put_retries": ((_replace("aptui_retries", 3), None),),
     "put_stat": ((_replace("aptui_stats", 3), None),),
     "put_conflict": ((_replace("aptui_conflicts", 2), None),),
     "put_folder": ((_upsert("aptui_folders", "scan_folder_id, folder, digest, files", "folder, scan_folder_id"), _pack_folder),),

@@ -319,6 +319,17 @@ class OwnJobs(_Table):
         table_name = "aptui_jobs"
 
 
+class Retries(_Table):
+    """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
+
+    job_id = IntegerField(primary_key=True)
+    run_key = IntegerField()
+    kinds = TextField()
+
+    class Meta:
+        table_name = "aptui_retries"
+
+
 class Analyses(_Table):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
@@ -593,6 +604,7 @@ OWN_TABLES: tuple[type[Model], ...] = (
     OwnStats,
     LegacyUuids,
     OwnJobs,
+    Retries,
     Analyses,
     Edges,
     OwnProducts,
@@ -666,6 +678,7 @@ _COMPANIONS = (
     ("Sources", "SourceID", "aptui_analyses", "source_id"),
     ("Sources", "SourceID", "aptui_edges", "source_id"),
     ("Jobs", "JobID", "aptui_jobs", "job_id"),
+    ("Jobs", "JobID", "aptui_retries", "job_id"),
     ("Jobs", "JobID", "aptui_runs", "job_id"),
     ("Jobs", "JobID", "aptui_conflicts", "job_id"),
     ("Products", "ProductID", "aptui_products", "product_id"),

@@ -128,10 +128,24 @@ _FACTS = (
     DELETE FROM aptui_facts WHERE product_id = OLD.ProductID; END""",
 )
 
+
+def _retries_are_kept(database: sqlite3.Connection) -> None:
+    """Of what ran so far nobody knows what was tried again."""
+    for sql in _RETRIES:
+        database.execute(sql)
+
+
+_RETRIES = (
+    "CREATE TABLE aptui_retries (job_id INTEGER NOT NULL PRIMARY KEY, run_key INTEGER NOT NULL, kinds TEXT NOT NULL)",
+    """CREATE TRIGGER aptui_retries_go AFTER DELETE ON Jobs BEGIN
+    DELETE FROM aptui_retries WHERE job_id = OLD.JobID; END""",
+)
+
 STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     OLDEST: _origin_is_a_column,
     3: _sessions_are_kept,
     4: _products_have_facts,
     5: _files_and_stats_are_views,
+    6: _retries_are_kept,
 }
 """{version: what leads to the next one}."""

@@ -3,7 +3,7 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
 `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `w:>4096`, `seconds:1..5` are about
-what builders say of products (`core.facts`). A pattern without capitals
+what builders say of products (`core.facts`), `is:flaky` about runs. A pattern without capitals
 ignores case. Patterns of people and remote clients must take linear time,
 whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
 no look-around and no back-references.
@@ -37,7 +37,7 @@ _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
     "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "before": "before",
     "slower": "slower", "faster": "faster", "w": "width", "width": "width", "h": "height", "height": "height", "format": "format",
-    "seconds": "seconds", "triangles": "triangles", "rate": "rate",
+    "seconds": "seconds", "triangles": "triangles", "rate": "rate", "is": "is",
 }  # fmt: skip
 FIELDS = tuple(dict.fromkeys(_FIELD_NAMES.values()))
 """Fields that terms can name, for completion."""
@@ -47,6 +47,8 @@ _NUMBER_FIELDS = {
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
 """{field: (number it is about, whether it names the upper end)}."""
+BEINGS = ("flaky",)
+"""What `is:` may ask for: a column of numbers that are 0 where a job is not."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
 """Where a range begins without an end of its own: what was never completed is before nothing."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
@@ -102,7 +104,7 @@ class Columns(Protocol):
         """Return the code of each row and what the codes name; `field` is one of `FIELDS` that hold text."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
-        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms" or a fact of each row."""
+        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
 
 
 class Filter(Struct, frozen=True):
@@ -232,6 +234,8 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
         name = _field(text, field, found.start("field") + 1)
     if not value:
         raise FilterError(f"nothing stands behind '{found[0]}'" if found[0] else "the term is empty", column)
+    if name == "is":
+        return _being(value, column, is_negated=is_negated)
     if name in NUMBER_FACTS:
         return _compared(name, value, column, is_negated=is_negated)
     if name in _NUMBER_FIELDS:
@@ -254,6 +258,13 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
     if not is_upper:
         return Between(field, end + (field == "duration_ms"), math.inf, is_negated)
     return Between(field, _LEAST[field], end, is_negated)
+
+
+def _being(value: str, column: int, *, is_negated: bool) -> Between:
+    """Return the range of what a job is besides its status."""
+    if value.lower() not in BEINGS:
+        raise FilterError(f"a job cannot be '{value}'", column, f"write {' or '.join(f'is:{word}' for word in BEINGS)}")
+    return Between(value.lower(), 1, math.inf, is_negated)
 
 
 def _compared(name: str, value: str, column: int, *, is_negated: bool) -> Between:

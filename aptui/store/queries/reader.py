@@ -53,12 +53,12 @@ _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
-    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, '')
+    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, ''), COALESCE(t.kinds, '')
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
-LEFT JOIN aptui_jobs o ON o.job_id = j.JobID"""
+LEFT JOIN aptui_jobs o ON o.job_id = j.JobID LEFT JOIN aptui_retries t ON t.job_id = j.JobID AND t.run_key = j.JobRunKey"""
 _ANALYSES_SQL = """
 SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.completed_ms, a.duration_ms, a.warnings, a.errors,
-    a.log_file, 0, a.error, 0, s.SourceID, '', ''
+    a.log_file, 0, a.error, 0, s.SourceID, '', '', ''
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE a.state = 'failed'"""
 _SOURCES_SQL = """
@@ -85,7 +85,10 @@ RESTORED = ", restored by hand"
 
 
 class JobRow(Struct, frozen=True):
-    """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`."""
+    """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
+
+    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.retry`).
+    """
 
     source: str
     scan_folder: str
@@ -106,6 +109,7 @@ class JobRow(Struct, frozen=True):
     state: str
     failure_cause: str
     origin: str = ""
+    flaky: str = ""
 
     @property
     def is_restored(self) -> bool:
@@ -247,6 +251,12 @@ class Reader:
         """Return one job."""
         row = self._database.execute(f"{_JOBS_SQL} WHERE j.JobID = ?", (job_id,)).fetchone()
         return _job_row(row) if row else None
+
+    def flaky_jobs(self) -> list[int]:
+        """Return the ids of the jobs that succeeded after a failed run, in the order of their sources."""
+        sql = """SELECT j.JobID FROM aptui_retries t CROSS JOIN Jobs j ON j.JobID = t.job_id AND j.JobRunKey = t.run_key
+            JOIN Sources s ON s.SourceID = j.SourcePK ORDER BY s.SourceName, j.JobID"""
+        return [job_id for (job_id,) in self._database.execute(sql)]
 
     def jobs_of(self, source_id: int) -> list[JobRow]:
         """Return the jobs of a source, its failed analyses last."""
@@ -423,8 +433,8 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
-    job_id, error, run_key, source_id, failure_cause, origin = row[12:]
+    job_id, error, run_key, source_id, failure_cause, origin, flaky = row[12:]
     return JobRow(
         source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
-        duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin,
+        duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin, flaky,
     )  # fmt: skip

@@ -165,7 +165,8 @@ class JobsStore:
             # The path stands in the row already.
             return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
         if column_id in _TEXT_COLUMNS:
-            return Cell(table.words(column_id, row), "muted" if column_id == "reason" else "")
+            is_flaky = column_id == "reason" and table.value("flaky", row)
+            return Cell(("flaky; " if is_flaky else "") + table.words(column_id, row), "muted" if column_id == "reason" else "")
         value = table.value(COLUMNS[column_id], row)
         return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
 

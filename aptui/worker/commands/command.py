@@ -21,6 +21,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from aptui.core.retry import EXIT, FailureKind
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
 from aptui.worker.commands.output import KEPT_BYTES, BoundedText
@@ -60,11 +61,12 @@ class Invocation(Struct, frozen=True):
 
 
 class Execution(Struct, frozen=True):
-    """How a command ended: `error` is "" for exit status 0."""
+    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.retry`)."""
 
     error: str
     output: BoundedText
     peak_rss_bytes: int
+    kind: str = ""
 
 
 # ----------------------------------------------------------------------------------------------------------------- template
@@ -190,7 +192,7 @@ def execute(
         raise
     finally:
         os.close(reader)
-    return Execution(_status_text(status), output, peak)
+    return Execution(_status_text(status), output, peak, _kind_of(status))
 
 
 def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> int:
@@ -264,6 +266,14 @@ def _status_text(status: int) -> str:
     if code < 0:
         return KILLED if -code == signal.SIGKILL else f"command killed by {signal_name(-code)}"
     return f"command exited with status {code}"
+
+
+def _kind_of(status: int) -> str:
+    """Return what a command failed of, "" when it did not."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return FailureKind.MEMORY if -code == signal.SIGKILL else FailureKind.CRASH
+    return f"{EXIT}{code}" if code else FailureKind.NONE
 
 
 # -------------------------------------------------------------------------------------------------- products, dependencies

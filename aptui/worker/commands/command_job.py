@@ -35,11 +35,12 @@ _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not fou
 
 
 class CommandJob(Struct):
-    """What a command left: `error` is "" when it succeeded."""
+    """What a command left: `error` is "" when it succeeded, `kind` what it failed of (`core.retry`)."""
 
     command_line: str
     peak_rss_bytes: int
     error: str = ""
+    kind: str = ""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 
@@ -74,7 +75,7 @@ def run_command(
             ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
         else:
             ended = commands.execute(command, environment, kept_bytes, meanwhile)
-        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
+        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind)
         lines = ended.output.timed_lines()
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)

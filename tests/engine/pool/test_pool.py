@@ -349,6 +349,13 @@ HOSTILE = {
 }
 
 
+KINDS = {
+    **dict.fromkeys(("Segv", "Abort", "Exit3"), "crash"), **dict.fromkeys(("Hang", "Stubborn", "Spin", "Stopped"), "timeout"),
+    "Greedy": "memory", "KillsGroup": "memory", "ReadsStdin": "error",
+}  # fmt: skip
+"""What they fail of, as rules of `retry` have it."""
+
+
 @pytest.mark.parametrize("class_name", HOSTILE)
 def test_a_hostile_builder_ends_by_name_within_its_limit_and_disturbs_nobody(harness, class_name):
     outcome, error, limits = HOSTILE[class_name]
@@ -363,6 +370,7 @@ def test_a_hostile_builder_ends_by_name_within_its_limit_and_disturbs_nobody(har
     result = pool.results[bad.run_key]
     assert result.outcome == outcome
     assert result.error.startswith(error)
+    assert result.kind == KINDS.get(class_name, "")
     assert {pool.results[order.run_key].outcome for order in goods} == {Outcome.SUCCEEDED}
     assert pool.times[bad.run_key] - began_s < limits.get("limit_s", 5.0) + 3.0
     pool.pool.close(0.5)

@@ -31,7 +31,7 @@ from aptui.store.jobs.filter import (
 )
 from aptui.store.jobs.texts import TextPool, Texts
 
-_NUMBERS = ("after", "before", "slower", "faster", *NUMBER_FACTS)
+_NUMBERS = ("after", "before", "slower", "faster", "is", *NUMBER_FACTS)
 NOW = datetime(2026, 11, 20, 12, 30)
 NOW_MS = int(NOW.timestamp() * 1000)
 

@@ -137,3 +137,31 @@ def test_facts_come_and_go_with_news(store: Store) -> None:
 
     table.put(replace(values, facts=None))
     assert table.facts(0) is None
+
+
+def test_a_job_is_flaky_until_its_next_run(store: Store) -> None:
+    store.put(
+        put_source=[source_row()],
+        put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
+        put_retries=[(1, 5, "crash, timeout"), (2, 4, "crash")],
+    )
+
+    with closing(open_reader(store.path)) as reader:
+        table = read_job_table(reader, {})
+        rows = [(row.job_id, row.flaky) for row in reader.jobs()]
+        listed = reader.flaky_jobs()
+    table.put(JobValues(3, "a.png", 1, "windows", "image", "", 2, 0, 0, 0, 0, "", "", 8, flaky="memory"))
+    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
+
+    assert (rows, listed) == ([(1, "crash, timeout"), (2, ""), (3, "")], [1])
+    assert parse("is:flaky").matches(table).tolist() == [False, False, True]
+    assert parse("!is:flaky").matches(table).tolist() == [True, True, False]
+
+
+def test_a_jobs_retries_go_with_it(store: Store) -> None:
+    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_retries=[(1, 5, "crash")])
+
+    store.put(drop_job=[(1,)])
+
+    with closing(sqlite3.connect(store.path)) as database:
+        assert database.execute("SELECT COUNT(*) FROM aptui_retries").fetchone() == (0,)

@@ -166,19 +166,21 @@ def test_a_value_is_not_filled_in_a_second_time():
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("command", "error"),
+    ("command", "error", "kind"),
     [
-        ("true", ""),
-        ("exit 0", ""),
-        ("false", "command exited with status 1"),
-        ("exit 77", "command exited with status 77"),
-        ("kill -SEGV $$", "command killed by SIGSEGV"),
-        ("kill -KILL $$", "command killed by SIGKILL: likely out of memory"),
-        ("kill -TERM $$", "command killed by SIGTERM"),
+        ("true", "", ""),
+        ("exit 0", "", ""),
+        ("false", "command exited with status 1", "exit 1"),
+        ("exit 77", "command exited with status 77", "exit 77"),
+        ("kill -SEGV $$", "command killed by SIGSEGV", "crash"),
+        ("kill -KILL $$", "command killed by SIGKILL: likely out of memory", "memory"),
+        ("kill -TERM $$", "command killed by SIGTERM", "crash"),
     ],
 )
-def test_exit_status_and_signal_are_in_the_error(command, error):
-    assert execute(invocation(command, {}), dict(os.environ)).error == error
+def test_exit_status_and_signal_are_in_the_error(command, error, kind):
+    ended = execute(invocation(command, {}), dict(os.environ))
+
+    assert (ended.error, ended.kind) == (error, kind)
 
 
 @pytest.mark.real

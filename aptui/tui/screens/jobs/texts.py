@@ -62,6 +62,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         ("Builder", info.builder if info.builder != info.job_key else ""),
         (_TO_COME[info.status], info.reason) if is_to_come else ("Ran because", (run.reason if run else "") or info.reason),
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
+        ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
         ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
     ]

@@ -1,0 +1,77 @@
+"""`retry:`: what it means, what is refused and where, and that it decides about no product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.config import load as config_load
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.retry import RetryRule
+from aptui.shared.errors import UserError
+
+Load = Callable[..., Config]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    (tmp_path / "assets").mkdir()
+
+    def loaded(said: str = "", of_builder: str = "", of_copy: str = "") -> Config:
+        (tmp_path / "aptui.yaml").write_text(
+            "scan_folders: [{name: game, path: assets}]\n"
+            f"builders:\n- {{name: a, patterns: ['*.a'], command: 'cp {{source}} {{products_dir}}'{of_builder}}}\n"
+            f"- {{name: c, copy: ['*.c']{of_copy}}}\n{said}"
+        )
+        return config_load.load(tmp_path)
+
+    return loaded
+
+
+def test_what_is_said_is_remembered(load: Load) -> None:
+    compiled = load("retry: {times: 1}\n", ", retry: {times: 2, on: [memory, error, 75]}")
+    remembered = load("retry: {times: 1}\n", ", retry: {times: 2, on: [memory, error, 75]}")
+
+    assert compiled.project.retry == RetryRule(1, ("crash", "timeout"))
+    assert compiled.project.builders[0].retry == RetryRule(2, ("memory", "error", "exit 75"))
+    assert remembered == compiled
+
+
+def test_nothing_said_is_no_rule(load: Load) -> None:
+    project = load().project
+
+    assert (project.retry, [builder.retry for builder in project.builders]) == (None, [None, None])
+
+
+def test_it_changes_no_signature(load: Load) -> None:
+    bare, ruled = load().project, load("retry: {times: 1}\n", ", retry: {times: 2}").project
+
+    assert (ruled.signature, ruled.scan_signature) == (bare.signature, bare.scan_signature)
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ("retry: {on: [crash]}", "5:8"),
+        ("retry: {times: -1}", "5:16"),
+        ("retry: {times: 11}", "5:16"),
+        ("retry: {times: 1, on: [crashes]}", "5:24"),
+        ("retry: {times: 1, on: [0]}", "5:24"),
+        ("retry: {times: 1, on: [256]}", "5:24"),
+        ("retry: 3", "5:8"),
+    ],
+)
+def test_what_is_refused_and_where(load: Load, said: str, where: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(f"{said}\n")
+
+    assert str(caught.value).partition("aptui.yaml:")[2].startswith(f"{where}: ")
+
+
+def test_what_is_copied_has_no_rule_of_its_own(load: Load) -> None:
+    with pytest.raises(ConfigErrors, match="'retry' belongs to a builder with 'uses:' or 'command:'"):
+        load(of_copy=", retry: {times: 1}")

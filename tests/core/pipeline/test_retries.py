@@ -1,0 +1,193 @@
+"""Playbook of retries: which failed runs are tried again by themselves, how often, and what is kept of them."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.messages import JobChanged, Outcome
+from aptui.core.retry import RetryRule
+
+NAME = "a.s@linux:main"
+
+
+def world_with(rule: RetryRule | None, *, of_project: RetryRule | None = None) -> World:
+    """Return a world whose script builder has a rule."""
+    return World(Setup(builders=(copier(), scripter(retry=rule)), retry=of_project))
+
+
+def failed_runs(world: World) -> list[str]:
+    """Return the errors of the runs of all jobs that failed, the first one first."""
+    return [str(row[6]) for _key, row in sorted(world.archive.tables.runs.items()) if row[4] == Outcome.FAILED]
+
+
+def last_news(world: World) -> JobChanged:
+    """Return the last news of a job."""
+    return [notice for notice in world.notices if isinstance(notice, JobChanged)][-1]
+
+
+@pytest.mark.parametrize(
+    ("on", "kind", "is_covered"),
+    [
+        (("crash",), "crash", True),
+        (("crash",), "timeout", False),
+        (("crash",), "", False),
+        (("error",), "exit 1", True),
+        (("exit 75",), "exit 75", True),
+        (("exit 75",), "exit 7", False),
+        (("crash",), "exit 139", True),
+        (("crash",), "exit 137", False),
+        (("memory",), "exit 137", True),
+        (("memory",), "exit 128", False),
+        (("crash",), "exit 160", False),
+        (("error",), "crash", False),
+    ],
+)
+def test_what_a_rule_covers(on: tuple[str, ...], kind: str, *, is_covered: bool) -> None:
+    assert RetryRule(1, on).covers(kind) == is_covered
+
+
+def test_a_failure_of_a_listed_kind_is_tried_again_and_marked() -> None:
+    world = world_with(RetryRule(2, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = ["timeout", "timeout"]
+
+    world.settle()
+
+    assert world.runs[NAME] == 3
+    assert world.statuses() == {NAME: "completed"}
+    assert (last_news(world).status, last_news(world).flaky) == ("completed", "timeout, timeout")
+    assert world.pipeline.status().failed == 0
+    assert failed_runs(world) == ["it was timeout", "it was timeout"]
+
+
+def test_after_so_many_times_it_has_failed_for_good() -> None:
+    world = world_with(RetryRule(2, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = ["timeout"] * 9
+
+    world.settle()
+
+    assert world.runs[NAME] == 3
+    assert world.job(NAME).error == "it was timeout (tried 3 times)"
+    assert (world.pipeline.status().run, world.pipeline.status().failed) == (1, 1)
+    assert len(failed_runs(world)) == 3
+    assert last_news(world).flaky == ""
+
+
+@pytest.mark.parametrize("kind", ["memory", "exit 1", ""])
+def test_a_failure_of_another_kind_is_final(kind: str) -> None:
+    world = world_with(RetryRule(2, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = [kind]
+
+    world.settle()
+
+    assert (world.runs[NAME], world.statuses()) == (1, {NAME: "failed"})
+    assert world.job(NAME).error == f"it was {kind}"
+
+
+def test_the_rule_of_a_builder_stands_before_that_of_the_project() -> None:
+    several = RetryRule(3, ("timeout",))
+    world, other = world_with(None, of_project=several), world_with(RetryRule(0, ()), of_project=several)
+    for each in (world, other):
+        each.write("a.s")
+        each.fates[NAME] = ["timeout"] * 9
+        each.settle()
+
+    assert (world.runs[NAME], other.runs[NAME]) == (4, 1)
+
+
+def test_a_rule_for_crashes_stands_before_the_one_more_try_of_all() -> None:
+    world = world_with(RetryRule(3, ("crash",)))
+    world.write("a.s")
+    world.fates[NAME] = ["crash"] * 9
+
+    world.settle()
+
+    assert world.runs[NAME] == 4
+    assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
+
+
+def test_without_a_rule_a_dead_worker_is_told_of_all_the_same() -> None:
+    world = world_with(None)
+    world.write("a.s")
+    world.fates[NAME] = ["crash"]
+
+    world.settle()
+
+    assert last_news(world).flaky == "crash"
+
+
+def test_a_worker_that_was_ended_by_hand_says_nothing_of_the_job() -> None:
+    world = world_with(None)
+    world.write("a.s")
+    world.fates[NAME] = [Outcome.LOST]
+
+    world.settle()
+
+    assert (world.runs[NAME], last_news(world).flaky) == (2, "")
+
+
+def test_an_analysis_is_tried_again_too() -> None:
+    world = world_with(RetryRule(1, ("timeout",)))
+    world.write("a.s")
+    world.fates["a.s:analyse"] = ["timeout"]
+
+    world.settle()
+
+    assert (world.analyses["a.s"], world.statuses()) == (2, {NAME: "completed"})
+
+
+def test_a_change_begins_to_count_anew() -> None:
+    world = world_with(RetryRule(1, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = ["timeout"]
+    world.settle()
+    world.write("a.s", "x")
+    world.fates[NAME] = ["timeout"]
+
+    world.settle()
+
+    assert (world.runs[NAME], world.statuses()) == (4, {NAME: "completed"})
+
+
+def test_the_mark_lasts_over_a_restart_and_goes_with_the_next_run() -> None:
+    world = world_with(RetryRule(1, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = ["timeout"]
+    world.settle()
+
+    world.settle(restart=True)
+    was = world.job(NAME).flaky
+    world.write("a.s", "x")
+    world.settle()
+
+    assert (was, world.job(NAME).flaky) == ("timeout", "")
+
+
+def test_an_engine_that_dies_between_tries_begins_to_count_anew() -> None:
+    world = world_with(RetryRule(1, ("timeout",)))
+    world.write("a.s")
+    world.fates[NAME] = ["timeout", "timeout"]
+    world.scan()
+    while world.runs[NAME] < 2:
+        world._moves()[0]()
+    world.crash()
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {NAME: "completed"}
+
+
+def test_a_rule_is_no_part_of_what_a_job_is_made_of() -> None:
+    world = world_with(None)
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.configure(builders=(copier(), scripter(retry=RetryRule(5, ("error",)))))
+    world.settle(restart=True)
+
+    assert world.ran() == []
