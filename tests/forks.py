@@ -5,6 +5,9 @@ test's process, with the descriptors, the environment, the folder, the session a
 Whatever this cannot give is started as always: other interpreters and switches, another `PYTHON…` of the environment, programs
 that are wrapped in others. Rooms and tests whose subject are starts say so (`conftest`), and have none of this.
 
+What is forked as `aptui` has one of its own to fork from, a child that waits from its first moment: so are the engine that it
+starts and all workers their starters' children. A worker forked there has loaded what one has that was started, and nothing more.
+
 It runs itself as that process: `python … forks.py DESCRIPTOR PROGRAM …`.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -37,41 +41,57 @@ _TOLERATED = "multiprocessing.forkserver"
 _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
 """Room for what the children's command lines and environments say in /proc."""
+_WORKER, _APTUI = "aptui.worker.main", "aptui"
 _PROGRAMS = {
-    "aptui.worker.main": (
+    _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
         "aptui.worker.links", "aptui.worker.load", "aptui.worker.main",
         "aptui.worker.run", "aptui.worker.commands.workspace", "traceback",
     ),
+    _APTUI: (
+        "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.daemon.engine",
+        "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
+        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server", "aptui.store.db.writer",
+        "aptui.verbs.read", "aptui.verbs.steering.engine",
+    ),
 }  # fmt: skip
 """{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""
+_SWITCHES = {
+    _WORKER: ({"-P", "-X utf8"},),
+    _APTUI: (set(), {"-P"}, {"-P", "-X faulthandler"}),
+}
+_KEPT = ("LANG", "LC_ALL", "LC_CTYPE")
+"""What an interpreter reads as it starts, beside `PYTHON…`; its PYTHONPATH a child can be given."""
 
 
 class Forks:
     """Takes the place of `subprocess.Popen._execute_child` while `on` is the case."""
 
-    def __init__(self) -> None:
+    def __init__(self, nurseries: dict[tuple[str, ...], _Nursery] | None = None) -> None:
         self._start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
         self._pid = os.getpid()
-        self._is_prepared = False
-        self._nurseries: dict[tuple[str, ...], _Nursery] = {}
+        self._is_prepared = nurseries is not None
+        self._nurseries = nurseries or {}
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
         """Fork what can be forked."""
         if not self._is_prepared:
             self.prepare()
-        real = self._start
-
-        def start(process: Any, *words: Any) -> None:
-            if not self._has_forked(process, *words):
-                real(process, *words)
-
-        subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
+        self.stay_on()
         try:
             yield
         finally:
-            subprocess.Popen._execute_child = real  # type: ignore[attr-defined]
+            subprocess.Popen._execute_child = self._start  # type: ignore[attr-defined]
+
+    def stay_on(self) -> None:
+        """Fork what can be forked from now on."""
+
+        def start(process: Any, *words: Any) -> None:
+            if not self._has_forked(process, *words):
+                self._start(process, *words)
+
+        subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """End all."""
@@ -119,37 +139,52 @@ class Forks:
         """Return the process to fork from, None when there is none."""
         if command[0] != sys.executable or "-m" not in command or os.getpid() != self._pid:
             return None
-        return self._nurseries.get(_key(command, environment))
+        program, switches = _program(command)
+        if switches not in _SWITCHES.get(program, ()):
+            return None
+        return self._nurseries.get(_key(program, environment))
 
     def prepare(self) -> None:
         """Start what is forked from: in this thread, because children die with the thread that is their parent."""
         from aptui.engine.pool.process import python_environment
 
         self._is_prepared = True
-        for program in _PROGRAMS:
-            command, environment = [sys.executable, "-P", "-X", "utf8", "-m", program], python_environment()
-            self._nurseries.setdefault(_key(command, environment), _Nursery(command, environment))
+        for program, switches, environment in (
+            (_WORKER, ("-P", "-X", "utf8"), python_environment()),
+            (_APTUI, ("-P",), dict(os.environ)),
+        ):
+            self._nurseries[_key(program, environment)] = _started(program, switches, environment)
 
 
-def _key(command: list[str], environment: dict[str, str]) -> tuple[str, ...]:
+def _program(command: list[str]) -> tuple[str, set[str]]:
+    """Return the module that a command runs, and the interpreter's switches."""
+    at = command.index("-m")
+    return "".join(command[at + 1 : at + 2]), set(" ".join(command[1:at]).replace(" -", "\n-").splitlines())
+
+
+def _key(program: str, environment: dict[str, str]) -> tuple[str, ...]:
     """Return what two processes have in common that can be forked from one."""
-    python = (f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith("PYTHON"))
-    return (*command[: command.index("-m") + 2], *python)
+    kept = () if program == _WORKER else _KEPT  # workers speak UTF-8
+    said = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in kept)
+    return (program, *(each for each in said if not each.startswith("PYTHONPATH=")))
+
+
+def _started(program: str, switches: tuple[str, ...], environment: dict[str, str]) -> _Nursery:
+    """Start a process to fork from, in a group of its own: Ctrl+C is for others."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = [sys.executable, *switches, __file__, str(theirs.fileno()), program, _TOLERATED, " " * _COMMAND_BYTES]
+    room = {**environment, "ROOM": " " * _ENVIRONMENT_BYTES}
+    with theirs:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=room, cwd="/", process_group=0)
+    return _Nursery(mine, process)
 
 
 class _Nursery:
     """A process that forks children of this one."""
 
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self._lock = threading.Lock()
-        self._mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        at = command.index("-m")
-        words = [*command[:at], __file__, str(theirs.fileno()), command[at + 1], _TOLERATED, " " * _COMMAND_BYTES]
-        environment = {**environment, "ROOM": " " * _ENVIRONMENT_BYTES}
-        with theirs:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=environment, cwd="/", start_new_session=True
-            )
+        self._mine, self._process = channel, process
 
     def fork(
         self, words: list[str], environment: dict[str, str], folder: str, is_session: bool, theirs: dict[int, int]
@@ -166,7 +201,8 @@ class _Nursery:
 
     def close(self) -> None:
         self._mine.close()
-        self._process.wait()
+        if self._process is not None:
+            self._process.wait()
 
 
 # ------------------------------------------------------------------------------------------------------ the process to fork from
@@ -205,23 +241,56 @@ def _fork_for_parent() -> int:
 def _become(
     words: list[str], environment: dict[str, str], folder: str, is_session: bool, numbers: list[int], theirs: list[int]
 ) -> list[str]:
-    """Be the process that was ordered, up to its first line."""
+    """Be the process that was ordered, up to its first line; return its words, or those of one that is forked from it."""
+    if is_session:
+        os.setsid()
+    else:
+        os.setpgid(0, os.getpgid(os.getppid()))
+    if words[words.index("-m") + 1] == _APTUI and (inner := _nest(theirs)):
+        return inner
     high = {number: _lift(fd) for number, fd in zip(numbers, theirs, strict=True)}
     for fd in theirs:
         os.close(fd)
     for number, fd in high.items():
         os.dup2(fd, number, inheritable=True)
         os.close(fd)
-    if is_session:
-        os.setsid()
     os.chdir(folder)
+    _find_modules(words, environment)
     os.environ.clear()
     os.environ.update(environment)
     _say(words, environment)
     time.tzset()
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        _open_stream(name, number, mode)
-    return words[words.index("-m") + 2 :]
+        _open_stream(name, number, mode, "surrogateescape" if "utf8" in words and number < 2 else "")
+    if "faulthandler" in words:
+        faulthandler.enable()
+    return words
+
+
+def _nest(theirs: list[int]) -> list[str]:
+    """Fork a child that waits, and have this process fork from it; return what a process is to be that is forked from that."""
+    mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said = dict(os.environ)
+    if os.fork():
+        channel.close()
+        nursery = _Nursery(socket.socket(fileno=_lift(mine.fileno())))
+        mine.close()
+        Forks({_key(program, said): nursery for program in _PROGRAMS}).stay_on()
+        return []
+    mine.close()
+    for fd in theirs:
+        os.close(fd)
+    os.setpgid(0, 0)
+    _say([_TOLERATED], {})
+    return _serve(channel)
+
+
+def _find_modules(words: list[str], environment: dict[str, str]) -> None:
+    """Look for modules where an interpreter does that is started so."""
+    mine = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    given = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    own = [] if "-P" in words else [os.getcwd()]
+    sys.path[:] = [*own, *given, *(each for each in sys.path if each not in mine)]
 
 
 def _say(words: list[str], environment: dict[str, str]) -> None:
@@ -239,13 +308,17 @@ def _lift(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FLOOR)
 
 
-def _open_stream(name: str, number: int, mode: str) -> None:
+def _open_stream(name: str, number: int, mode: str, errors: str) -> None:
     """Open a standard stream as the interpreter does: by what stands behind it."""
     old = getattr(sys, name)
     is_line = name == "stderr" or os.isatty(number)
     raw = open(number, f"{mode}b", buffering=0 if mode == "w" and _is_unbuffered() else -1, closefd=False)  # noqa: SIM115
     stream = io.TextIOWrapper(
-        raw, encoding=old.encoding, errors=old.errors, line_buffering=is_line and mode == "w", write_through=_is_unbuffered()
+        raw,
+        encoding=old.encoding,
+        errors=errors or old.errors,
+        line_buffering=is_line and mode == "w",
+        write_through=_is_unbuffered(),
     )
     stream.mode = mode
     setattr(sys, name, stream)
@@ -261,16 +334,23 @@ def main() -> None:
     descriptor, program = int(sys.argv[1]), sys.argv[2]
     channel = socket.socket(fileno=_lift(descriptor))
     os.close(descriptor)
+    for name in _PROGRAMS[_WORKER]:
+        importlib.import_module(name)
+    of_workers = set(sys.modules)
     for name in _PROGRAMS[program]:
         importlib.import_module(name)
-    module = importlib.import_module(program)
     gc.collect()
     gc.freeze()
     words = _serve(channel)
     gc.unfreeze()
-    sys.argv = [module.__file__ or "", *words]
+    wanted = _program(words)[0]
+    if wanted == _WORKER:
+        for name in set(sys.modules) - of_workers:
+            del sys.modules[name]
+    module = importlib.import_module(f"{_APTUI}.__main__" if wanted == _APTUI else wanted)
+    sys.argv = [module.__file__ or "", *words[words.index("-m") + 2 :]]
     sys.modules["__main__"] = module
-    module.main()
+    sys.exit(module.main())
 
 
 if __name__ == "__main__":

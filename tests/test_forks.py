@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from waiting import until
 
 from aptui.engine.pool.process import python_command, python_environment
+from aptui.link import places
 from aptui.worker.processes import end_children
 
 pytestmark = pytest.mark.real
@@ -113,3 +115,103 @@ def test_who_says_so_is_started(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_the_error_that_it_always_is(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         started(tmp_path, cwd=tmp_path / "none")
+
+
+# ------------------------------------------------------------------------------------------------------------- aptui itself
+
+ASKING = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: asking
+    patterns: ["*.ask"]
+    version: 1
+    command: "cat /proc/$PPID/cmdline > {products_dir}/{stem}.command; cat /proc/$PPID/stat > {products_dir}/{stem}.stat"
+    products: ["*"]
+workers: 1
+"""
+
+
+def aptui(project: Path, *words: str, switches: tuple[str, ...] = (), **changes: Any) -> subprocess.Popen[str]:
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *switches, "-m", "aptui", *words], **(pipe | {"cwd": project} | changes))
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Path:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/a.ask").write_text("")
+    (tmp_path / "aptui.yaml").write_text(ASKING)
+    return tmp_path
+
+
+def told_of_its_worker(project: Path) -> tuple[bytes, int, str]:
+    """Return the command of the worker that ran the job, its parent, and its state's line."""
+    stat = (project / "Cache/linux/a.stat").read_text()
+    return (project / "Cache/linux/a.command").read_bytes(), int(stat.rpartition(")")[2].split()[1]), stat
+
+
+@pytest.mark.parametrize("switches", [(), ("-P",), ("-P", "-X", "faulthandler")])
+def test_workers_of_a_forked_aptui_are_its_own_children_and_forked(asking: Path, switches: tuple[str, ...]) -> None:
+    with aptui(asking, "batch", switches=switches) as process:
+        assert is_forked(process)
+        said, errors = process.communicate()
+
+    command, parent, _ = told_of_its_worker(asking)
+    assert process.returncode == 0, errors
+    assert "1 job run" in said
+    assert parent == process.pid
+    assert command.startswith(b"\0".join(word.encode() for word in python_command()))
+    assert command.endswith(b"\0\0")
+
+
+@pytest.mark.starts
+def test_workers_of_an_aptui_that_is_started_are_started(asking: Path) -> None:
+    with aptui(asking, "batch") as process:
+        assert not is_forked(process)
+        process.communicate()
+
+    command, parent, _ = told_of_its_worker(asking)
+    assert parent == process.pid
+    assert not command.endswith(b"\0\0")
+
+
+def test_an_engine_that_is_started_by_what_is_forked_lives_on_alone_and_stops(asking: Path) -> None:
+    with aptui(asking, "start") as process:
+        assert process.communicate()[1] == ""
+    with aptui(asking, "ps", "--json") as process:
+        (engine,) = json.loads(process.communicate()[0])["engines"]
+    until((asking / "Cache/linux/a.stat").exists)
+    session = os.getsid(engine["pid"])
+    with aptui(asking, "stop") as process:
+        process.communicate()
+
+    assert session == engine["pid"]
+    assert told_of_its_worker(asking)[1] == engine["pid"]
+    assert places.process_start(engine["pid"]) == 0
+
+
+def test_what_an_aptui_forks_from_ends_with_it_however_it_ends(asking: Path) -> None:
+    with aptui(asking, "serve") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        process.kill()
+
+    assert children
+    until(lambda: not any(map(places.process_start, children)))
+
+
+def test_a_forked_aptui_says_how_it_ended_and_what_was_wrong(asking: Path) -> None:
+    with aptui(asking, "bach") as process:
+        assert is_forked(process)
+        _said, errors = process.communicate()
+
+    assert "there is no verb 'bach'" in errors
+    assert process.returncode == 3
+
+
+@pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONHASHSEED": "1"}])
+def test_an_aptui_that_an_interpreter_would_start_otherwise_is_started(asking: Path, changes: dict[str, str]) -> None:
+    with aptui(asking, "ps", env={**os.environ, **changes}) as process:
+        assert not is_forked(process)
+        process.communicate()

@@ -64,6 +64,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.run("stop", "--all")
 
 
+@pytest.mark.starts
 def test_an_engine_is_started_once_listed_and_stopped(home: Home) -> None:
     started = home.run("start")
     again = home.run("start")
@@ -94,6 +95,7 @@ def test_batch_beside_an_engine_drives_it_and_ends_with_its_result(home: Home) -
     assert json.loads(again.stdout)["jobs_run"] == 1
 
 
+@pytest.mark.starts
 def test_an_engine_that_is_killed_leaves_no_workers_and_the_next_one_takes_over(home: Home) -> None:
     home.run("start")
     home.wait(lambda: home.product("a.txt") == "a")
@@ -109,6 +111,7 @@ def test_an_engine_that_is_killed_leaves_no_workers_and_the_next_one_takes_over(
     home.wait(lambda: home.product("a.txt") == "while it was dead")
 
 
+@pytest.mark.starts
 def test_the_foreground_engine_ends_with_a_signal_and_leaves_nothing(home: Home) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with subprocess.Popen(

@@ -70,6 +70,7 @@ def test_it_comes_with_the_engine_answers_and_goes_with_it(home: Served) -> None
     assert home.record == {}
 
 
+@pytest.mark.starts
 def test_it_does_not_outlive_an_engine_that_is_killed(home: Served) -> None:
     home.configure(ENABLED)
     home.run("start")
