@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from homes import own_project
+
+from aptui.cli import main
 
 CONFIG = """
 platforms:
@@ -65,14 +69,22 @@ FILES = {
 }
 
 
+Run = Callable[..., tuple[int, str, str]]
+"""Says words to `aptui` and returns its exit code, what it printed, and its errors."""
+
+
+def runner(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return what runs verbs in this process; what was printed before is nobody's."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write the project into `folder`/project and go there, with nothing of the user's own configuration."""
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(folder / variable.lower()))
-    project = folder / "project"
-    for name, text in FILES.items():
-        path = project / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(project)
-    return project
+    return own_project(folder, monkeypatch, FILES)

@@ -11,15 +11,14 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from verb_project import Run, runner
 
 from aptui.batch.reporter import Reporter
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
-from aptui.cli import main
 from aptui.core.messages import JobChanged, LogLevel, Progress, Said
 from aptui.core.model import RelPath, RunKey
 
@@ -45,8 +44,6 @@ builders:
 workers: 2
 """
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
@@ -71,12 +68,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 # ------------------------------------------------------------------------------------------------------------------- batch

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from homes import own_project
 
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
@@ -19,11 +20,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
-    return folder
+    return own_project(tmp_path, monkeypatch)
 
 
 def write(folder: Path, said: str = "") -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
+from homes import own_homes
 
 from aptui.cli import main
 
@@ -54,8 +55,7 @@ def project(processed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(processed, before)
     shutil.rmtree(processed)
     shutil.copytree(before, processed)
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    own_homes(processed.parent, monkeypatch)
     monkeypatch.chdir(processed)
     return processed
 

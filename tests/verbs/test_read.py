@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import verb_project
 from disk_project import Project
+from homes import own_homes
+from verb_project import Run, runner
 
 from aptui.cli import main
 from aptui.shared import printing
 from aptui.verbs import read
 
 pytestmark = pytest.mark.real
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +30,11 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    own_homes(processed.parent, monkeypatch)
     monkeypatch.chdir(processed)
     capsys.readouterr()
 
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def sources(out: str) -> list[str]:

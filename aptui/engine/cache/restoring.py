@@ -118,6 +118,4 @@ def _staged(product: KeptProduct, target: str) -> StagedProduct:
     files.sync_file(target)
     row = product.row
     inner = row.name.partition("/")[2]
-    return StagedProduct(
-        to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size, facts=None
-    )
+    return StagedProduct(to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size)

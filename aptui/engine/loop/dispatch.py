@@ -214,11 +214,10 @@ class RunDispatcher:
         others = []
         for order in orders:
             job = self._context.pipeline.running.get(order.run_key)
-            kept = self._restores.pop(job.id, None) if job is not None and isinstance(order, ProcessOrder) else None
-            if kept is None or job is None or not isinstance(order, ProcessOrder):
+            if job is None or job.id not in self._restores or not isinstance(order, ProcessOrder):
                 others.append(order)
             else:
-                self._take([restored(kept, order, job, self._context.roots)])
+                self._take([restored(self._restores.pop(job.id), order, job, self._context.roots)])
         return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from homes import own_homes
 from relocation_room import RelocationRoom, edges, fates, item_of, pairs, relocation_room, uuid_hex
 
 from aptui.core.model import EdgeKind
@@ -22,8 +23,7 @@ from aptui.store.db.schema import uuid_text
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RelocationRoom]:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     with relocation_room(tmp_path) as room:
         yield room
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from disk_project import Project
+from homes import own_homes
 
 from aptui.serve.protocol.codec import Scope
 
@@ -33,8 +34,7 @@ D = "{DAV:}"
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("dav")
     with pytest.MonkeyPatch.context() as patch:
-        for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patch.setenv(variable, str(folder / variable.lower()))
+        own_homes(folder, patch)
         project = Project(folder / "project", SETTINGS)
         project.write("assets/Sub/A & <b>.txt", "hello world")
         project.write(b"assets/\xff.txt", "odd")

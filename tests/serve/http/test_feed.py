@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from disk_project import Project
+from homes import own_homes
 
 from aptui.serve.access import tokens
 from aptui.serve.protocol.codec import Scope
@@ -30,8 +31,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     monkeypatch.setattr("aptui.store.queries.change_tail.PAGE", 2)
     project = Project(tmp_path / "project", SETTINGS)
     for name in "abc":

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from disk_project import Project
+from homes import own_homes
 from waiting import until
 
 from aptui.serve.http import confinement, sending
@@ -60,8 +61,7 @@ def write_project(root: Path) -> Project:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
-        for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patch.setenv(variable, str(folder / variable.lower()))
+        own_homes(folder, patch)
         project = write_project(folder / "project")
         project.engine_run()
         (folder / "cache-secret").write_text("secret")
@@ -414,8 +414,7 @@ def test_a_cache_made_anew_is_served_by_the_same_gateway(tmp_path: Path, monkeyp
 
 
 def _project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(folder / variable.lower()))
+    own_homes(folder, monkeypatch)
     project = Project(folder / "project", SETTINGS)
     project.write("assets/Sub/A.txt", "hello world")
     project.write("assets/big.bin", BIG)
@@ -431,8 +430,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A project whose engine stays up, as a process of its own."""
     folder = tmp_path_factory.mktemp("live")
     with pytest.MonkeyPatch.context() as patch:
-        for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patch.setenv(variable, str(folder / variable.lower()))
+        own_homes(folder, patch)
         project = Project(folder / "project", SETTINGS)
         project.write("assets/a.txt", "one")
         root = str(Path(__file__).parents[3])

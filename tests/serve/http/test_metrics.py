@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
+from homes import own_homes
 
 from aptui.serve.protocol.codec import Scope
 
@@ -23,8 +24,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     project.engine_run()

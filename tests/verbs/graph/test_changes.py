@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from disk_project import Project
+from homes import own_homes
 
 from aptui.cli import main
 
@@ -25,8 +26,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", SETTINGS)
     monkeypatch.chdir(project.root)
     project.write("assets/A.txt", "a")

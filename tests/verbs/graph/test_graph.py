@@ -6,18 +6,19 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from homes import own_homes
+from verb_project import Run, runner
 
 from aptui.cli import main
 from tests.store.graph_rows import Rows
 
 pytestmark = pytest.mark.real
 
-Run = Callable[..., tuple[int, str, str]]
 CONFIG = """
 platforms: {linux: {}, server: {}}
 scan_folders:
@@ -89,13 +90,7 @@ FILES = {
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def write(folder: Path) -> Path:
@@ -105,11 +100,6 @@ def write(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return project
-
-
-def own_homes(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        patch.setenv(variable, str(folder / variable.lower()))
 
 
 @pytest.fixture(scope="module")

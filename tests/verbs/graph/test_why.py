@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from homes import own_project
 
 from aptui.cli import main
 
@@ -31,14 +32,8 @@ class Words:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    project = tmp_path / "project"
-    for name, text in {"aptui.yaml": CONFIG, "builders/words.py": BUILDER, "assets/plain.inc": "", "assets/wild1.inc": ""}.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-    monkeypatch.chdir(project)
-    return project
+    files = {"aptui.yaml": CONFIG, "builders/words.py": BUILDER, "assets/plain.inc": "", "assets/wild1.inc": ""}
+    return own_project(tmp_path, monkeypatch, files)
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from homes import own_project
+from verb_project import Run, runner
 
-from aptui.cli import main
 from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real
@@ -26,30 +26,20 @@ builders:
     command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"
 workers: 1
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
+    folder = own_project(tmp_path, monkeypatch)
     (folder / "aptui.yaml").write_text(CONFIG)
     for name in ("a.up", "b.up", "c.txt"):
         (folder / "assets" / name).write_text(name)
-    monkeypatch.chdir(folder)
     return folder
 
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(list(words))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def asked(run: Run, *words: str) -> dict[str, Any]:

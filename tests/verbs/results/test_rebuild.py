@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import verb_project
+from verb_project import Run, runner
 
-from aptui.cli import main
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.results.rebuild import sample
 from aptui.verbs.results.share import SharedCacheSetup, share
 
 pytestmark = pytest.mark.real
 
-Run = Callable[..., tuple[int, str, str]]
 DICE = """
 import os
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
@@ -64,12 +62,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aptui.cli import main
+from homes import own_project
+from verb_project import Run, runner
 
 pytestmark = pytest.mark.real
 
@@ -29,31 +28,21 @@ builders:
     depfile: "{stem}.d"
 workers: 1
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
+    folder = own_project(tmp_path, monkeypatch)
     (folder / "secret").write_text("old")
     (folder / "aptui.yaml").write_text(CONFIG.replace("SECRET", str(folder / "secret")))
     for name in ("a.up", "b.glu", "b.inc", "c.txt", "d.src", "e.src"):
         (folder / "assets" / name).write_text(name)
-    monkeypatch.chdir(folder)
     return folder
 
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(list(words))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def build(run: Run) -> None:

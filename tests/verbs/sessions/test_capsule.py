@@ -7,17 +7,16 @@ import json
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import verb_project
+from homes import own_homes
+from verb_project import Run, runner
 
 from aptui.cli import main
 
 pytestmark = pytest.mark.real
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +31,11 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    own_homes(processed.parent, monkeypatch)
     monkeypatch.setenv("SECRET_OF_MINE", "hunter2")
     monkeypatch.chdir(processed)
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def names(file: Path) -> set[str]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import verb_project
+from homes import own_homes
+from verb_project import Run, runner
 
 from aptui.cli import main
 from aptui.shared.errors import UserError
 from aptui.verbs.sessions.owners import NOBODY, Owners, owners_of
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +27,10 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    own_homes(processed.parent, monkeypatch)
     monkeypatch.chdir(processed)
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 @pytest.mark.real

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from homes import own_homes
 from PIL import Image
-
-from aptui.cli import main
+from verb_project import Run, runner
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]
@@ -17,13 +16,11 @@ builders:
   - {name: pictures, uses: image, patterns: ["*.png"]}
   - {name: data, copy: ["*.txt"]}
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     folder = tmp_path / "project"
     (folder / "assets" / "art").mkdir(parents=True)
     Image.new("RGB", (48, 64)).save(folder / "assets" / "art" / "Rock.png")
@@ -35,13 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def write(project: Path, checks: str) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from homes import own_project
+from verb_project import Run, runner
 
-from aptui.cli import main
 from aptui.verbs.shipping import missing
 
 pytestmark = pytest.mark.real
 
-Run = Callable[..., tuple[int, str, str]]
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt", "*.png", "*.lua"]}]
@@ -34,27 +33,15 @@ FILES = {
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    project = tmp_path / "project"
-    for name, text in FILES.items():
-        path = project / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(project)
-    return project
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    return own_project(tmp_path, monkeypatch, FILES)
 
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     assert project.is_dir()
 
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def test_what_is_missing_is_told_with_its_product_and_counted(run: Run) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from homes import own_homes
 
 from aptui.cli import main
 from tests.store.graph_rows import Rows
@@ -227,8 +228,7 @@ def test_a_list_that_is_not_there_is_a_mistake(run: Run) -> None:
 def test_a_bundle_of_sources_that_changed_since_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    own_homes(tmp_path, monkeypatch)
     source = tmp_path / "assets" / "sub" / "a.txt"
     source.parent.mkdir(parents=True)
     source.write_text("old")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 import pytest
 import verb_project
 from msgspec import to_builtins
+from verb_project import Run, runner
 
-from aptui.cli import main
 from aptui.link.client import EngineClient
 from aptui.shared.relocation import Relocate, RelocationAction, RelocationCounts, RelocationItem, RelocationReport
 
 pytestmark = pytest.mark.real
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -27,11 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
+    run = runner(capsys)
     run("batch")
     return run
 

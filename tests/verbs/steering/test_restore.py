@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aptui.cli import main
+from homes import own_project
+from verb_project import Run, runner
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]
@@ -18,29 +17,18 @@ builders:
     command: "tr a-z A-Z < {source} > {products_dir}/{stem}.txt; cp {source} {products_dir}/{stem}.bak"
   - {name: data, copy: ["*.txt"]}
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
+    folder = own_project(tmp_path, monkeypatch)
     (folder / "aptui.yaml").write_text(f"{PROJECT}local_store: {{enabled: true, path: {tmp_path}/store}}\n")
-    monkeypatch.chdir(folder)
     return folder
 
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 @pytest.fixture

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import verb_project
+from verb_project import Run, runner
 
-from aptui.cli import main
 from aptui.demo.project import expected_product_count
 from aptui.store.queries import health
 from aptui.verbs import doctor
 
 pytestmark = pytest.mark.real
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -27,12 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return runner(capsys)
 
 
 def reasons(run: Run, terms: str) -> set[str]:

@@ -1,0 +1,26 @@
+"""Folders of a test's own in the place of the user's, and an empty project beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def own_homes(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Keep caches, configuration and state below `folder`."""
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        patch.setenv(variable, str(folder / variable.lower()))
+
+
+def own_project(folder: Path, patch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Path:
+    """Make a project in `folder`/project, with homes beside it, a folder `assets` and {path: text}; go there."""
+    own_homes(folder, patch)
+    project = folder / "project"
+    (project / "assets").mkdir(parents=True)
+    for name, text in (files or {}).items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    patch.chdir(project)
+    return project
