@@ -29,8 +29,8 @@ if "tests" not in sys.modules:
 
 pytest_plugins = ["lanes"]
 _forks = Forks()
-_STARTS = ("tests/worker/", "tests/engine/pool/", "tests/drills/")
-"""Rooms whose subject is how processes start and end; a single test of another room says `@pytest.mark.starts`."""
+_STARTS = ("tests/worker/", "tests/engine/pool/", *(f"tests/drills/test_{name}.py" for name in ("hostile", "live", "neighbours")))
+"""Where the subject is how processes start and end; a single test elsewhere says `@pytest.mark.starts`."""
 
 
 @pytest.hookimpl(wrapper=True)

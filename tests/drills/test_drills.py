@@ -21,6 +21,7 @@ def no_configuration_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
 
 
+@pytest.mark.starts
 def test_random_kills_of_engine_and_workers_settle_as_a_clean_build(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=6, seed=101)
 
@@ -35,6 +36,7 @@ def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_pat
     assert not report.violations
 
 
+@pytest.mark.starts
 def test_workers_die_with_a_killed_engine_and_the_next_one_settles(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=3, seed=202, is_family=False)
 
@@ -90,6 +92,7 @@ def test_a_damaged_database_is_made_anew_or_harmless(tmp_path: Path) -> None:
     assert not hosts.damaged_database(tmp_path, 5, seed=606).violations
 
 
+@pytest.mark.starts
 def test_a_second_engine_is_told_who_holds_the_cache(tmp_path: Path) -> None:
     assert not hosts.two_engines(tmp_path).violations
 
