@@ -437,8 +437,10 @@ class World:
             moves.append(self._finish_runs)
         if self.hashes:
             moves.append(self._hash)
-        if len(self.pipeline.ready) and len(self.running) < self.slots and not self.pipeline.is_outdated:
+        if len(self.running) < self.slots and self.pipeline.ready.peek() is not None and not self.pipeline.is_outdated:
             moves.append(lambda: self._handle(SlotsFree(self._next(), self.slots - len(self.running))))
+        if self.killed and self.pipeline.jobs.resources is not None:
+            moves.append(self._end_killed)
         if self._scan is not None:
             moves.append(self._scan_step)
         if self.again and not self.inbox:
@@ -682,7 +684,25 @@ class World:
         else:
             self.runs[name] += 1
         self.running[order.run_key] = order, self._text_of(order)
+        self._check_resources()
         self.loaded[order.run_key] = self.code, self.tool, self.disk.clock
+
+    def _check_resources(self) -> None:
+        """Nobody holds what others hold already, and runs that were killed hold it until they have ended."""
+        held: Counter[str] = Counter()
+        for order, _text in (*self.running.values(), *self.killed.values()):
+            if isinstance(order, ProcessOrder):
+                held.update(self._builder_of(order).resources)
+        assert all(held[name] <= limit for name, limit in self.setup.resources), held
+
+    def _end_killed(self) -> None:
+        """What was killed has ended."""
+        results = [
+            (AnalyseResult if isinstance(order, AnalyseOrder) else RunResult)(key, Outcome.CANCELLED, "cancelled")
+            for key, (order, _text) in self.killed.items()
+        ]
+        self.killed.clear()
+        self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def pipeline_name(self, run_key: int) -> str:
         """Return the name of the job that a run belongs to."""

@@ -99,6 +99,7 @@ class Setup(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     metadata_types: tuple[str, ...] = ()
     retry: RetryRule | None = None
+    resources: tuple[tuple[str, int], ...] = ()
 
     @property
     def all_folders(self) -> tuple[str, ...]:
@@ -128,6 +129,7 @@ class Setup(Struct, frozen=True):
             resting_platforms=self.resting,
             metadata_types=self.metadata_types,
             retry=self.retry,
+            resources=self.resources,
         )
 
 

@@ -102,6 +102,7 @@ class Compiler:
         self._mistakes += serve.mistakes(self._root.get("serve"))
         self._mistakes += alerts.mistakes(self._root.get("on"))
         self._mistakes += checks.mistakes(self._root.get("checks"))
+        self._mistakes += runs.mistakes(self._root.get("resources"), self._items("builders"))
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
         all_checks = checks.compiled(self._plain_tree("checks"))
@@ -150,6 +151,7 @@ class Compiler:
             declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
             variables=self._variables(),
             retry=runs.retry_rule(self._plain_tree("retry")),
+            resources=tuple(sorted(self._plain_tree("resources").items())),
         )
 
     # results besides the cache
@@ -381,6 +383,7 @@ class Compiler:
             takes_pointers=kind is BuilderKind.COPY and self._plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self._variables(node),
             retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
+            resources=runs.held(node),
         )
         return builder if platforms else None
 
@@ -400,7 +403,7 @@ class Compiler:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
         foreign = (
-            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment", "retry")]
+            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment", "retry", "resources")]
             if forms[0] == "copy"
             else []
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 10
+FORM = 11
 """Rises when the compiled form changes."""
 
 

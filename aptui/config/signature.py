@@ -33,7 +33,7 @@ def environment(project_dir: Path) -> list[object]:
 
 _UNDECISIVE = (
     "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
-    "retry",
+    "retry", "resources",
 )  # fmt: skip
 """Fields of a builder that decide about no job's products."""
 _ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers")

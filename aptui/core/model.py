@@ -139,7 +139,8 @@ class Builder(Struct, frozen=True):
     really had (`core.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
     decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
-    the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says.
+    the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
+    are names of what each of its runs holds (`Project.resources`), sorted.
     """
 
     uuid: bytes
@@ -174,6 +175,7 @@ class Builder(Struct, frozen=True):
     takes_pointers: bool = False
     variables: tuple[tuple[str, str], ...] = ()
     retry: RetryRule | None = None
+    resources: tuple[str, ...] = ()
 
     @property
     def needs_analysis(self) -> bool:
@@ -211,7 +213,7 @@ class Project(Struct, frozen=True):
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
     `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
-    `retry` is for builders that say nothing of it.
+    `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time).
     """
 
     platforms: tuple[Platform, ...]
@@ -235,6 +237,7 @@ class Project(Struct, frozen=True):
     variables: tuple[tuple[str, str], ...] = ()
     checks: tuple[Check, ...] = ()
     retry: RetryRule | None = None
+    resources: tuple[tuple[str, int], ...] = ()
 
 
 UNKNOWN_SIZE = -1

@@ -1,11 +1,13 @@
-"""The order in which ready jobs start: one tuple, compared left to right."""
+"""The order in which ready jobs start: one tuple, compared left to right; those that need resources stand in lanes of their own."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from aptui.core.model import Job, JobState
+from aptui.core.resources import Names, Resources
 
 Rank = tuple[bool, int, bool, bool, bool, int, str, str, str]
 
@@ -83,3 +85,75 @@ class ReadyQueue:
             heapq.heappop(self._heap)
             self.discard(job)
         return job
+
+    def head_rank(self) -> Rank:
+        """Return the rank of the best job, which `peek` has just found."""
+        return self._heap[0][0]
+
+
+class LanedQueue(ReadyQueue):
+    """A queue whose jobs need resources: nobody waits behind one for which none is free, and nobody is looked at for it.
+
+    Jobs that need the same resources stand in one lane; there are as many lanes as builders differ in that. The queue itself is
+    the lane of all that need none.
+    """
+
+    def __init__(self, host_platform: str, resources: Resources) -> None:
+        super().__init__(host_platform)
+        self._resources = resources
+        self._lanes: dict[Names, ReadyQueue] = {}
+
+    def __len__(self) -> int:
+        return super().__len__() + sum(map(len, self._lanes.values()))
+
+    def __iter__(self) -> Iterator[Job]:
+        return chain(super().__iter__(), *self._lanes.values())
+
+    def waiting_for(self, name: str) -> int:
+        """Return how many jobs may start but for this resource, of which none is free, and perhaps others."""
+        if self._resources.are_free((name,)):
+            return 0
+        return sum(len(lane) for names, lane in self._lanes.items() if name in names)
+
+    def push(self, job: Job) -> None:
+        """Add `job`, or move it to where it now belongs."""
+        lane = self._lane_of(job)
+        super().push(job) if lane is None else lane.push(job)
+
+    def put_first(self, job: Job) -> None:
+        """Let `job` be the next one, whatever its rank, as soon as what it needs is free."""
+        lane = self._lane_of(job)
+        super().put_first(job) if lane is None else lane.put_first(job)
+
+    def discard(self, job: Job) -> None:
+        """Forget `job` if it is here."""
+        lane = self._lane_of(job)
+        super().discard(job) if lane is None else lane.discard(job)
+
+    def peek(self) -> Job | None:
+        """Return the best job that may start now without taking it; None when there is none."""
+        return self._best()[0]
+
+    def pop(self) -> Job | None:
+        """Take the best job that may start now; None when there is none."""
+        job, lane = self._best()
+        return super().pop() if lane is None else lane.pop() if job is not None else None
+
+    def _best(self) -> tuple[Job | None, ReadyQueue | None]:
+        """Return the best job and its lane, None = this queue."""
+        best, found = super().peek(), None
+        rank = self.head_rank() if best is not None else None
+        for names, lane in self._lanes.items():
+            job = lane.peek() if len(lane) and self._resources.are_free(names) else None
+            if job is not None and (rank is None or lane.head_rank() < rank):
+                best, found, rank = job, lane, lane.head_rank()
+        return best, found
+
+    def _lane_of(self, job: Job) -> ReadyQueue | None:
+        names = self._resources.needs(job)
+        if not names:
+            return None
+        lane = self._lanes.get(names)
+        if lane is None:
+            lane = self._lanes[names] = ReadyQueue(self._host_platform, self._is_connected)
+        return lane

@@ -23,7 +23,7 @@ from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
 from aptui.verbs.sessions.history import pace_json
-from aptui.verbs.steering.running import as_running, counts, running_ids
+from aptui.verbs.steering.running import as_running, counts, resource_line, running_ids
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
@@ -327,6 +327,7 @@ def status(arguments: Namespace) -> int:
                 "product_bytes": product_bytes,
                 "last_job_completed": printing.iso(last_ms),
                 "left": _left(answer),
+                "resources": list(answer.get("resources", ())) if answer else [],
             }
         )
         return 0
@@ -337,6 +338,8 @@ def status(arguments: Namespace) -> int:
     kept = f"; left as they are: {', '.join(resting)}" if resting else ""
     printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{kept}")
     printing.say(f"engine     {state}")
+    for use in answer.get("resources", ()) if answer else ():
+        printing.say(f"resource   {resource_line(use)}")
     if gateway is not None or config.serve.is_enabled:
         printing.say(f"gateway    {printing.line(gateways.words(gateway))}")
     printing.say(f"sources    {totals.sources:,}")

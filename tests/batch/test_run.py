@@ -157,6 +157,23 @@ workers:"""
     assert json.loads(run("status", "--json")[1])["flaky_jobs"] == 2
 
 
+def test_runs_that_hold_one_resource_come_one_after_the_other(run: Run, project: Path) -> None:
+    command = f"mkdir {project}/lock && cp {{source}} {{products_dir}} && rmdir {project}/lock"
+    lone = f"""
+  - {{name: one, patterns: ["*.one"], command: "{command}", resources: [card]}}
+  - {{name: two, patterns: ["*.two"], command: "{command}", resources: [card]}}
+resources: {{card: 1}}
+workers: 4
+"""
+    (project / "aptui.yaml").write_text(CONFIG.replace("\nworkers: 2\n", lone))
+    for number in range(10):
+        (project / "assets" / f"{number}.{'one' if number % 2 else 'two'}").write_text(f"{number}")
+
+    code, out, _ = run("batch", "--json")
+
+    assert (code, json.loads(out)["failures"]) == (0, [])
+
+
 def test_only_the_platforms_asked_for_count(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text("{oops}")
     run("batch")

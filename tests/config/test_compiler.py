@@ -166,7 +166,7 @@ def test_the_builder_examples_load_together(folder: Path) -> None:
     blocks = re.findall(r"(?:^#:.*\n)+", (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8"), re.MULTILINE)
     entries = [re.sub(r"^#: ?", "", block, flags=re.MULTILINE).removeprefix("builders:\n") for block in blocks]
     platforms = "platforms: {linux: {tags: [tools]}, server: {}}\n"
-    scan = "scan_folders: [{name: game, path: .}]\n"
+    scan = "scan_folders: [{name: game, path: .}]\nresources: {gpu: 1}\n"
     (folder / "aptui.yaml").write_text(f"{platforms}{scan}builders:\n{''.join(entries)}", encoding="utf-8")
 
     assert [rule.name for rule in load(folder).project.builders] == ["data", "textures", "upper"]

@@ -102,8 +102,9 @@ ADJUSTMENTS = st.sampled_from(
     )
 )
 SETUPS = Setup(
-    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))),
+    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"), resources=("gpu",))),
     platforms=("linux", "server"),
+    resources=(("gpu", 2),),
     retry=RetryRule(2, ("timeout", "crash")),
 )
 FATES: list[Outcome | str] = [*list(Outcome)[1:5], "timeout", "crash", "exit 1"]

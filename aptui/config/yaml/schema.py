@@ -172,6 +172,7 @@ _BUILDER = _record(
         "description": "What becomes of the last good products.",
     },
     retry=_RETRY,
+    resources=_list(_text("a name", pattern=_NAME), "a list of resources", "What each of its runs holds."),
     asset_type=_text("a UUID", "Asset type of its products.", pattern=_UUID),
     products=_list(_text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),
     depfile=_text("a file name", "Command: a Makefile-style list of what was read; relative to the temp folder."),
@@ -356,6 +357,13 @@ _TOP = _record(
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     retry=_RETRY,
+    resources={
+        "type": "object",
+        "title": "a mapping from name to number",
+        "description": "What is scarce, and how many runs of builders that name it may hold it at a time.",
+        "propertyNames": {"pattern": _NAME, "title": "a name"},
+        "additionalProperties": {"type": "integer", "minimum": 1, "title": "a whole number above 0"},
+    },
     environment=_VARIABLES,
     undeclared_reads=_UNDECLARED,
     products=_record(

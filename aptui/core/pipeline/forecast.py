@@ -7,6 +7,7 @@ Tests: `tests/core/pipeline/test_forecast.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
 
@@ -27,7 +28,7 @@ class PendingWork(Struct, frozen=True):
     """The work that is pending.
 
     `work_ms`: of all jobs together; `measured_ms`: the part of it that the jobs' own last runs vouch for; `chain_ms`: the longest
-    chain of jobs that wait for each other; `unknown_count`: jobs of builders that nobody saw run.
+    chain of jobs that wait for each other, or for one resource; `unknown_count`: jobs of builders that nobody saw run.
     """
 
     work_ms: float
@@ -52,6 +53,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
     waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.awaited())
     after = _after(jobs.waiters, expected) if waiting_count <= most else {}
     work = measured = chain = 0.0
+    held: Counter[str] = Counter()
     unknown = 0
     for group, scale in _groups(jobs, most, waiting_count):
         for job in group:
@@ -59,11 +61,16 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
             if job.state is JobState.RUNNING:
                 need = max(OVERHEAD_MS, need - elapsed_ms.get(job.run_key, 0.0))
             work += need * scale
+            if jobs.resources is not None:
+                for name in jobs.resources.needs(job):
+                    held[name] += round(need * scale)
             chain = max(chain, need + after.get(job.source.key, 0.0))
             if _is_measured(job):
                 measured += need * scale
             elif usual.get(job.builder) is None:
                 unknown += 1
+    if jobs.resources is not None:
+        chain = max(chain, *(held[name] / limit for name, limit in jobs.resources.limits.items()))
     return PendingWork(work, measured, chain, unknown)
 
 

@@ -38,7 +38,8 @@ from aptui.core.model import (
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
-from aptui.core.priority import ReadyQueue
+from aptui.core.priority import LanedQueue, ReadyQueue
+from aptui.core.resources import Resources, ResourceUse
 from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
@@ -76,7 +77,9 @@ class Jobs:
         self.commits = Commits(project, self.ledger, self.conflicts, log_name)
         self.reports = Reports(project, self.ledger, log_name)
         self.builders = {builder.uuid: builder for builder in project.builders}
-        self.ready = ReadyQueue(project.host_platform)
+        self.resources = Resources(project.resources, project.builders) if project.resources else None
+        """Who holds what is scarce; None where nothing is."""
+        self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
         """{run key: job}"""
         self.committing: dict[int, Commit] = {}
@@ -219,6 +222,8 @@ class Jobs:
             job.run_key = self._key_of_start or RunKey(self.ledger.next_run_key())
             self._key_of_start = RunKey(0)
             self.running[job.run_key] = job
+            if self.resources is not None:
+                self.resources.take(job)
         elif effect is not Effect.NONE:
             self._end(job, effect)
 
@@ -382,6 +387,13 @@ class Jobs:
             self.ledger.put("put_analysis", rows.analysis_row(job, JobState.WAITING))
         else:
             self.ledger.put("put_job", rows.job_row(job, JobState.WAITING))
+
+    def resource_uses(self) -> tuple[ResourceUse, ...]:
+        """Return how each resource of the project is used."""
+        if self.resources is None or not isinstance(self.ready, LanedQueue):
+            return ()
+        limits = self.resources.limits.items()
+        return tuple(ResourceUse(name, limit, self.resources.holders(name), self.ready.waiting_for(name)) for name, limit in limits)
 
     @property
     def is_idle(self) -> bool:

@@ -62,6 +62,7 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.starts import Starts
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.priority import ReadyQueue
+from aptui.core.resources import ResourceUse
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger
@@ -324,6 +325,10 @@ class Pipeline:
     def backlog(self) -> int:
         """How much is already pending; the scan pauses while it is large."""
         return self.jobs.backlog
+
+    def resource_uses(self) -> tuple[ResourceUse, ...]:
+        """Return how each resource of the project is used, and by whom."""
+        return self.jobs.resource_uses()
 
     def stuck(self) -> list[Job]:
         """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""

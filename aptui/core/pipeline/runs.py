@@ -84,6 +84,9 @@ class Runs:
         A run that is not its job's current one is ignored.
         """
         succeeded: list[tuple[Job, RunResult]] = []
+        if self._jobs.resources is not None:
+            for result in event.results:
+                self._jobs.resources.give_back(result.run_key)
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:

@@ -40,6 +40,8 @@ class Starts:
         named = next((job for job in self._ready if job.id == event.job_id), None) if event.job_id else None
         if named is not None:
             self._ready.put_first(named)
+            if self._ready.peek() is not named:  # what it needs is not free: nobody asked for another
+                return
         most = max(event.count, event.critical)
         left = event.jobs or _COPY_BATCH * most
         for message in range(most):
@@ -76,6 +78,8 @@ class Starts:
         builder = self._builders[job.builder]
         if builder.is_plain_copy:
             return _COPY_BATCH
+        if builder.resources:  # those behind it in a message would hold what they do not use yet
+            return 1
         mean = self._reports.mean_ms(job)
         return 1 if mean is None else max(1, min(_SMALL_BATCH, int(40 / (mean + 0.5))))
 

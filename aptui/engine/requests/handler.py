@@ -199,6 +199,7 @@ class RequestHandler:
             "health": live.health,
             "options": {"debug_output": live.config.project.debug_output},
             "connection_count": len(self._connections()),
+            "resources": engine.pipeline.resource_uses() if engine else (),
         }
 
     def _state(self) -> str:

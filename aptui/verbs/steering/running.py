@@ -5,14 +5,15 @@ Tests: `tests/daemon/test_engine.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from aptui.link import places, port
 from aptui.link.client import EngineClient
+from aptui.shared import printing
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 STATUS = "processing"
 _LIMIT_S = 2.0
+_HOLDERS_TOLD = 3
 
 
 def running_ids(config: Config) -> frozenset[int]:
@@ -45,3 +47,12 @@ def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> d
         found[row.status] -= 1
         found[STATUS] += 1
     return found
+
+
+def resource_line(use: Mapping[str, Any]) -> str:
+    """Return in one line who holds a resource (`core.resources.ResourceUse`), and how many wait for it."""
+    holders = use["holders"]
+    held = f", held by {', '.join(holders[:_HOLDERS_TOLD])}" if holders else ""
+    more = f" and {len(holders) - _HOLDERS_TOLD} more" if len(holders) > _HOLDERS_TOLD else ""
+    waits = f"; {printing.count(use['waiting_count'], 'job')} could run but for it" if use["waiting_count"] else ""
+    return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

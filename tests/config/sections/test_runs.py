@@ -1,4 +1,4 @@
-"""`retry:`: what it means, what is refused and where, and that it decides about no product."""
+"""`retry:` and `resources:`: what they mean, what is refused and where, and that they decide about no product."""
 
 from __future__ import annotations
 
@@ -75,3 +75,36 @@ def test_what_is_refused_and_where(load: Load, said: str, where: str) -> None:
 def test_what_is_copied_has_no_rule_of_its_own(load: Load) -> None:
     with pytest.raises(ConfigErrors, match="'retry' belongs to a builder with 'uses:' or 'command:'"):
         load(of_copy=", retry: {times: 1}")
+
+
+def test_resources_are_remembered_and_change_no_signature(load: Load) -> None:
+    bare = load().project
+    compiled = load("resources: {licence: 2, gpu: 1}\n", ", resources: [licence, gpu, gpu]")
+    remembered = load("resources: {licence: 2, gpu: 1}\n", ", resources: [licence, gpu, gpu]")
+
+    assert compiled.project.resources == (("gpu", 1), ("licence", 2))
+    assert [builder.resources for builder in compiled.project.builders] == [("gpu", "licence"), ()]
+    assert (compiled.project.signature, remembered) == (bare.signature, compiled)
+
+
+@pytest.mark.parametrize(
+    ("said", "of_builder", "where"),
+    [
+        ("", ", resources: [gpu]", "3:83: there is no resource 'gpu'; say how many there are"),
+        ("resources: {gpus: 1}", ", resources: [gpu]", "3:83: there is no resource 'gpu'; did you mean 'gpus'?"),
+        ("resources: {gpu: 0}", "", "5:18: "),
+        ("resources: {gpu: many}", "", "5:18: "),
+        ("resources: [gpu]", "", "5:12: "),
+        ("resources: {gpu: 1}", ", resources: gpu", "3:82: "),
+    ],
+)
+def test_which_resources_are_refused_and_where(load: Load, said: str, of_builder: str, where: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(f"{said}\n", of_builder)
+
+    assert str(caught.value).partition("aptui.yaml:")[2].startswith(where)
+
+
+def test_what_is_copied_holds_nothing(load: Load) -> None:
+    with pytest.raises(ConfigErrors, match="'resources' belongs to a builder with 'uses:' or 'command:'"):
+        load("resources: {gpu: 1}\n", of_copy=", resources: [gpu]")

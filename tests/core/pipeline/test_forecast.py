@@ -93,3 +93,19 @@ def test_what_is_done_counts_as_it_was_expected_so_that_slower_runs_are_a_lower_
     world.settle()
 
     assert world.pipeline.spent() == (2, 2_000)
+
+
+def test_jobs_that_hold_one_resource_take_their_time_one_after_the_other() -> None:
+    world = World(Setup(builders=(copier(), scripter(resources=("gpu",))), resources=(("gpu", 2),)))
+    world.duration_ms = 1_000
+    names = ("a.s", "b.s", "c.s", "d.s")
+    for text in ("info 1", "info 2"):
+        for name in names:
+            world.write(name, text)
+        if text == "info 1":
+            world.settle()
+    with_all_changed(world, **dict.fromkeys((name.replace(".", "_") for name in names), "info 2"))
+
+    work = world.pipeline.pending_work({})
+
+    assert (work.work_ms, work.chain_ms) == (4 * (1_000 + OVERHEAD_MS), 2 * (1_000 + OVERHEAD_MS))

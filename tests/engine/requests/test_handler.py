@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from live_project import LiveProject, Request
 
 from aptui.link import port
+from aptui.verbs.steering.running import resource_line
 
 pytestmark = pytest.mark.real
 
@@ -36,6 +38,25 @@ def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
         assert status["state"] == "idle"
         assert status["project"] == str(project.root)
         assert status["protocol"] == port.PROTOCOL
+
+
+def test_status_tells_who_holds_a_resource_and_who_waits(project: LiveProject) -> None:
+    command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
+    baker = f"]}}, {{name: bake, patterns: ['*.bake'], command: '{command}', resources: [card]}}]\nresources: {{card: 1}}"
+    project.config(SETTINGS.replace("]}]", baker))
+
+    def uses() -> list[str]:
+        status = project.ask(port.Status()).answered
+        assert status is not None
+        return [resource_line(use) for use in msgspec.to_builtins(status["resources"])]
+
+    with project.running():
+        for name in "ab":
+            project.write(f"assets/{name}.bake", name)
+        project.until(lambda: uses() == ["card  1 of 1, held by a.bake@linux:bake; 1 job could run but for it"])
+        project.write("go", "")
+        project.until(lambda: project.is_idle)
+        assert uses() == ["card  0 of 1"]
 
 
 def test_progress_tells_how_many_jobs_are_failed_now_over_restarts(project: LiveProject) -> None:

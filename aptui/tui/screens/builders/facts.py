@@ -176,6 +176,8 @@ def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tup
         ("Flags", "\n".join(flags) or "none"),
         ("Priority", f"{builder.priority}" if builder.priority else ""),
         ("Limits", _limits(builder)),
+        ("Tried again", _retries(builder, config)),
+        ("Holds", _resources(builder, config)),
         ("Asset type", uuid_text(builder.asset_type) if builder.asset_type else ""),
         ("Configured", _place(known, config)),
         ("Code", builder.origin),
@@ -200,6 +202,16 @@ def _limits(builder: Builder) -> str:
     parts.append(f"{builder.process_limit_s:g} s a job")
     parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes > 0 else []
     return ", ".join(parts)
+
+
+def _retries(builder: Builder, config: Config | None) -> str:
+    rule = builder.retry or (config.project.retry if config else None)
+    return f"{rule.times} times at most, after {', '.join(rule.on)}" if rule and rule.times else ""
+
+
+def _resources(builder: Builder, config: Config | None) -> str:
+    limits = dict(config.project.resources) if config else {}
+    return ", ".join(f"{name} ({limits[name]} in all)" if name in limits else name for name in builder.resources)
 
 
 def _command(builder: Builder) -> list[tuple[str, str]]:

@@ -1,0 +1,155 @@
+"""Playbook of resources: no more runs hold one than there are, and nobody else waits for that."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.messages import AnalyseOrder, JobChanged, Outcome, SlotsFree, StartRuns
+
+BUILDERS = (
+    copier(),
+    scripter("baker", "*.bake.s", resources=("gpu",)),
+    scripter("lighter", "*.light.s", resources=("gpu", "licence")),
+    scripter("texter", "*.text.s"),
+)
+
+
+def world_with(*limits: tuple[str, int], rng: random.Random | None = None) -> World:
+    """Return a world whose bakers and lighters share a card."""
+    return World(Setup(builders=BUILDERS, resources=limits), rng=rng)
+
+
+def analysed(world: World, *names: str) -> World:
+    """Return the world with these sources, whose jobs are ready; none of them runs."""
+    world.slots = 0
+    for name in names:
+        world.write(name)
+    world.scan()
+    while True:
+        world.run()
+        orders = world.pipeline.ready.analysis_count
+        if not orders:
+            return world
+        world.slots = orders
+        world._handle(SlotsFree(world._next(), orders))
+        while world.running:
+            world._finish_runs()
+            world._handle(world.inbox.popleft())
+        world.slots = 0
+
+
+def started(world: World, slots: int) -> list[str]:
+    """Offer slots; return the sources that start, in their order."""
+    commands, _notices = world.pipeline.handle(SlotsFree(world._next(), slots))
+    orders = [order for command in commands if isinstance(command, StartRuns) for order in command.orders]
+    return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]
+
+
+def test_so_many_runs_hold_it_and_others_pass_those_that_wait() -> None:
+    world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s", "e.text.s")
+
+    assert started(world, 4) == ["a.bake.s", "d.text.s", "e.text.s"]
+    assert started(world, 4) == []
+
+
+def test_who_holds_it_is_told_and_how_many_wait() -> None:
+    world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s")
+    started(world, 4)
+
+    card, licences = world.pipeline.resource_uses()
+
+    assert (card.name, card.limit, card.holders, card.waiting_count) == ("gpu", 1, ("a.bake.s@linux:main",), 2)
+    assert (licences.name, licences.holders, licences.waiting_count) == ("licence", (), 0)
+
+
+def test_what_needs_two_waits_for_both() -> None:
+    world = analysed(world_with(("gpu", 2), ("licence", 1)), "a.light.s", "b.light.s", "c.bake.s")
+
+    assert started(world, 4) == ["a.light.s", "c.bake.s"]
+
+
+def test_jobs_with_one_resource_stand_in_order_and_each_is_a_message_of_its_own() -> None:
+    world = analysed(world_with(("gpu", 2), ("licence", 2)), "a.bake.s", "b.light.s", "c.bake.s")
+
+    commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))
+
+    messages = [[order.rel for order in command.orders] for command in commands if isinstance(command, StartRuns)]  # type: ignore[union-attr]
+    assert messages == [["a.bake.s"], ["b.light.s"]]
+
+
+@pytest.mark.parametrize("fate", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE])
+def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
+    world = world_with(("gpu", 1), ("licence", 1))
+    world.write("a.bake.s")
+    world.write("b.bake.s")
+    world.fates["a.bake.s@linux:main"] = [fate]
+
+    world.settle()
+
+    assert world.statuses()["b.bake.s@linux:main"] == "completed"
+    assert [use.holders for use in world.pipeline.resource_uses()] == [(), ()]
+
+
+def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
+    world = world_with(("gpu", 1), ("licence", 1))
+    world.write("a.bake.s")
+    world.held.add("a.bake.s@linux:main")
+    world.settle()
+    world.ask("cancel", names=("a.bake.s@linux:main",))
+    world._handle(world.inbox.popleft())
+
+    before = world.pipeline.resource_uses()[0].holders
+    world._end_killed()
+    world.run()
+
+    assert world.statuses() == {"a.bake.s@linux:main": "cancelled"}
+    assert (before, world.pipeline.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
+
+
+def test_the_next_one_asked_for_is_no_other() -> None:
+    world = analysed(world_with(("gpu", 1), ("licence", 1)), "a.bake.s", "b.bake.s", "c.text.s")
+    started(world, 1)
+    wanted = next(job for job in world.pipeline.ready if job.source.rel == "b.bake.s")
+
+    commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 1, 1, wanted.id))
+
+    assert not [command for command in commands if isinstance(command, StartRuns)]
+    assert started(world, 1) == ["c.text.s"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_nobody_holds_what_another_has_and_all_come_to_an_end(seed: int) -> None:
+    rng = random.Random(seed)
+    world = world_with(("gpu", rng.randint(1, 2)), ("licence", 1), rng=rng)
+    names = [f"{number}.{kind}.s" for number in range(4) for kind in ("bake", "light", "text")]
+    for name in names:
+        world.write(name)
+        world.fates[f"{name}@linux:main"] = rng.choices(list(Outcome)[:5], k=2)
+    world.scan()
+    for step in range(60):
+        if moves := world._moves():
+            rng.choice(moves)()
+        if step % 10 == 9:
+            name = rng.choice(names)
+            world.write(name, f"{step}")
+            world.scan()
+
+    world.settle()
+
+    assert len(world.statuses()) == len(names)
+    assert [use.holders for use in world.pipeline.resource_uses()] == [(), ()]
+
+
+def test_without_resources_nothing_is_kept_of_them() -> None:
+    world = World()
+    world.write("a.s")
+
+    world.settle()
+
+    assert world.pipeline.jobs.resources is None
+    assert world.pipeline.resource_uses() == ()
+    assert any(isinstance(notice, JobChanged) for notice in world.notices)
