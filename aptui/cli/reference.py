@@ -25,6 +25,7 @@ FIELD_TEXTS = {
     "error": "its first error",
     "cause": "the error without the paths, numbers and names in it: failures with one cause have the same text",
     "folder": "name of the scan folder",
+    "check": "what a check of `aptui.yaml` found of it: its name and the finding; `check:.` = anything, `aptui check` lists all",
     "after": "completed since a moment (`14:30`, `2026-11-20`) or within so long (`2h`); `9:00..10:00` has both ends",
     "before": "completed before a moment, or longer ago",
     "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",

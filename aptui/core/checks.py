@@ -17,6 +17,9 @@ from msgspec import Struct
 
 from aptui.core.facts import NO_FACTS, ProductFacts
 
+BLOCKED_BY = "check '"
+"""How the error of a job begins that a check keeps from being published; the check's name follows."""
+
 
 class CheckLevel(StrEnum):
     """What comes of a finding: it is told; a batch ends with 1; the job fails, and its products stay what they were."""
@@ -93,10 +96,10 @@ def blocked(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct
     listed = list(products)
     for check in wanted:
         for flaw in flaws_of_name(check, rel):
-            return f"check '{check.name}': {flaw}"
+            return f"{BLOCKED_BY}{check.name}': {flaw}"
         for product in listed:
             for flaw in flaws_of_product(check, product):
-                return f"check '{check.name}': {product.name.rpartition('/')[2]}: {flaw}"
+                return f"{BLOCKED_BY}{check.name}': {product.name.rpartition('/')[2]}: {flaw}"
     return ""
 
 

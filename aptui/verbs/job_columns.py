@@ -14,16 +14,21 @@ from aptui.core.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
+from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import JobRow
 
 
 class JobRowColumns:
-    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` are those of products by job id."""
+    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` and `checks` are by job id."""
 
     def __init__(
-        self, rows: Sequence[JobRow], builder_of: Callable[[bytes], str], facts: Mapping[int, ProductFacts] | None = None
+        self,
+        rows: Sequence[JobRow],
+        builder_of: Callable[[bytes], str],
+        facts: Mapping[int, ProductFacts] | None = None,
+        checks: Callable[[], Mapping[int, CheckMark]] = dict,
     ) -> None:
-        self._rows, self._builder_of, self._facts = rows, builder_of, facts or {}
+        self._rows, self._builder_of, self._facts, self._checks = rows, builder_of, facts or {}, checks
 
     def row_count(self) -> int:
         """Return how many rows there are."""
@@ -32,6 +37,9 @@ class JobRowColumns:
     def text(self, field: str) -> tuple[npt.NDArray[np.int32], Texts]:
         """Return a column of texts."""
         texts = Texts()
+        if field == "check":
+            found = self._checks()
+            return texts.extend_distinct([found[row.job_id].text if row.job_id in found else "" for row in self._rows]), texts
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
 
     def number(self, field: str) -> npt.NDArray[np.number]:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from aptui.core.facts import ProductFacts
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace
+from aptui.store.queries.checks import CheckMark, check_marks
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
@@ -70,12 +72,13 @@ def jobs(arguments: Namespace) -> int:
         if arguments.slower:
             rows = (row for row in rows if row.job_id in slower)
         if arguments.json:
-            facts = dict(read_facts(project.database))
+            facts, checks = dict(read_facts(project.database)), _checks(project)
             printing.say_json_list(
                 {
                     **job_json(row, project),
                     "slower": _pace_json(slower.get(row.job_id)),
                     "facts": facts_json(facts.get(row.job_id)),
+                    "checks": checks[row.job_id].text if row.job_id in checks else "",
                 }
                 for row in rows
             )
@@ -105,7 +108,8 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
     try:
         wanted = parse(text)
         wanted.check()
-        mask = wanted.matches(JobRowColumns(rows, project.builder_of, dict(read_facts(project.database))))
+        facts = dict(read_facts(project.database))
+        mask = wanted.matches(JobRowColumns(rows, project.builder_of, facts, partial(_checks, project)))
     except FilterError as error:
         place = printing.line(text[error.column - 1 :])
         what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)
@@ -113,6 +117,10 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
     if wanted.hint:
         printing.complain(f"aptui: {printing.line(wanted.hint)}")
     return (row for row, passes in zip(rows, mask.tolist(), strict=True) if passes)
+
+
+def _checks(project: OpenedProject) -> dict[int, CheckMark]:
+    return check_marks(project.database, project.config.checks)
 
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:

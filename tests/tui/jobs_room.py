@@ -113,6 +113,7 @@ def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), 
     async def main() -> AptuiApp:
         app = AptuiApp(session, memory=remembered, person=UiMemory(tmp_path / "person.json"), panes=[PANES[0]], theme="dark")
         app.config = SimpleNamespace(
+            checks=(),
             project=SimpleNamespace(platforms=(), builders=(SimpleNamespace(uuid=BUILDER, name="image"),)),
             project_dir=tmp_path,
             has_builders_to_find=False,

@@ -3,8 +3,8 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
 `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `w:>4096`, `seconds:1..5` are about
-what builders say of products (`core.facts`), `is:flaky` about runs. A pattern without capitals
-ignores case. Patterns of people and remote clients must take linear time,
+what builders say of products (`core.facts`), `check:size` about what checks found, `is:flaky` about runs. A pattern
+without capitals ignores case. Patterns of people and remote clients must take linear time,
 whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
 no look-around and no back-references.
 """
@@ -35,7 +35,8 @@ STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
 _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
 _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
-    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "before": "before",
+    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "check": "check",
+    "after": "after", "before": "before",
     "slower": "slower", "faster": "faster", "w": "width", "width": "width", "h": "height", "height": "height", "format": "format",
     "seconds": "seconds", "triangles": "triangles", "rate": "rate", "is": "is",
 }  # fmt: skip

@@ -20,9 +20,11 @@ from aptui.core.notices import JobChanged
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.causes import cause_of
+from aptui.store.jobs.check_column import CheckColumn
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
+from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import ERROR_SQL, REASON_SQL, SHOWN, Reader
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
@@ -125,6 +127,7 @@ class JobTable:
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
         self._formats[""]  # code 0
+        self.checks = CheckColumn()
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
         for name in ("reason", "error", "cause", "group"):
@@ -147,6 +150,8 @@ class JobTable:
         field = "group" if field == "cause" else field
         if field == "format":
             return self.number(field).astype(np.int32), self._formats.texts
+        if field == "check":
+            return self.checks.text(self._count)
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
     def value(self, field: str, row: int) -> int:
@@ -308,6 +313,10 @@ class JobTable:
         for name in NUMBER_FACTS:
             self._columns[name][rows] = [getattr(each, name) for each in said]
         self._columns["format"][rows] = [self._formats[each.format] for each in said]
+
+    def set_checks(self, found: Mapping[int, CheckMark]) -> None:
+        """Set what checks found, by job id; of all other jobs they found nothing."""
+        self.checks.set(self.rows_of(list(found)), list(found.values()))
 
     def builder_name(self, uuid: bytes) -> str:
         """Return what a builder is called."""

@@ -11,16 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from aptui.core.checks import Check, CheckedProduct, flaws_of_name, flaws_of_product
+from aptui.core.checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
 from aptui.core.facts import ProductFacts
 from aptui.store.queries.reader import Reader
 
 _PRODUCTS_SQL = """SELECT s.SourceName, j.Platform, j.JobID, p.ProductName, COALESCE(o.size, 0),
     f.width, f.height, f.triangles, f.rate, f.seconds, f.format
 FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
-LEFT JOIN aptui_products o ON o.product_id = p.ProductID LEFT JOIN aptui_facts f ON f.product_id = p.ProductID
-ORDER BY s.SourceName, p.ProductName"""
+LEFT JOIN aptui_products o ON o.product_id = p.ProductID LEFT JOIN aptui_facts f ON f.product_id = p.ProductID"""
 _SOURCES_SQL = "SELECT SourceName FROM Sources ORDER BY SourceName"
+_JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK WHERE s.SourceName = ?"
+_BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
+WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
+_SAID = 5
+"""So many findings are told of one job."""
 
 
 class CheckFinding(Struct, frozen=True):
@@ -42,11 +46,52 @@ class ProductToCheck(Struct, frozen=True):
     product: CheckedProduct
 
 
-def products_to_check(reader: Reader) -> Iterator[ProductToCheck]:
-    """Yield every product, by source; a second at 300,000."""
-    for source, _platform, job_id, name, size, width, *others in reader.ask(_PRODUCTS_SQL):
+class CheckMark(Struct, frozen=True):
+    """What checks found of one job: the worst level, how much, and in words: `large: bytes is 900, wanted: <512`."""
+
+    level: str
+    count: int
+    text: str
+
+
+def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
+    """Return {job id: what checks found of it}: of its products, of its source's name, and what keeps it from being published."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for finding in findings(reader, checks):
+        jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]
+        for job_id in jobs:
+            found.setdefault(job_id, []).append((finding.level, f"{finding.check}: {finding.what}"))
+    for job_id, error in reader.ask(_BLOCKED_SQL, (f"{BLOCKED_BY}*",)) if checks else ():
+        what = error.partition("\n")[0].removeprefix(BLOCKED_BY).replace("'", "", 1)
+        found.setdefault(job_id, []).insert(0, (CheckLevel.BLOCK, what))
+    return {job_id: _mark(said) for job_id, said in found.items()}
+
+
+def _mark(said: Sequence[tuple[str, str]]) -> CheckMark:
+    levels = list(CheckLevel)
+    worst = max((level for level, _what in said), key=lambda level: levels.index(CheckLevel(level)))
+    more = f"; and {len(said) - _SAID:,} more" if len(said) > _SAID else ""
+    return CheckMark(worst, len(said), "; ".join(what for _level, what in said[:_SAID]) + more)
+
+
+def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[CheckFinding]:
+    """Return what checks find of one source: its name and its products; budgets are about more than one."""
+    wanting = [check for check in checks if check.wants(source)]
+    found = [CheckFinding(check.name, check.level, source, "", flaw) for check in wanting for flaw in flaws_of_name(check, source)]
+    for each in products_to_check(reader, source) if wanting else ():
+        for check in wanting:
+            flaws = flaws_of_product(check, each.product)
+            found += (CheckFinding(check.name, check.level, source, each.product.name, flaw, each.job_id) for flaw in flaws)
+    return found
+
+
+def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToCheck]:
+    """Yield every product, by source, or those of one source; a second at 300,000."""
+    sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
+    rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
+    for rel, _platform, job_id, name, size, width, *others in rows:
         facts = None if width is None else ProductFacts(width, *others)
-        yield ProductToCheck(source, job_id, CheckedProduct(name, size, facts))
+        yield ProductToCheck(rel, job_id, CheckedProduct(name, size, facts))
 
 
 def findings(reader: Reader, checks: Sequence[Check]) -> list[CheckFinding]:

@@ -10,18 +10,16 @@ Everything is called by the UI's thread; reading happens in the feed's, filterin
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import KnownError
-from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
+from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.job_table import (
-    CANCELLED,
     COMPLETED,
     FAILED,
     FAILED_FIRST,
@@ -33,11 +31,11 @@ from aptui.store.jobs.job_table import (
     failed_causes,
 )
 from aptui.store.jobs.texts import Codes, Mask
+from aptui.store.queries.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.job_cells import WORDS, job_cell, word_of
 from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
-from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.words import duration_text, moment_text
 
 COLUMNS = {
     "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform",
@@ -49,17 +47,14 @@ COLUMNS = {
 """{column id: field that it is sorted by}."""
 ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
 """{what rows can be sorted by: field}."""
-_WORDS = tuple(STATUS_CODES)
-_TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
-_ROLES = {"warnings": "warning", "errors": "error"}
-_EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
-"""What every failure of a command begins with: the column has room for one thing, which is what it said."""
 _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
 
 
 class JobInfo(Struct, frozen=True):
-    """A job as its row knows it; `key` is the job id, negative for a failed analysis. `status` is a word of `filter.STATUS_WORDS`.
+    """A job as its row knows it; `key` is the job id, negative for a failed analysis.
+
+    `status` is a word of `filter.STATUS_WORDS`, `check` what checks found.
 
     `source_id` is 0 for jobs that came by news: `Reader.job(key).source_id` knows it.
     """
@@ -80,6 +75,7 @@ class JobInfo(Struct, frozen=True):
     cause: str
     run_key: int
     source_id: int
+    check: str = ""
 
 
 class CauseGroup(Struct, frozen=True):
@@ -117,6 +113,7 @@ class JobsStore:
         self._held = (0, 0)
         self._lingering: set[int] = set()
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._found: Mapping[int, CheckMark] = {}
         self.version = 0
         self.error: KnownError | None = None
         """Why the filter that was asked for is not in force; the view is still that of the last good one."""
@@ -150,25 +147,7 @@ class JobsStore:
         row, table = int(self._view[index]), self._table
         if column_id == "source":
             return Cell(table.words("source", row), "", self._spans_at(index, row))
-        if column_id == "status":
-            word = self._word(row)
-            count = table.value(word, row) if word in ("warnings", "errors") else 0
-            role = _ROLES.get(word, word)
-            return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
-        if column_id == "completed":
-            has_ended = table.value("status", row) not in (PENDING, PROCESSING)
-            moment = moment_text(table.value("completed_ms", row), self._clock_ms()) if has_ended else ""
-            return Cell(moment or glyph("none"))
-        if column_id == "duration":
-            return Cell(self._duration(row))
-        if column_id == "reason" and table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
-            # The path stands in the row already.
-            return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
-        if column_id in _TEXT_COLUMNS:
-            is_flaky = column_id == "reason" and table.value("flaky", row)
-            return Cell(("flaky; " if is_flaky else "") + table.words(column_id, row), "muted" if column_id == "reason" else "")
-        value = table.value(COLUMNS[column_id], row)
-        return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
+        return job_cell(table, row, column_id, self._clock_ms(), self._running.get(table.value("id", row)))
 
     # ------------------------------------------------------------------------------------------------------------- facts
 
@@ -204,8 +183,10 @@ class JobsStore:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any job is failed."""
-        return bool((self._table.number("status")[self._table.number("alive").astype(np.bool_)] == FAILED).any())
+        """Whether any job is failed, or checks found something: that wants room."""
+        return bool(self._table.checks) or bool(
+            (self._table.number("status")[self._table.number("alive").astype(np.bool_)] == FAILED).any()
+        )
 
     @property
     def has_one_reason(self) -> bool:
@@ -218,7 +199,7 @@ class JobsStore:
         table = self._table
         alive = table.number("alive").astype(np.bool_)
         status = table.number("status")[alive]
-        found = dict(zip(_WORDS, np.bincount(status, minlength=len(_WORDS)).tolist(), strict=True))
+        found = dict(zip(WORDS, np.bincount(status, minlength=len(WORDS)).tolist(), strict=True))
         for word in ("warnings", "errors"):
             found[word] = int(np.count_nonzero((status == COMPLETED) & (table.number(word)[alive] > 0)))
         return found
@@ -230,10 +211,11 @@ class JobsStore:
             return None
         return JobInfo(
             key, table.words("source", row), table.words("folder", row), table.words("platform", row), table.words("key", row),
-            table.words("builder", row), self._word(row), table.value("warnings", row), table.value("errors", row),
+            table.words("builder", row), word_of(table, row), table.value("warnings", row), table.value("errors", row),
             table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row),
             table.words("error", row),
             table.words("cause", row), table.value("run_key", row), table.value("source_id", row),
+            mark.text if (mark := table.checks.mark(row)) is not None else "",
         )  # fmt: skip
 
     def keys(self, start: int, end: int) -> list[int]:
@@ -252,6 +234,8 @@ class JobsStore:
         mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
         if word == "errors":
             mask |= status == FAILED
+        elif table.checks:
+            mask |= (status == COMPLETED) & table.checks.have(rows)
         places = np.flatnonzero(mask)
         places = places[places != index]
         if not len(places):
@@ -292,6 +276,14 @@ class JobsStore:
         self._field, self._is_descending = ORDERS[order], is_descending
         self._want()
 
+    def set_checks(self, found: Mapping[int, CheckMark]) -> None:
+        """Mark what checks found, by job id."""
+        self._found = found
+        (self._next or self._table).set_checks(found)
+        self.version += 1
+        if any(isinstance(term, TextMatch) and term.field == "check" for term in self._wanted.terms):
+            self._want(sorts_anew=False)
+
     def resort(self) -> None:
         """Sort again, and let go what does not pass any more."""
         self._want()
@@ -311,6 +303,7 @@ class JobsStore:
         before = self.version
         if batch.table is not None:
             self._next = batch.table
+            self._next.set_checks(self._found)
             self._overlay(self._running, PROCESSING)
         if batch.running is not None:
             self._overlay(self._running, None)
@@ -458,22 +451,6 @@ class JobsStore:
             self._lingering.difference_update(rows.tolist())
             self._view = self._view[self._shown[self._view]]
             self.version += 1
-
-    def _word(self, row: int) -> str:
-        table = self._table
-        status = table.value("status", row)
-        if status == COMPLETED:
-            return "errors" if table.value("errors", row) else "warnings" if table.value("warnings", row) else "completed"
-        return _WORDS[status]
-
-    def _duration(self, row: int) -> str:
-        table = self._table
-        status = table.value("status", row)
-        if status == PROCESSING:
-            began = self._running.get(table.value("id", row))
-            return f"{max(0, self._clock_ms() - began) // 1000} s…" if began is not None else glyph("none")
-        duration_ms = table.value("duration_ms", row)
-        return duration_text(duration_ms) if duration_ms and status not in (PENDING, CANCELLED) else glyph("none")
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
         """Return where the filter hits a row's path; asked for rows around at once, for each call of the engine has its price."""

@@ -118,3 +118,15 @@ def test_a_command_that_is_not_there_is_told(project: Path, run: Run) -> None:
 
     assert code == 3
     assert "the check 'mine' runs 'no-such-program', which is not there" in said
+
+
+@pytest.mark.real
+def test_jobs_are_listed_by_what_checks_found(project: Path, run: Run) -> None:
+    write(project, "checks: {small: {width: < 20}}")
+    assert run("batch")[0] == 0
+
+    _code, out, _err = run("jobs", "--filter", "check:small", "--json")
+    listed = json.loads(out)
+    assert [job["source"] for job in listed] == ["art/Rock.png"]
+    assert listed[0]["checks"] == "small: width is 48, wanted: < 20"
+    assert json.loads(run("jobs", "--filter", "!check:.", "--json")[1])[0]["checks"] == ""

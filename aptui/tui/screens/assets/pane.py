@@ -116,7 +116,7 @@ class AssetsPane(MissingTrees):
         self.store = AssetsStore(database, wake=shell.wake)
         self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
         orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
-        self._where = AssetPlaces(str(shell.session.cache_dir), orders)
+        self._where = AssetPlaces(str(shell.session.cache_dir), orders, shell.config.checks if shell.config else ())
         self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
         for kind, model in self.models.items():
             self._tree_of(kind).set_tree(model)

@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from aptui.core.checks import Check, CheckLevel
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
 from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
+from aptui.store.queries.checks import CheckFinding, findings_of
 from aptui.store.queries.missing import NOTHING
 from aptui.store.queries.reader import JobRow, ProductRow, Reader
 from aptui.tui.data.assets_store import Kind
@@ -35,10 +37,11 @@ OUT, IN = "out", "in"
 
 
 class AssetPlaces(Struct, frozen=True):
-    """Where things lie that the database does not say: the cache, and the order of scan folders by name."""
+    """What the database does not say: where the cache lies, the order of scan folders by name, what is checked."""
 
     cache_dir: str
     orders: Mapping[str, int] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
 
 
 class Ref(NamedTuple):
@@ -127,6 +130,8 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
         ReferenceGroup("Intermediates", tuple(_intermediate_ref(row, made, source.uuid) for row, made in details.intermediates)),
         ReferenceGroup("Jobs", tuple(_job_ref(row, max(len(each.platform) for each in details.jobs)) for row in details.jobs)),
     ]
+    if found := findings_of(reader, places.checks, source.source):
+        groups.insert(-5, ReferenceGroup("Checks", tuple(map(_finding_ref, found))))
     return Panel(
         kind, source.source_id, source.source, tuple(facts), tuple(groups), file, source.source, details.uuid, details.uuid,
         tuple(native(places.cache_dir, cache_path(row.name)) for row in details.products),
@@ -175,6 +180,12 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
     return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
+
+
+def _finding_ref(finding: CheckFinding) -> Ref:
+    role = "warning" if finding.level == CheckLevel.WARN else "failed"
+    about = f"{finding.product}: " if finding.product else ""
+    return Ref("", 0, f"{glyph(role)} {about}{finding.what}", finding.check, role=role)
 
 
 def _job_ref(row: JobRow, width: int = 0) -> Ref:

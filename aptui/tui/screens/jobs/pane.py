@@ -17,6 +17,7 @@ from textual.widgets import Input
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
+from aptui.tui.data.check_marks import CheckMarks
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobInfo, JobsStore
 from aptui.tui.frame.commandline import Command
@@ -99,6 +100,7 @@ class JobsPane(ThreePanes):
         self.head = Head(self, self.store, self.choices)
         self._causes = Causes(self.store)
         self._reader: DetailsReader | None = None
+        self._checks: CheckMarks | None = None
         self._selected: int | None = None
         self._goal: int | None = None
         self._expects: tuple[str, int] | None = None
@@ -125,6 +127,7 @@ class JobsPane(ThreePanes):
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
         self._reader = DetailsReader(self.database, log_dir, lambda job_details: self.shell.in_ui(self._take_details, job_details))
         self.event_log.reader = self._reader
+        self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
         self.box.disabled = True
         self.box.history.texts = self.choices.history()
         self.table.set_model(self.store)
@@ -135,8 +138,9 @@ class JobsPane(ThreePanes):
     def on_unmount(self) -> None:
         """End the threads."""
         self.store.close()
-        if self._reader is not None:
-            self._reader.close()
+        for thread in (self._reader, self._checks):
+            if thread is not None:
+                thread.close()
 
     # ----------------------------------------------------------------------------------------------------------- the parts
 
@@ -232,6 +236,8 @@ class JobsPane(ThreePanes):
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         if batch.table is not None:
             self._is_stale = True
+        if self._checks is not None and (batch.table is not None or batch.are_assets_stale):
+            self._checks.mark_stale()
         for news in batch.jobs:
             if news.notice.job_id == self._selected and news.notice.status:
                 self._is_stale = True
@@ -240,6 +246,8 @@ class JobsPane(ThreePanes):
 
     def on_frame(self) -> None:
         """Draw what changed."""
+        if self._checks is not None and (found := self._checks.take()) is not None:
+            self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = (
                 "no job matches: Esc takes the filter away"

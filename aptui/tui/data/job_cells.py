@@ -1,0 +1,81 @@
+"""What stands in the cells of the Jobs table, but for its paths, in which a filter's hits are marked.
+
+Tests: `tests/tui/data/test_jobs_store.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aptui.core.checks import CheckLevel
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
+from aptui.store.queries.checks import CheckMark
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.words import duration_text, moment_text
+
+WORDS = tuple(STATUS_CODES)
+_TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
+_ROLES = {"warnings": "warning", "errors": "error"}
+_EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
+"""What every failure of a command begins with: the column has room for one thing, which is what it said."""
+
+
+def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None) -> Cell:
+    """Return a cell; `began_ms` is since when it runs, as far as that is known."""
+    match column_id:
+        case "status":
+            return _status(table, row)
+        case "completed":
+            has_ended = table.value("status", row) not in (PENDING, PROCESSING)
+            moment = moment_text(table.value("completed_ms", row), now_ms) if has_ended else ""
+            return Cell(moment or glyph("none"))
+        case "duration":
+            return Cell(_duration(table, row, now_ms, began_ms))
+        case "reason":
+            return _reason(table, row)
+    if column_id in _TEXT_COLUMNS:
+        return Cell(table.words(column_id, row))
+    value = table.value("id" if column_id == "number" else column_id, row)
+    return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
+
+
+def word_of(table: JobTable, row: int) -> str:
+    """Return how a job is, in the words of `filter.STATUS_WORDS`."""
+    status = table.value("status", row)
+    if status == COMPLETED:
+        return "errors" if table.value("errors", row) else "warnings" if table.value("warnings", row) else "completed"
+    return WORDS[status]
+
+
+def _mark(table: JobTable, row: int) -> CheckMark | None:
+    """Return what checks found of a completed job; one that is blocked says so as its error."""
+    return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
+
+
+def _status(table: JobTable, row: int) -> Cell:
+    word, mark = word_of(table, row), _mark(table, row)
+    if mark is not None and (word == "completed" or (word == "warnings" and mark.level != CheckLevel.WARN)):
+        role = "warning" if mark.level == CheckLevel.WARN else "failed"
+        return Cell(f"{glyph(role)} {mark.count} {'check' if mark.count == 1 else 'checks'}", role)
+    role = _ROLES.get(word, word)
+    count = table.value(word, row) if word in _ROLES else 0
+    return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
+
+
+def _reason(table: JobTable, row: int) -> Cell:
+    if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
+        # The path stands in the row already.
+        return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
+    if (mark := _mark(table, row)) is not None:
+        return Cell(("flaky; " if table.value("flaky", row) else "") + mark.text)
+    return Cell(("flaky; " if table.value("flaky", row) else "") + table.words("reason", row), "muted")
+
+
+def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> str:
+    status = table.value("status", row)
+    if status == PROCESSING:
+        return f"{max(0, now_ms - began_ms) // 1000} s…" if began_ms is not None else glyph("none")
+    duration_ms = table.value("duration_ms", row)
+    return duration_text(duration_ms) if duration_ms and status not in (PENDING, CANCELLED) else glyph("none")
