@@ -29,7 +29,11 @@ if "tests" not in sys.modules:
 
 pytest_plugins = ["lanes"]
 _forks = Forks()
-_STARTS = ("tests/worker/", "tests/engine/pool/", *(f"tests/drills/test_{name}.py" for name in ("hostile", "live", "neighbours")))
+_STARTS = (
+    "tests/worker/",
+    *(f"tests/drills/test_{name}.py" for name in ("hostile", "live", "neighbours")),
+    *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
+)
 """Where the subject is how processes start and end; a single test elsewhere says `@pytest.mark.starts`."""
 
 

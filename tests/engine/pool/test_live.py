@@ -329,6 +329,7 @@ def test_a_worker_that_is_restarted_twice_loses_its_run_and_nobody_is_blamed(har
     assert pool.pool.broken_builders() == {}
 
 
+@pytest.mark.starts
 def test_workers_that_start_or_copy_can_be_restarted(harness):
     pool = harness(GOOD, size=1)
     order = pool.process_order("good")
@@ -341,6 +342,7 @@ def test_workers_that_start_or_copy_can_be_restarted(harness):
     assert pool.pool.fault == ""
 
 
+@pytest.mark.starts
 def test_workers_that_are_cancelled_while_they_start_are_no_failed_starts(harness):
     pool = harness(GOOD, size=1)
     for _ in range(3):
@@ -371,6 +373,7 @@ def test_a_new_configuration_lets_runs_finish_and_returns_what_waits(harness):
     assert third.outcome == Outcome.SUCCEEDED
 
 
+@pytest.mark.starts
 def test_a_worker_that_was_just_starting_returns_its_orders_and_files_are_hashed_all_the_same(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
@@ -397,6 +400,7 @@ def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harnes
     assert outcomes(pool, orders) == [Outcome.SUCCEEDED, Outcome.RETURNED, Outcome.RETURNED]
 
 
+@pytest.mark.starts
 def test_a_builder_whose_file_changed_is_imported_anew(harness, tmp_path):
     file = tmp_path / "project_builder.py"
 
@@ -444,6 +448,7 @@ def test_workers_without_work_are_ended_all_but_one_and_that_one_later(harness):
     assert pool.run(pool.process_order("good"))[0].outcome == Outcome.SUCCEEDED
 
 
+@pytest.mark.starts
 def test_a_worker_at_rest_sleeps_in_one_thread_and_is_nice(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
@@ -473,6 +478,7 @@ while True:
 """
 
 
+@pytest.mark.starts
 def test_nothing_outlives_a_killed_engine(tmp_path):
     engine = subprocess.Popen(
         [sys.executable, "-c", ENGINE, str(tmp_path)],
@@ -493,6 +499,7 @@ def test_nothing_outlives_a_killed_engine(tmp_path):
             pass
 
 
+@pytest.mark.starts
 def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))

@@ -36,6 +36,7 @@ GOOD = python_builder("Good", "good")
 TOOL = command_builder("tool", "cp {source} {products_dir}/x")
 
 
+@pytest.mark.starts
 def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness):
     pool = harness(GOOD, size=2)
 
@@ -200,6 +201,7 @@ def test_killing_runs_that_have_not_begun_disturbs_nobody(harness):
     assert [pool.results[order.run_key].outcome for order in (first, second)] == [Outcome.SUCCEEDED, Outcome.CANCELLED]
 
 
+@pytest.mark.starts
 def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4))
     orders = [pool.process_order("good") for _ in range(10)]
@@ -257,6 +259,7 @@ def test_a_command_over_its_limit_fails_and_those_around_it_do_not(harness):
     assert results[2].error == "time limit of 0.5 s exceeded"
 
 
+@pytest.mark.starts
 def test_a_worker_that_is_killed_loses_only_what_it_had_not_told(harness):
     command = "cp {source} {products_dir}/x; test {stem} != h || kill -9 $PPID"
     pool = harness(command_builder("tool", command), size=1)
@@ -289,6 +292,7 @@ def test_a_new_configuration_reaches_new_workers(harness):
     assert result.outcome == Outcome.SUCCEEDED
 
 
+@pytest.mark.starts
 def test_close_ends_workers_that_are_at_work(harness):
     pool = harness(python_builder("Stubborn", "stubborn"), size=1)
     pool.pool.send([pool.process_order("stubborn")])
@@ -302,6 +306,7 @@ def test_close_ends_workers_that_are_at_work(harness):
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
+@pytest.mark.starts
 def test_builders_get_a_folder_of_their_own_and_no_secrets(harness, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     pool = harness(python_builder("Environment", "environment"))
