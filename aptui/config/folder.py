@@ -1,19 +1,23 @@
-"""Compiles a folder's `.aptui.yaml` to the text that `core.settings` reads: canonical JSON with the place of every key.
+"""Finds the `.aptui.yaml` above a path, and compiles each to the text that `core.settings` reads: canonical JSON with all places.
 
-The first mistake is raised instead.
+The first mistake in a file is its text instead.
 
 Tests: `tests/engine/test_folder_settings.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 
 from aptui.config.model import one_line
 from aptui.config.packing import canonical
 from aptui.config.yaml.checking import check_folder
 from aptui.config.yaml.nodes import MAX_BYTES, Node, read_yaml
-from aptui.core.settings import place_key
+from aptui.core.model import Project
+from aptui.core.paths import from_text, to_text
+from aptui.core.patterns import ignore_matcher
+from aptui.core.settings import FILE_NAME, place_key
 from aptui.shared.errors import UserError
 
 
@@ -57,3 +61,54 @@ def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     for key, child in node.value.items() if isinstance(node.value, dict) else ():
         yield (*path, key), child.key_where
         yield from _places(child, (*path, key))
+
+
+# ------------------------------------------------------------------------------------------------------------------ finding
+
+
+def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:
+    """Yield (relative folder, file relative to its scan folder, absolute path) of the files above `rel`, the nearest last.
+
+    Of two with one relative path that of the earlier scan folder counts, as for every file.
+    """
+    is_ignored = ignore_matcher(project.ignore_regex)
+    parts = rel.split("/") if rel else []
+    for depth in range(len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        found = _file_of(folder, project, is_ignored)
+        if found is not None:
+            yield folder, *found
+
+
+def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -> tuple[str, str] | None:
+    rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
+    for scan_folder in project.scan_folders:
+        path = spelled(scan_folder.path, rel)
+        if path and os.path.isfile(_os_path(path)):
+            parts = path[len(scan_folder.path) + 1 :].split("/")
+            if not any(is_ignored("/".join(parts[: count + 1])) for count in range(len(parts))):
+                return "/".join(parts), path
+    return None
+
+
+def spelled(root: str, rel: str) -> str:
+    """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
+    path = root
+    for name in rel.split("/") if rel else ():
+        exact = f"{path}/{name}"
+        path = exact if os.path.lexists(_os_path(exact)) else _in_another_case(path, name)
+        if not path:
+            break
+    return path if path and os.path.lexists(_os_path(path)) else ""
+
+
+def _in_another_case(folder: str, name: str) -> str:
+    try:
+        listed = sorted(to_text(os.fsencode(item)) for item in os.listdir(_os_path(folder)))
+    except OSError:
+        return ""
+    return next((f"{folder}/{item}" for item in listed if item.lower() == name.lower()), "")
+
+
+def _os_path(text: str) -> str:
+    return os.fsdecode(from_text(text))

@@ -1,4 +1,4 @@
-"""`AssetBuilder`: analysis and jobs of one source in front, with all that their builders say; cache and database are left alone.
+"""`AssetBuilder`: analysis and jobs of one source in front, and all that their builders say; cache and database stay as they are.
 
 In the reference this program is also the child that an asset processor starts; here the engine has workers of its own, and those
 ways to call it are refused.
@@ -18,16 +18,17 @@ from msgspec.structs import replace
 from aptui.batch.alone import Workers
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
-from aptui.core.model import Builder, JobPlan, Project, RelPath, ScanFolder, Source
-from aptui.core.paths import key_of, path_uuid, to_text
+from aptui.core.model import Builder, JobPlan, Project
+from aptui.core.paths import to_text
 from aptui.core.planner import Planner
 from aptui.o3de.registry.options import is_project
-from aptui.o3de_programs import start, switches
+from aptui.o3de_programs import builder_source, start, switches
 from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse
 from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.log_file import BATCH
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.store.logs import joblog
 
 WINDOW = "AssetBuilder"
 FAILED = 1
@@ -38,7 +39,7 @@ _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
     printing.prepare_streams()
-    console = ProgramConsole(sys.stdout)
+    console = ProgramConsole(sys.stdout, window=WINDOW)
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)
         if given.wants_help:
@@ -88,15 +89,18 @@ class _Session:
 
     def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
         self._config, self._given, self._console = config, given, console
-        self._builders = _completed(config)
-        folders = tuple(replace(folder, id=at) for at, folder in enumerate(config.project.scan_folders, 1))
-        self._project: Project = replace(config.project, builders=self._builders, scan_folders=folders)
-        self._folder, self._source = _found(given.source, folders)
+        folders = builder_source.numbered(config)
+        self._project: Project = replace(config.project, builders=_completed(config), scan_folders=folders)
+        self._folder, self._source = builder_source.found(given.source, config, folders)
+        self._settings, self._adjusted_by = builder_source.settings_above(self._source.rel, self._project)
+        self._logs = 0
 
     def run(self) -> int:
         """Analyse, process, tell; return the exit code."""
         self._say(f"Source = {self._source.rel}")
-        planner = Planner(self._project)
+        for path in self._adjusted_by:
+            self._say(f"Settings = {path}")
+        planner = Planner(self._project, self._settings)
         wanted = planner.builders_for(self._source.rel, self._folder.id)
         if not wanted:
             raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
@@ -104,12 +108,12 @@ class _Session:
         self._say(f"Platforms = {', '.join(platforms)}")
         kept = _kept_folder() if self._given.processes else ""
         with Workers(self._config, wanted, 1, writes=[kept] if kept else []) as workers:
-            work, is_well = self._analyse(workers, planner, wanted)
+            work, is_well = self._analyse(workers, planner, wanted, kept)
             if kept:
                 is_well &= self._process(workers, work, kept)
         return 0 if is_well else FAILED
 
-    def _analyse(self, workers: Workers, planner: Planner, wanted: Iterable[Builder]) -> tuple[list[_Work], bool]:
+    def _analyse(self, workers: Workers, planner: Planner, wanted: Iterable[Builder], kept: str) -> tuple[list[_Work], bool]:
         work: list[_Work] = []
         is_well = True
         for builder in wanted:
@@ -119,13 +123,18 @@ class _Session:
             self._say(f"Builder '{builder.name}' is asked for jobs")
             platforms = planner.platforms_of(builder, self._source)
             order = AnalyseOrder(
-                1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s
-            )
+                1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s,
+                self._settings.adjustment(self._source.key, builder).order,
+            )  # fmt: skip
             answer = workers.analyse([order])[1]
-            is_well &= self._told(answer, "CreateJobs")
+            is_well &= self._told(answer, "CreateJobs", kept)
+            for edge in answer.edges:
+                self._say(f"Source dependency = {edge.target}")
             work += [_Work(builder, plan) for plan in answer.plans]
         for item in work:
             self._say(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
+            for sentence, is_there in builder_source.states(item.plan.job_dependencies, self._config):
+                self._say(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
         return work, is_well
 
     def _process(self, workers: Workers, work: Sequence[_Work], kept: str) -> bool:
@@ -134,7 +143,7 @@ class _Session:
             staging = os.path.join(kept, str(at))
             self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
             result = workers.run([self._order(item, at, staging)])[at]
-            is_well &= self._told(result, "ProcessJob")
+            is_well &= self._told(result, "ProcessJob", kept)
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
                 self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
@@ -153,6 +162,7 @@ class _Session:
             plan.additional_fingerprint, plan.priority, plan.is_critical,
             (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino), b"", staging,
             builder.process_limit_s, builder.memory_limit_bytes, debug_output=True, keeps_temp=True,
+            settings=self._settings.adjustment(self._source.key, builder).order,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------------------- saying
@@ -160,8 +170,8 @@ class _Session:
     def _say(self, text: str) -> None:
         self._console.say(text, WINDOW)
 
-    def _told(self, result: AnalyseResult | RunResult, step: str) -> bool:
-        """Say what a builder said and how it ended; return whether it succeeded."""
+    def _told(self, result: AnalyseResult | RunResult, step: str, kept: str) -> bool:
+        """Say what a builder said and how it ended, and keep its log beside the products; return whether it succeeded."""
         counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
         for record in result.log:
             level = LogLevel(record.level)
@@ -173,6 +183,11 @@ class _Session:
             counts[LogLevel.ERROR] = 1
             self._say(f"E: {result.error}")
         self._say(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
+        if kept:
+            self._logs += 1
+            log = Path(kept, f"{step}-{self._logs}.log")
+            if joblog.write(log, result.log, counts[LogLevel.WARNING], counts[LogLevel.ERROR]):
+                self._say(f"Log = {log}")
         ending = "succeeded" if is_well else f"failed: {result.error}"
         self._say(f'{step} of "{self._given.source}" {ending} ({result.duration_ms} ms)')
         return is_well
@@ -193,21 +208,6 @@ def _completed(config: Config) -> tuple[Builder, ...]:
     platforms = tuple(platform.id for platform in config.project.platforms)
     with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
         return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders.json"), platforms)
-
-
-def _found(path: str, folders: Sequence[ScanFolder]) -> tuple[ScanFolder, Source]:
-    """Return the scan folder of a file, and the file as a source.
-
-    Raises:
-        UserError: it is not there, or lies in no scan folder.
-    """
-    if not os.path.isfile(path):
-        raise UserError(f"'{path}' is no file", hint="-debug=<absolute path of a source>")
-    for folder in sorted(folders, key=lambda item: -len(item.path)):
-        if path.startswith(f"{folder.path}/"):
-            rel = RelPath(to_text(os.fsencode(path[len(folder.path) + 1 :])))
-            return folder, Source(key_of(rel), rel, folder.id, path_uuid(rel))
-    raise UserError(f"'{path}' lies in no scan folder of the project", hint="'aptui config' lists them")
 
 
 def _kept_folder() -> str:

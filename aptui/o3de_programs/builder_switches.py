@@ -83,8 +83,9 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
 
 def help_lines() -> list[str]:
     """Return the list of switches."""
-    ignored = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
-    return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *ignored]
+    others = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    others += [f"\t-task={task} : refused: it {WHY_REFUSED}" for task in CHILDREN]
+    return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *others]
 
 
 def _given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, ...]]:

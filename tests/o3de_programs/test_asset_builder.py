@@ -1,16 +1,37 @@
 """`AssetBuilder`: one source in front, with its logs; what only a child of O3DE's asset processor does is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
 
-from aptui.o3de_programs import asset_builder, builder_switches
+from aptui.o3de_programs import asset_builder, asset_processor_batch, builder_switches
 from aptui.o3de_programs.builder_switches import parse
 from aptui.shared.errors import UserError
 
 BUILDERS = """builders:
   - {name: data, uses: json}
+"""
+NEEDY = """from aptui.sdk import *
+from uuid import UUID
+
+class Needy:
+    name, version, patterns = "needy", 1, ["*.needy"]
+    uuid = UUID("5d8a4d2e-6a5b-4b07-9a3f-6f9f0c3a7c11")
+
+    def create_jobs(self, request):
+        other = open(request.full_path).read()
+        jobs = [
+            JobDescriptor("needy", platform.id, job_dependencies=[JobDependency(other, "txt", platform.id)])
+            for platform in request.platforms
+        ]
+        return CreateJobsResponse(Result.SUCCESS, jobs=jobs, source_dependencies=[SourceDependency(other)])
+
+    def process_job(self, request):
+        with open(request.products_dir + "/a.made", "w") as file:
+            file.write("made")
+        return ProcessJobResponse(Result.SUCCESS, products=[JobProduct("a.made")])
 """
 
 
@@ -58,6 +79,48 @@ def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
     assert "AssetBuilder: Product = a.txt, sub id 0, 4 bytes" in capsys.readouterr().out
 
 
+@pytest.mark.real
+def test_settings_of_folders_hold_and_logs_stay_beside_the_products(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = project.source("sub/.aptui.yaml", "builders: {data: {params: {indent: 3}}}")
+    source = project.source("sub/good.json", '{"a": 1}')
+
+    assert asset_builder.main([f"-debug={source}"]) == 0
+
+    said = capsys.readouterr().out
+    assert f"AssetBuilder: Settings = {settings}\n" in said
+    kept = Path(said.rpartition("kept in ")[2].strip())
+    assert next(kept.rglob("good.json")).read_text() == '{\n   "a": 1\n}\n'
+
+    settings.write_text("builders: {data: {params: {indent: wide}}}")
+    bad = project.source("bad.json", "{")
+
+    assert asset_builder.main([f"-debug={source}"]) == 1
+    assert "sub/.aptui.yaml:1:" in capsys.readouterr().out
+    assert asset_builder.main([f"-debug={bad}"]) == 1
+    log = re.search(r"AssetBuilder: Log = (.*)", capsys.readouterr().out)
+    assert log is not None
+    assert "S: 1 errors, 0 warnings" in Path(log[1]).read_text()
+
+
+@pytest.mark.real
+def test_jobs_that_a_job_needs_are_named_with_how_far_they_are(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+    project.source("builders/needy.py", NEEDY)
+    source = project.source("a.needy", "b.txt")
+    project.source("b.txt", "text")
+
+    assert asset_builder.main([f"-debug_create={source}"]) == 0
+    said = capsys.readouterr().out
+    assert "AssetBuilder: Source dependency = b.txt\n" in said
+    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
+
+    assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
+    capsys.readouterr()
+    assert asset_builder.main([f"-debug_create={source}"]) == 0
+    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -71,6 +134,12 @@ def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
 def test_what_cannot_be_done_is_refused(arguments: list[str], why: str) -> None:
     with pytest.raises(UserError, match=why):
         parse(arguments)
+
+
+def test_what_is_wrong_is_said_by_this_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asset_builder.main(["-task=paint", "-input=/a.txt"]) == 1
+
+    assert "AssetBuilder: Error: there is no task 'paint'" in capsys.readouterr().out
 
 
 def test_switches_may_stand_in_any_form_and_what_is_ignored_is_said() -> None:

@@ -261,6 +261,21 @@ def test_what_the_page_calls_accepted_is_ignored_with_the_words_of_the_page() ->
     assert sorted(table) == sorted(f'accepted: "{line}"' for line in (*said, *notes))
 
 
+def test_help_of_each_program_names_every_switch_of_the_page() -> None:
+    helps = {"AssetProcessorBatch, AssetProcessor": help_lines(), "AssetBuilder": builder_switches.help_lines()}
+    common = [name for name in rows_of("AssetBundlerBatch: any command") if name != "--help"]
+    for command in bundler_switches.COMMANDS:
+        if command != "help":
+            helps[f"AssetBundlerBatch: {command}"] = bundler_switches.help_lines(command)
+            shown = [line.partition(" : ")[0].strip().lower() for line in bundler_switches.help_lines(command)]
+            assert [name for name in common if name.lower() not in shown] == []
+
+    for section, listed in helps.items():
+        shown = [line.partition(" : ")[0].strip().lstrip("-").lower() for line in listed]
+        listed_names = [name.lstrip("-").lower() for name in rows_of(section) if name != "--bundleVersion=3"]
+        assert [name for name in listed_names if name not in shown] == [], section
+
+
 def test_what_the_page_calls_refused_is_refused_with_the_words_of_the_page() -> None:
     refused = {name: text for name, text in rows_of("AssetBuilder").items() if text.startswith("refused")}
 

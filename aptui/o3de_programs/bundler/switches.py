@@ -50,7 +50,7 @@ _COMPARISON = {
 }
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
-    "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2"),
+    "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
     "maxSize": (Takes.ONE, "how large a bundle may be, in MB; more is split"),
 }
 _SEEDS = {"addSeed": (Takes.MANY, "products to begin with, relative to the platform's folder; * and ? are wildcards")}
@@ -213,7 +213,8 @@ def help_lines(command: str) -> list[str]:
     if command == "help":
         return ["AssetBundlerBatch COMMAND --switch=value ...", "Commands:", *(f"\t{name}" for name in COMMANDS)]
     shown = {**COMMANDS[command], **PROJECT}
-    return [f"AssetBundlerBatch {command}", *(f"\t--{name} : {text}" for name, (_takes, text) in shown.items())]
+    ignored = [f"\t--{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    return [f"AssetBundlerBatch {command}", *(f"\t--{name} : {text}" for name, (_takes, text) in shown.items()), *ignored]
 
 
 def _refuse_without_value(name: str, values: Mapping[str, tuple[str, ...]], known: Mapping[str, tuple[str, Takes, str]]) -> None:

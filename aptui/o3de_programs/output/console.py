@@ -22,9 +22,13 @@ class ProgramConsole:
     Args:
         stream: stdout, unless somebody tests.
         now_ms: milliseconds since 1970.
+        window: what stands before warnings and errors.
     """
 
-    def __init__(self, stream: TextIO, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(
+        self, stream: TextIO, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, window: str = lines.WINDOW
+    ) -> None:
+        self._window = window
         self.started_ms = now_ms()
         self.is_verbose = False
         """Whether records of debug severity are written."""
@@ -80,8 +84,8 @@ class ProgramConsole:
             self._log.close()
 
     def _trace(self, level: LogLevel, text: str, place: str) -> None:
-        self._print(lines.traced(level, text, place))
-        self._record(level, lines.WINDOW, f"{place}: {text}" if place else text)
+        self._print(lines.traced(level, text, place, self._window))
+        self._record(level, self._window, f"{place}: {text}" if place else text)
 
     def _print(self, shown: Iterable[str]) -> None:
         if self._stream is None:

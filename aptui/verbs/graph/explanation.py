@@ -26,7 +26,7 @@ from aptui.config.yaml.scalars import pattern_of
 from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
-from aptui.core.settings import FILE_NAME, SKIP, SettingsTree, Value, chosen, is_settings
+from aptui.core.settings import SKIP, SettingsTree, Value, chosen, is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared.errors import UserError
 from aptui.verbs.graph.unwanted import ignored_by
@@ -60,7 +60,7 @@ def explain(arguments: Namespace) -> dict[str, Any]:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
         raise UserError(f"'{as_text(arguments.path)}' lies in no scan folder", hint=f"these are {folders}")
     given = _given(arguments, config, named)
-    holders = [(folder, path) for folder in config.project.scan_folders if (path := _spell(folder.path, named.rel))]
+    holders = [(folder, path) for folder in config.project.scan_folders if (path := config_folder.spelled(folder.path, named.rel))]
     word = _word(named.rel, [path for _folder, path in holders])
     key = key_of(f"{named.rel}/*" if word == "folder" and named.rel else named.rel or "*")
     folder = holders[0][0] if holders else next(item for item in config.project.scan_folders if item.path == named.root)
@@ -101,47 +101,13 @@ def _given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue
     builders = all_builders(config)
     texts: dict[str, str] = {}
     files: dict[str, str] = {}
-    parts = named.rel.split("/") if named.rel else []
-    for depth in range(len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        found = _settings_file(folder, config)
-        if found is not None:
-            rel, path = found
-            texts[key_of(folder)] = config_folder.read(os_path(path), rel)
-            files[rel] = path
+    for folder, rel, path in config_folder.files_above(named.rel, config.project):
+        texts[key_of(folder)] = config_folder.read(os_path(path), rel)
+        files[rel] = path
     # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts)
     return ExplainedValue(config, root, builders, nodes, settings, files)
-
-
-def _settings_file(folder: str, config: Config) -> tuple[str, str] | None:
-    """Return (relative path, absolute path) of the settings file of a relative folder that wins."""
-    rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
-    for scan_folder in config.project.scan_folders:
-        path = _spell(scan_folder.path, rel)
-        if path and os.path.isfile(os_path(path)):
-            spelled = path[len(scan_folder.path) + 1 :]
-            if not ignored_by(spelled, config):
-                return spelled, path
-    return None
-
-
-def _spell(root: str, rel: str) -> str:
-    """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
-    path = root
-    for name in rel.split("/") if rel else ():
-        if not os.path.lexists(os_path(f"{path}/{name}")):
-            try:
-                same = sorted(item for item in map(as_text, os.listdir(os_path(path))) if item.lower() == name.lower())
-            except OSError:
-                same = []
-            if not same:
-                return ""
-            path = f"{path}/{same[0]}"
-        else:
-            path = f"{path}/{name}"
-    return path if os.path.lexists(os_path(path)) else ""
 
 
 def _items(root: Node, key: str) -> list[Node]:
@@ -340,7 +306,7 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
         if re.fullmatch(companion.source.regex, rel, re.IGNORECASE):
             key = companion_key(companion, rel)
             node = places.get(key_of(companion.source.text))
-            exists = any(_spell(folder.path, key) for folder in given.config.project.scan_folders)
+            exists = any(config_folder.spelled(folder.path, key) for folder in given.config.project.scan_folders)
             yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.engine.cache import catalog
+from aptui.engine.cache import catalog, runtime_catalog
 from aptui.engine.cache.runtime_catalog import RuntimeCatalogs, is_current, path_of
 from aptui.shared.asset_registry import parse
 from aptui.shared.errors import HostError
@@ -76,6 +76,39 @@ def test_while_an_engine_stays_up_it_is_written_at_rest_and_at_the_end_at_once(t
     assert paths(tmp_path) == [b"a.txt"]
     patient.close()
     assert paths(tmp_path) == [b"b.txt"]
+
+
+@pytest.mark.real
+def test_a_large_one_is_written_by_another_process_while_an_engine_stays_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours(tmp_path, "a.txt")
+    monkeypatch.setattr(runtime_catalog, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(runtime_catalog, "write_stream", None)  # nobody writes it here
+    catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
+
+    catalogs.begin(lambda: None)
+    catalogs.close()
+
+    assert (paths(tmp_path), catalogs.take_problem()) == ([b"a.txt"], "")
+
+
+@pytest.mark.real
+def test_a_process_that_cannot_write_it_leaves_the_last_one_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours(tmp_path, "a.txt")
+    RuntimeCatalogs(tmp_path, ("linux",)).save()
+    catalog.path_of(tmp_path, "linux").write_text("{}\nbroken\n")
+    monkeypatch.setattr(runtime_catalog, "_LARGE_BYTES", 0)
+    catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
+
+    catalogs.begin(lambda: None)
+    catalogs.close()
+
+    assert "the process that was to write it ended with 1" in catalogs.take_problem()
+    assert paths(tmp_path) == [b"a.txt"]
+    assert "JSONDecodeError" in capfd.readouterr().err
 
 
 def test_a_disk_that_refuses_is_told_once(tmp_path: Path) -> None:

@@ -211,6 +211,20 @@ def test_gems_bring_folders(engine: SmallEngine, said: dict[str, Any], expected:
     assert [each for each in folders(engine.load()) if each[0] not in ("Root", "Engine")] == expected
 
 
+def test_gems_that_lie_nowhere_are_said_once_and_only_where_something_needs_them(engine: SmallEngine) -> None:
+    names = ["Here", "Gone", "Lost", {"name": "Spare", "optional": True}]
+    engine.write("engine.json", {"engine_name": "small", "external_subdirectories": ["Here"]})
+    engine.write("Here/gem.json", {"gem_name": "Here"})
+    engine.write("Game/project.json", {"project_name": "Game", "gem_names": names})
+
+    said = [text for text in engine.load().warnings if "gems" in text]
+    assert said == ["gems that were not found: Gone, Lost; their settings and assets are missing"]
+    assert not any("gems" in text for text in engine.load(options=Options(has_gem_scan_folders=False)).warnings)
+
+    engine.write("Game/project.json", {"project_name": "Game", "gem_names": [names[0], names[-1]]})
+    assert not any("gems" in text for text in engine.load().warnings)
+
+
 def test_the_command_line_adds_folders_and_leaves_others_out(engine: SmallEngine) -> None:
     more = engine.root.parent / "more"
     more.mkdir()
