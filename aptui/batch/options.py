@@ -82,27 +82,27 @@ def project_dir(arguments: Namespace) -> Path:
     return Path(arguments.project) if arguments.project else dirs.find_project(Path.cwd())
 
 
-def load_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration that the command line asks for, and tell what is doubtful about it."""
+def load_config(arguments: Namespace, *, tells_doubts: bool = True) -> configuration.Config:
+    """Return the configuration that the command line asks for, and tell what is doubtful about it where jobs may run by it."""
     platforms = platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
     config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
-    for warning in (*config.warnings, *missing_programs(config)):
+    for warning in (*config.warnings, *missing_programs(config)) if tells_doubts else ():
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
     return config
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration as `load_config` does, and while it is broken the last valid one: for verbs that only read or ask.
+    """Return the configuration, without its doubts, and while it is broken the last valid one: for verbs that only read or ask.
 
     Raises:
         UserError: it is broken, and nobody remembers an earlier one.
     """
     try:
-        return load_config(arguments)
+        return load_config(arguments, tells_doubts=False)
     except UserError as error:
         from aptui.batch.config import last_good  # nobody else pays for it
 

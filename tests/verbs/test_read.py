@@ -366,3 +366,24 @@ def test_why_of_an_intermediate_names_the_jobs_that_it_comes_from(
     ]
     assert "made by deep.mid, common: chained: it last ran because: new source" in told
     assert json.loads(run("why", "Deep.top", "--json")[1])["made_by"] == []
+
+
+@pytest.mark.real
+def test_what_is_doubtful_is_said_by_verbs_that_process_and_not_by_those_that_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: a, path: assets, order: 0}]\n"
+        "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'sqush {source}'}\n  - {name: t, copy: ['*.txt']}\n"
+    )
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+
+    assert main.main(["batch"]) == 0
+    assert "sqush" in capsys.readouterr().err
+    for looking in (["status"], ["jobs"], ["why", "a.txt"], ["explain", "a.txt"]):
+        assert main.main(looking) == 0
+        assert "sqush" not in capsys.readouterr().err, looking

@@ -54,7 +54,7 @@ def explain(arguments: Namespace) -> dict[str, Any]:
     Raises:
         UserError: it lies in no scan folder.
     """
-    config = load_config(arguments)
+    config = load_config(arguments, tells_doubts=False)
     named = next(iter(meanings(arguments.path, config)), None)
     if named is None:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
