@@ -200,11 +200,17 @@ class World:
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
+        self.kept: dict[tuple[str, int], dict[str, Digest]] = {}
+        """{(job, fingerprint): products}: what a store would have of the runs that were committed."""
+        self.contradictions: list[str] = []
+        """Jobs that made other products under a fingerprint than before."""
         self.fates: dict[str, list[Outcome | str]] = {}
         """{job: how its next runs end}: an outcome, or what they fail of (`core.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
+        self.hears = True
+        """Whether it is observed which files runs open; a library in C is not."""
         self.shy: Counter[str] = Counter()
         self.wants_news = False
         self.copies_on_reading: bool | None = False
@@ -626,6 +632,8 @@ class World:
                 failed.append((commit.run_key, error, placed))
         lost = {run_key for run_key, _error, _placed in failed}
         done = [commit for commit in order.commits if commit.run_key not in lost]
+        for commit in done:
+            self._keep(commit.run_key)
         rows: dict[str, list[tuple[object, ...]]] = {}
         for commit in done:
             for operation, row in commit.rows:
@@ -640,6 +648,19 @@ class World:
         for commit in order.commits:
             self._discard(commit.run_key)
         return tuple(commit.run_key for commit in done), tuple(failed)
+
+    def _keep(self, run_key: int) -> None:
+        """Keep what a run made, as a store does: what has the same fingerprint has the same products, whenever it is made.
+
+        What is made of other jobs' products is left out, for those may be what a failed job last made.
+        """
+        commit = self.pipeline.jobs.committing[run_key]
+        job = commit.job
+        if job.plan is None or job.plan.job_dependencies or name_of(job) in self.misled_jobs():
+            return
+        made = {product.name: product.digest for product in commit.products}
+        if self.kept.setdefault((name_of(job), commit.fingerprint), made) != made:
+            self.contradictions.append(f"{name_of(job)} is {made}, and was {self.kept[name_of(job), commit.fingerprint]}")
 
     def _place(self, commit: JobCommit) -> tuple[str, int]:
         name = self._name_of(commit.job_id) if self.commit_fates else ""
@@ -848,7 +869,10 @@ class World:
         for other in script.scribbles:
             self.write(other, f"{self.text(other) or ''}\ninfo {self.disk.clock}")
         found = tuple((self._path_of(order.root, rel), _hex(self.text(rel))) for rel in script.reads)
-        used = self._used(order, (), [path for path, _digest in found])
+        heard = [
+            self._path_of(order.root, rel) for rel, _text in self._closure(order.rel, script, text) if rel != key_of(order.rel)
+        ]
+        used = self._used(order, heard if self.hears else (), [path for path, _digest in found])
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
             return RunResult(
                 order.run_key,

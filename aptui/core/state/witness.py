@@ -1,11 +1,13 @@
 """The stale-result check: whether files stayed what they were while a run used them.
 
-What runs report is compared with what was known when they began. Four rules, for a file may be known before, be heard when
+What runs report is compared with what was known when they began. Five rules, for a file may be known before, be heard when
 it is opened, or be found at the end alone:
 
-* A file of the manifest has the stamp that it had when the run began: at its opening, where that was observed, and at its
-  end.
-* A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it.
+* A file of the manifest, and the source of an analysis, has the stamp that it had when the run began: at its opening, where that
+  was observed, and at its end. (Workers look at the sources of jobs themselves.)
+* A file of the manifest that was missing when the run began, and has not been there when it ends, nor was seen to be opened.
+* A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it. Where a
+  pattern of the source matches it and the manifest does not have it, it has come since.
 * A file of the manifest that did not have, for all that is known, its bytes of the manifest when the run began (it was being
   read then, or it is another since and the job's analysis is not done anew) has them at the end, and is still the file that
   the run began with: one that went back to them was another for the run.
@@ -15,17 +17,19 @@ it is opened, or be found at the end alone:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
-from aptui.core.model import FileFact, Job, PathKey, Project, RelPath
+from aptui.core.model import EdgeKind, FileFact, Job, PathKey, Project, RelPath
 from aptui.core.paths import key_of
-from aptui.core.run_report import NOTHING_USED, Stamp, Ties, Used, is_other, is_young
+from aptui.core.patterns import wildcard
+from aptui.core.run_report import NO_FILE, NOTHING_USED, Stamp, Ties, Used, is_other, is_young
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
+_DECLARED = frozenset({"dependency", "companion"})
 
 
 class Witness:
@@ -40,6 +44,10 @@ class Witness:
         """A run of `job` begins: take note of the files that it is made of."""
         looks = tuple(self._looks(job.planned_inputs))
         known, unproven = {path: stamp for path, stamp, _is_proven in looks}, self._unproven_of(looks)
+        known.update(dict.fromkeys(self._places_of_missing(job), NO_FILE))
+        if job.is_analysis and job.source.fact is not None:
+            path, stamp = self._place_of(job.source.fact)
+            known[path] = stamp
         if job.ties is not None:
             job.ties.known, job.ties.report, job.ties.unproven = known, NOTHING_USED, unproven
         elif known:
@@ -50,7 +58,8 @@ class Witness:
         if not (used.files or used.found):
             return ()  # copies, by the thousand
         known = job.ties.known if job.ties is not None else {}
-        bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
+        bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
+        bad += self._came(job, known, used)
         if job.ties is not None and job.ties.unproven:
             now = {path: stamp for path, stamp, is_proven in self._looks(job.planned_inputs) if is_proven}
             bad += [path for path in job.ties.unproven if is_other(known[path], now.get(path, ()))]
@@ -65,6 +74,40 @@ class Witness:
             ):
                 bad.append(file.path)
         return tuple(dict.fromkeys(bad))
+
+    def _came(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
+        """Return the paths of files that are there though the manifest of a run says that they are not.
+
+        Where the same is there after a second run, the engine has looked and takes no notice of it: such files are ignored.
+        """
+        there = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
+        if not there:
+            return []
+        keys = {path: key for path in there if (key := self.key(path)) is not None}
+        missing = {self.key(path) for path, stamp in known.items() if not stamp}
+        found = [path for path, key in keys.items() if key in missing or self._is_matched(job, key)]
+        return [path for path in found if self._is_new(job, path, there[path])]
+
+    @staticmethod
+    def _is_matched(job: Job, key: PathKey) -> bool:
+        """Whether a pattern of the job's source matches a file that the manifest does not have."""
+        patterns = [edge.target for item in job.source.jobs.values() for edge in item.edges if edge.kind is EdgeKind.WILDCARD]
+        is_known = any(name == key and kind in _DECLARED for kind, name, _digest in job.planned_inputs)
+        return not is_known and any(wildcard(pattern).fullmatch(key) for pattern in patterns)
+
+    def _places_of_missing(self, job: Job) -> Iterable[str]:
+        """Yield the paths that files of a manifest would have that are missing, in every scan folder."""
+        missing = [
+            PathKey(name)
+            for kind, name, digest in job.planned_inputs
+            if digest == fingerprint.MISSING and kind in _DECLARED and self._memory.file(PathKey(name)) is None
+        ]
+        if not missing:
+            return
+        spelled = {key_of(RelPath(edge.target)): edge.target for item in job.source.jobs.values() for edge in item.edges}
+        for key in missing:
+            for name in {spelled.get(key, key), key}:
+                yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Return the paths of files that a run found with bytes that nobody knows yet, for they are being read; () when it counts.
@@ -96,7 +139,7 @@ class Witness:
         for path, stamp in self._known(manifest):
             if path in heard:
                 bad += [path] if is_other(heard[path], stamp) else []
-            elif path not in known and self._is_doubtful(job, used, path, stamp):
+            elif not known.get(path) and self._is_doubtful(job, used, path, stamp):
                 bad.append(path)
         bad += [path for path, stamp in heard.items() if stamp and self._is_missing(path, manifest)]
         return tuple(dict.fromkeys(bad))
@@ -131,15 +174,21 @@ class Witness:
             if isinstance(fact, Unsettled):
                 fact = self._memory.last_seen(PathKey(name))
             if fact is not None:
-                is_intermediate = fact.scan_folder == self._intermediates
-                # The store of this machine links what lies there, and that is a change of the inode alone.
-                stamp = (fact.size, fact.mtime_ns, 0 if is_intermediate else fact.ctime_ns, fact.inode)
-                yield f"{self._roots[fact.scan_folder]}/{fact.rel}", stamp, is_proven or is_intermediate
+                yield *self._place_of(fact), is_proven or fact.scan_folder == self._intermediates
+
+    def _place_of(self, fact: FileFact) -> tuple[str, Stamp]:
+        """Return the path and the stamp of a file."""
+        # The store of this machine links what lies among the intermediates, and that is a change of the inode alone.
+        ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
+        return f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
 
     @staticmethod
     def _is_doubtful(job: Job, used: Used, path: str, stamp: Stamp) -> bool:
-        if not is_young(used, stamp):
-            return False
+        return is_young(used, stamp) and Witness._is_new(job, path, stamp)
+
+    @staticmethod
+    def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
+        """Whether it was not the same after the last run: what is seen twice is as it is."""
         job.ties = job.ties or Ties()
         is_as_before = job.ties.doubted.get(path) == stamp
         job.ties.doubted[path] = stamp

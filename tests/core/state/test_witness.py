@@ -54,6 +54,65 @@ def test_bytes_that_the_engine_never_read_are_not_what_a_product_is_made_of(word
     check(word, is_known=False, is_back=True, run=run, seed=seed)
 
 
+@pytest.mark.parametrize("word", ["include", "jobs-from", "glob", "glob after read"])
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_file_that_comes_under_a_run_is_not_taken_for_missing(word: str, is_back: bool) -> None:
+    for seed in range(10):
+        check_new(word, is_back=is_back, seed=seed)
+
+
+@pytest.mark.parametrize(("word", "is_back"), [("include", False), ("jobs-from", True), ("glob", True)])
+def test_a_file_that_comes_under_a_run_is_missed_when_nobody_asks(
+    word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Witness, "_came", lambda *_args: ())
+
+    with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
+        for seed in range(10):
+            check_new(word, is_back=is_back, seed=seed)
+
+
+def check_source(seed: int) -> None:
+    """Change a source before its analysis begins, which reads it, and back before it ends."""
+    world = World(rng=random.Random(seed))
+    world.write("a.s", "x")
+    world.scan()
+    step_until(world, lambda: bool(len(world.pipeline.ready)))
+    world.write("a.s", "stage m.s=x")
+    step_until(world, lambda: running(world, has_read=True))
+    world.write("a.s", "x")
+
+    world.run()
+    world.settle()
+
+    assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"other than a clean build, seed {seed}"
+
+
+def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count() -> None:
+    for seed in range(10):
+        check_source(seed)
+
+
+def test_it_is_missed_when_the_source_of_an_analysis_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Witness, "changed", lambda *_args: ())
+
+    with pytest.raises(AssertionError, match="other than a clean build"):
+        for seed in range(10):
+            check_source(seed)
+
+
+def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
+    world = World()
+    world.write("a.s", "include e.txt")
+    look = world._stamp
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"] * 2
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
 MUTANTS = [
     ("witness", "changed", ("read", True, 1)),
     ("witness", "changed", ("include", True, 2)),
@@ -104,3 +163,29 @@ def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> N
     clean = world.clean()
     assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
     assert world.cache == clean.cache, f"other than a clean build, seed {seed}"
+
+
+def check_new(word: str, *, is_back: bool, seed: int) -> None:
+    """Write a file that is planned as missing, or that a pattern matches, while a run of `a.s` uses it."""
+    world = World(rng=random.Random(seed))
+    if word == "glob after read":
+        world.write("a.s", "read e.txt")
+        world.settle()
+    world.write("a.s", "glob e*" if word.startswith("glob") else f"{word} e.txt")
+    world.scan()
+    for has_read in (False, True, False):
+        step_until(world, lambda has_read=has_read: running(world, has_read=has_read))
+    world.write("e.txt", "new")
+    step_until(world, lambda: running(world, has_read=True))
+    if is_back:
+        world.delete("e.txt")
+
+    world.run()
+    world.settle(restart=True)
+    if not is_back:
+        world.delete("e.txt")
+        world.settle()
+
+    clean = world.clean()
+    assert not world.contradictions, f"what was made of two things: {world.contradictions}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"

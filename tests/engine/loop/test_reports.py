@@ -12,7 +12,9 @@ import pytest
 from disk_project import HOST, Project
 from live_project import LiveProject
 
+from aptui.core.messages import AnalyseOrder, ProcessOrder
 from aptui.engine.loop import code
+from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.pool.process import WorkerProcess
 from aptui.link import port
@@ -75,6 +77,19 @@ def before_workers(*changes):
     return mock.patch.object(WorkerProcess, "__init__", started)
 
 
+def before_runs(change, kind=ProcessOrder):
+    """Do a change when the first job, or analysis, is about to start: it is planned, and nobody looks any more."""
+    left = [change]
+    start = RunDispatcher.start
+
+    def started(self, command):
+        if left and isinstance(command.orders[0], kind):
+            left.pop()()
+        start(self, command)
+
+    return mock.patch.object(RunDispatcher, "start", started)
+
+
 def put_tool(project: Project, word: str) -> None:
     path = project.write("tools/conv.new", TOOL.replace("tool1", word))
     os.chmod(path, 0o755)
@@ -115,6 +130,83 @@ def test_a_checkout_and_back_leaves_right_products_and_a_clean_store(tmp_path: P
     shutil.rmtree(project.cache)
     project.engine_run()
     assert made(project) == {"a.out": "CODE1 help1 two", "b.out": "CODE1 help1 b"}
+
+
+READING = """
+import os
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+
+class Reading:
+    name = "reading"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        jobs = [JobDescriptor("read", platform.id) for platform in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("e.inc")])
+
+    def process_job(self, request):
+        with open(request.product_path(request.stem + ".out"), "w") as file:
+            file.write("with" if os.path.exists(request.scan_folder + "/e.inc") else "without")
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".out")])
+"""
+
+
+def test_a_declared_file_that_comes_as_its_job_starts_is_not_taken_for_missing(tmp_path: Path) -> None:
+    project = Project(tmp_path, CONFIG)
+    project.write("builders/b.py", READING)
+    project.write("assets/a.txt", "a")
+
+    with before_runs(lambda: project.write("assets/e.inc", "e")):
+        project.engine_run()
+    assert made(project) == {"a.out": "with"}
+    project.delete("assets/e.inc")
+    project.engine_run()
+
+    assert made(project) == {"a.out": "without"}
+    shutil.rmtree(project.cache)
+    project.engine_run()
+    assert made(project) == {"a.out": "without"}
+
+
+PLANNING = """
+import os
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Planning:
+    name = "planning"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        with open(request.full_path) as file:
+            key = file.read()
+        if key == "other":
+            with open(request.full_path, "w") as file:  # whoever changed it takes it back
+                file.write("one")
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor(key, platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        with open(request.product_path(request.job_key + ".out"), "w") as file:
+            file.write(request.job_key)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.job_key + ".out")])
+"""
+
+
+def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count(tmp_path: Path) -> None:
+    project = Project(tmp_path, CONFIG)
+    project.write("builders/b.py", PLANNING)
+    project.write("assets/a.txt", "one")
+
+    with before_runs(lambda: project.write("assets/a.txt", "other"), AnalyseOrder):
+        project.engine_run()
+
+    assert made(project) == {"one.out": "one"}
+    assert not project.engine_run().runs
 
 
 def test_code_that_changed_and_changed_back_needs_new_workers_alone(tmp_path: Path) -> None:
