@@ -43,7 +43,21 @@ complete -c aptui -f -a '(__aptui_words)'
 complete -c aptui -n 'test -z "$(__aptui_words)"' -F""",
 }
 _TAKES_SOURCES = frozenset(
-    {"why", "log", "explain", "deps", "reprocess", "rerun", "move", "delete", "assetlist", "bundle", "scan-missing", "lint"}
+    {
+        "why",
+        "log",
+        "explain",
+        "deps",
+        "reprocess",
+        "interest",
+        "rerun",
+        "move",
+        "delete",
+        "assetlist",
+        "bundle",
+        "scan-missing",
+        "lint",
+    }
 )
 _MOST = 200
 """Names that are offered."""

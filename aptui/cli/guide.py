@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "config",
         "web",
     ),
-    "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "hold", "rescan", "reload"),
+    "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "interest", "hold", "rescan", "reload"),
     "graph": ("deps", "query", "affected", "scan-missing", "move", "delete", "identities"),
     "team": ("cache", "gc", "gateway", "token", "client", "worker"),
 }
@@ -105,6 +105,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "compare": ("aptui compare old.list new.list", "aptui compare old.list new.list --json"),
     "builders": ("aptui builders", "aptui builders --json"),
     "reprocess": ("aptui reprocess textures/hero.png", "aptui reprocess 'textures/*'"),
+    "interest": ("aptui interest levels/one.json", "aptui interest 'textures/hero*' --json"),
     "restore": ("aptui restore textures/hero.png --run 2", "aptui restore '#12' --run 3 --json"),
     "rerun": ("aptui rerun textures/hero.png", "aptui rerun '#12'"),
     "move": ("aptui move textures/a.png textures/b.png", "aptui move textures/ art/ --update-references --confirm"),

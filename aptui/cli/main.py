@@ -49,6 +49,7 @@ VERBS = {
     "compare": ("aptui.verbs.shipping.shipping", "compare two asset lists"),
     "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
     "reprocess": ("aptui.verbs.steering.run", "run the jobs of some sources again"),
+    "interest": ("aptui.verbs.steering.run", "let the jobs of what somebody looks at come first, for a while"),
     "restore": ("aptui.verbs.steering.restore", "put the products of an earlier run of a job back, until its source changes"),
     "rerun": ("aptui.verbs.steering.run", "run one job alone, in the foreground, and keep what it left"),
     "move": ("aptui.verbs.steering.move", "move sources, with their metadata and what names them"),

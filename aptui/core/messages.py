@@ -362,9 +362,10 @@ class RowsSaved(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """Somebody asks: verb is "reprocess", "cancel", "escalate", "analyse" or "stop"; `keys` are sources, `job_ids` jobs.
+    """Somebody asks: verb is one of those below; `keys` are sources, `job_ids` jobs.
 
-    "analyse" hurries pending analyses: a client wants to know which jobs there are.
+    "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses: a client wants to know which jobs there are;
+    "interest": somebody looked at these sources, at the moment `value`, a number that rises; "fade" forgets looks up to `value`.
     """
 
     seq: int

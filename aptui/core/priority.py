@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from aptui.core.model import Job, JobState
+from aptui.core.model import Job, JobState, PathKey
 from aptui.core.resources import Names, Resources
 
-Rank = tuple[bool, int, bool, bool, bool, int, str, str, str]
+Rank = tuple[bool, int, int, bool, bool, bool, int, str, str, str]
+
+
+_STALE_SHARE, _STALE_LEAST = 4, 1024
+"""Stale entries are thrown away once there are several times as many as live ones."""
+_MOST_INTERESTING = 20_000
+
+
+class Interest:
+    """What editors and running games look at: {source: when somebody last did}, as rising numbers; the newest counts most.
+
+    Who fades an old number fades all before it. An order by weights that decay exponentially from the last look is the order of
+    these looks, so nothing is computed anew as time goes by.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[PathKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def of(self, key: PathKey) -> int:
+        """Return when somebody last looked at a source, 0 = nobody does."""
+        return self._looks.get(key, 0)
+
+    def note(self, key: PathKey, look: int) -> bool:
+        """Note a look; return whether it is a newer one. Of too many the oldest are forgotten."""
+        if self._looks.get(key, 0) >= look:
+            return False
+        self._looks.pop(key, None)
+        self._looks[key] = look
+        if len(self._looks) > _MOST_INTERESTING:
+            del self._looks[next(iter(self._looks))]
+        return True
+
+    def fade(self, look: int) -> list[PathKey]:
+        """Forget the looks up to this one; return at what they were."""
+        gone = list(itertools.takewhile(lambda key: self._looks[key] <= look, self._looks))
+        for key in gone:
+            del self._looks[key]
+        return gone
 
 
 class ReadyQueue:
@@ -23,6 +64,7 @@ class ReadyQueue:
     def __init__(self, host_platform: str, is_connected: Callable[[str], bool] = lambda _platform: False) -> None:
         self._host_platform = host_platform
         self._is_connected = is_connected
+        self.interest = Interest()
         self._heap: list[tuple[Rank, int, Job]] = []
         self._live: dict[Job, int] = {}
         self._serial = 0
@@ -39,6 +81,7 @@ class ReadyQueue:
         return (
             not job.is_critical,
             -job.escalation,
+            -self.interest.of(job.source.key),
             job.misses_dependency,
             not self._is_connected(job.platform),
             job.platform not in ("", self._host_platform),
@@ -61,6 +104,9 @@ class ReadyQueue:
         self.analysis_count += job.is_analysis and job not in self._live
         self._live[job] = self._serial
         heapq.heappush(self._heap, (rank, self._serial, job))
+        if len(self._heap) > _STALE_SHARE * len(self._live) + _STALE_LEAST:
+            self._heap = [entry for entry in self._heap if self._live.get(entry[2]) == entry[1]]
+            heapq.heapify(self._heap)
 
     def discard(self, job: Job) -> None:
         """Forget `job` if it is here."""
@@ -156,4 +202,5 @@ class LanedQueue(ReadyQueue):
         lane = self._lanes.get(names)
         if lane is None:
             lane = self._lanes[names] = ReadyQueue(self._host_platform, self._is_connected)
+            lane.interest = self.interest
         return lane

@@ -77,6 +77,16 @@ class Escalate(Struct, frozen=True):
     amount: int = 100
 
 
+MOST_LOOKED_AT = 1_000
+"""So many sources may be named in one `Interest`."""
+
+
+class Interest(Struct, frozen=True):
+    """Somebody looks at these sources: their jobs come before others for a while, the newest first. Answered with {count}."""
+
+    keys: tuple[str, ...] = ()
+
+
 class Rescan(Struct, frozen=True):
     """Look at everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
 
@@ -233,7 +243,7 @@ class Shutdown(Struct, frozen=True):
 
 
 Verb = (
-    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Rescan | SetOption | ReloadConfig | Connections
+    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Interest | Rescan | SetOption | ReloadConfig | Connections
     | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate | Shutdown
     | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
 )  # fmt: skip
@@ -246,6 +256,7 @@ VERBS: dict[str, type[Verb]] = {
     "restore": Restore,
     "cancel": Cancel,
     "escalate": Escalate,
+    "interest": Interest,
     "rescan": Rescan,
     "set_option": SetOption,
     "reload_config": ReloadConfig,

@@ -7,9 +7,9 @@ import random
 import pytest
 from fakes import Setup
 
-from aptui.core import planner
+from aptui.core import planner, priority
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
-from aptui.core.priority import ReadyQueue
+from aptui.core.priority import Interest, ReadyQueue
 
 
 def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
@@ -72,7 +72,7 @@ def test_an_analysis_counts_as_of_the_host() -> None:
     queue = ReadyQueue("linux")
     analysis = ready("b.s", platform="")
 
-    assert queue.rank(analysis)[4] is False
+    assert queue.rank(analysis)[5] is False
 
 
 def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:
@@ -118,3 +118,42 @@ def test_peeking_takes_nothing() -> None:
 
     assert queue.peek() is job
     assert len(queue) == 1
+
+
+def test_what_somebody_looks_at_starts_first_the_newest_look_before_older_ones_and_escalation_before_both() -> None:
+    queue = ReadyQueue("linux")
+    jobs = {name: ready(f"{name}.s") for name in "abcd"}
+    jobs["d"].escalation = 1
+    queue.interest.note(PathKey("b.s"), 5)
+    queue.interest.note(PathKey("c.s"), 9)
+    for job in jobs.values():
+        queue.push(job)
+
+    assert [queue.pop() for _job in jobs] == [jobs["d"], jobs["c"], jobs["b"], jobs["a"]]
+
+
+def test_looks_fade_in_their_order_and_a_newer_look_at_the_same_stays() -> None:
+    interest = Interest()
+    assert [interest.note(PathKey(name), look) for name, look in (("a", 1), ("b", 2), ("a", 3), ("b", 2))] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+    assert interest.fade(2) == ["b"]
+    assert (interest.of(PathKey("a")), interest.of(PathKey("b"))) == (3, 0)
+    assert interest.fade(2) == []
+    assert interest.fade(3) == ["a"]
+
+
+def test_of_too_many_looks_the_oldest_go_and_the_heap_keeps_few_stale_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_MOST_INTERESTING", 3)
+    queue, job = ReadyQueue("linux"), ready("a.s")
+    for look in range(1, 10_000):
+        queue.interest.note(PathKey(f"{look}.s"), look)
+        queue.push(job)
+
+    assert (len(queue.interest), queue.interest.of(PathKey("9999.s"))) == (3, 9999)
+    assert len(queue._heap) <= 2_000
+    assert (queue.pop(), queue.pop()) == (job, None)

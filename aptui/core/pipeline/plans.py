@@ -316,7 +316,10 @@ class Plans:
         self._jobs.waiters.add_all(assembly.waits, job)
         if assembly.unread:
             self._jobs.hash(assembly.unread.items())
+        look = self._jobs.ready.interest.of(job.source.key)
         for blocker in assembly.blockers:
+            if look and self._jobs.ready.interest.note(blocker.source.key, look) and blocker.state is JobState.QUEUED:
+                self._jobs.ready.push(blocker)
             if (job.is_critical or job.escalation) and blocker.escalation < max(job.escalation, _DEPENDENCY_ESCALATION):
                 blocker.escalation = max(job.escalation, _DEPENDENCY_ESCALATION)
                 if blocker.state is JobState.QUEUED:

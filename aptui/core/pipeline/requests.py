@@ -9,9 +9,13 @@ from collections.abc import Iterable
 
 from aptui.core.machine import Trigger
 from aptui.core.messages import Asked, DiscardStaging, KillRuns
-from aptui.core.model import SETTLED, Job, JobState, PathKey, Source
+from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
+
+_MOST_FOLLOWED = 2_000
+"""So many sources at most are followed to what they depend on when somebody looks at some."""
+_UUID_DIGITS = 32
 
 
 class Requests:
@@ -38,6 +42,11 @@ class Requests:
         elif event.verb == "analyse":
             for job in [job for job in self._jobs.ready if job.is_analysis]:
                 self._hurry(job, event.value)
+        elif event.verb == "interest":
+            self._look_at(event.keys, event.value)
+        elif event.verb == "fade":
+            for key in self._jobs.ready.interest.fade(event.value):
+                self._rank_again(key)
         elif event.verb == "stop":
             self._stop()
 
@@ -66,6 +75,37 @@ class Requests:
         if job.state not in SETTLED and job.escalation < urgency:
             job.escalation = urgency
             self._ledger.touched[job.source] = None
+            if job.state is JobState.QUEUED:
+                self._jobs.ready.push(job)
+
+    def _look_at(self, keys: Iterable[PathKey], look: int) -> None:
+        """Let the jobs of these sources come before others, and what they depend on, as far as it is in flight, within bounds."""
+        todo = [key for key in keys if self._jobs.ready.interest.note(key, look)]
+        followed = 0
+        while todo:
+            key = todo.pop()
+            self._rank_again(key)
+            source = self._memory.sources.get(key)
+            if source is None or followed >= _MOST_FOLLOWED:
+                continue
+            followed += 1
+            for target in self._memory.targets(source):
+                needed = PathKey(target) if target in self._memory.sources else self._key_of(target)
+                if needed in self._memory.sources and self._jobs.ready.interest.note(needed, look):
+                    todo.append(needed)
+
+    def _key_of(self, target: str) -> PathKey:
+        """Return the key of the source that 32 hex digits name, else the same text."""
+        if len(target) != _UUID_DIGITS or "/" in target or "." in target:
+            return PathKey(target)
+        try:
+            return self._memory.key_of(SourceUuid(bytes.fromhex(target))) or PathKey(target)
+        except ValueError:
+            return PathKey(target)
+
+    def _rank_again(self, key: PathKey) -> None:
+        source = self._memory.sources.get(key)
+        for job in source.jobs.values() if source is not None else ():
             if job.state is JobState.QUEUED:
                 self._jobs.ready.push(job)
 

@@ -17,6 +17,7 @@ from aptui.config.variables import variables_of
 from aptui.core.messages import ConnectionsChanged
 from aptui.core.model import PathKey
 from aptui.engine.requests.gateway import GatewayRequests
+from aptui.engine.requests.interest import InterestRequests
 from aptui.engine.requests.missing import MissingScanRequests
 from aptui.engine.requests.peers import PeerRequests
 from aptui.engine.requests.relocation import RelocationRequests
@@ -65,6 +66,7 @@ class RequestHandler:
         self._missing = MissingScanRequests(live)
         self._serving = GatewayRequests(live, self._state)
         self._peering = PeerRequests(live)
+        self._interest = InterestRequests(live)
         live.parts.append(self)
 
     # ------------------------------------------------------------------------------------------------------------ requests
@@ -105,6 +107,8 @@ class RequestHandler:
                 self._subscribe(request, verb)
             case port.Reprocess() | port.Cancel() | port.Escalate():
                 self._ask_jobs(request, verb)
+            case port.Interest():
+                self._interest.take(request, verb)
             case port.Restore():
                 self._engine().restore(verb.job_id, verb.run_key)
                 request.answer()

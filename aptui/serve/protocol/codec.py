@@ -69,6 +69,7 @@ REQUESTS: dict[str, Exchange] = {
     "asset_status": Exchange(requests.AssetStatus, requests.AssetState, Scope.READ),
     "wait_ready": Exchange(requests.WaitReady, requests.AssetState, Scope.READ),
     "escalate": Exchange(requests.Escalate, requests.Escalated, Scope.ESCALATE),
+    "interest": Exchange(requests.Interest, requests.Interested, Scope.ESCALATE),
     "processor_status": Exchange(requests.ProcessorStatus, requests.ProcessorState, Scope.READ),
     "platform_status": Exchange(requests.PlatformStatus, requests.PlatformState, Scope.READ),
     "jobs_info": Exchange(requests.JobsInfo, requests.JobList, Scope.READ),

@@ -113,6 +113,23 @@ class Escalated(Struct, frozen=True):
     count: int
 
 
+class Interest(Struct, frozen=True):
+    """What an editor or a running game looks at: assets by id, sources and products by path, 1,000 in all at most.
+
+    Their jobs come before others, and what these depend on, the newest look first; what was looked at 90 seconds ago counts as
+    nothing. It may be said often; who escalates comes before who looks.
+    """
+
+    assets: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+class Interested(Struct, frozen=True):
+    """How many sources that are."""
+
+    count: int
+
+
 class ProcessorStatus(Struct, frozen=True):
     """What is owed for a platform ("" = all), and whether everything critical is done."""
 

@@ -13,7 +13,7 @@ from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
 from aptui.serve.protocol.requests import Done
-from aptui.serve.ws import answers_assets, answers_engine
+from aptui.serve.ws import answers_assets, answers_engine, answers_interest
 from aptui.serve.ws.sessions import RequestAnswer, WireSession
 from aptui.shared.errors import HostError, KnownError
 
@@ -111,6 +111,7 @@ _HANDLERS: dict[str, _Handler] = {
     "asset_status": answers_assets.asset_status,
     "wait_ready": answers_assets.wait_ready,
     "escalate": answers_assets.escalate,
+    "interest": answers_interest.interest,
     "jobs_info": answers_assets.jobs_info,
     "source_info": answers_assets.source_info,
     "product_info": answers_assets.product_info,

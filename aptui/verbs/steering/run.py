@@ -11,18 +11,20 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, order_for
-from aptui.batch.options import engine_arguments, load_config, wish_of
+from aptui.batch.options import engine_arguments, load_config, load_last_config, wish_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.model import Config
 from aptui.core.messages import Outcome, RunResult
 from aptui.core.model import Builder, Job, PathKey
 from aptui.core.paths import is_below, key_of
 from aptui.core.settings import SettingsTree
+from aptui.link.port import MOST_LOOKED_AT, Interest
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened
+from aptui.verbs.steering.engine import engine_of
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
 
@@ -72,6 +74,33 @@ def _matcher(rel: str) -> Callable[[str], bool]:
     if "*" in key or "?" in key:
         return value_matcher(key, is_path=True)
     return lambda path: path == key or is_below(path, key)
+
+
+# ---------------------------------------------------------------------------------------------------------------- interest
+
+
+def interest_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `interest`."""
+    parser.add_argument("patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob over source paths ('*.png')")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = "Their jobs, and what these wait for, come before others for 90 seconds, the newest first."
+
+
+def interest(arguments: Namespace) -> int:
+    """Tell the running engine what somebody looks at."""
+    config = load_last_config(arguments)
+    with opened(arguments, config) as project:
+        found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
+    keys = tuple(dict.fromkeys(found))
+    if len(keys) > MOST_LOOKED_AT:
+        raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_LOOKED_AT:,} at most")
+    with engine_of(arguments, config) as engine:
+        answer = engine.ask(Interest(keys))
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for a while")
+    return 0
 
 
 # ------------------------------------------------------------------------------------------------------------------- rerun

@@ -105,6 +105,55 @@ def test_what_is_escalated_takes_along_everything_it_depends_on(world: World) ->
     assert runs_of(world) == ["x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
+def look_at(world: World, name: str, look: int) -> None:
+    world._post(Asked(world._next(), "interest", (PathKey(name),), (), look))
+
+
+def held_up(world: World, files: dict[str, str]) -> None:
+    """Write files, and have all analysed and nothing run."""
+    for name, text in files.items():
+        world.write(name, text)
+    world.duration_ms, world.slots = 1_000, 100
+    world.held = {f"{name}:analyse" for name in files}
+    world.settle()
+    world.slots = 0
+    world.held.clear()
+    world.run()
+
+
+def test_what_is_looked_at_takes_along_everything_it_depends_on_and_the_newest_look_comes_first(world: World) -> None:
+    held_up(world, {"a.s": "", "b.s": "", "c.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"})
+    look_at(world, "z.s", 1)
+    look_at(world, "c.s", 2)
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["c.s", "x.s", "y.s", "z.s", "a.s", "b.s"]
+
+
+def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
+    held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
+    look_at(world, "z.s", 1)
+    look_at(world, "y.s", 7)
+    world._post(Asked(world._next(), "fade", (), (), 6))
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["y.s", "a.s", "b.s", "z.s"]
+
+
+def test_a_look_at_what_comes_later_counts_when_it_comes(world: World) -> None:
+    look_at(world, "z.s", 1)
+    held_up(world, {"a.s": "", "x.s": "", "z.s": "after x.s:main"})
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["x.s", "z.s", "a.s"]
+
+
 def test_a_job_that_was_about_to_start_waits_when_its_dependency_is_planned_anew(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     world.slots = 0

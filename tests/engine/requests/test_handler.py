@@ -207,6 +207,18 @@ def test_an_escalated_job_starts_first(project: LiveProject) -> None:
         project.until(lambda: engine.pipeline.ready.peek() is job)
 
 
+def test_a_job_that_is_looked_at_starts_first(project: LiveProject) -> None:
+    with project.running() as running:
+        project.ask(port.Pause())
+        for name in "abc":
+            project.write(f"assets/{name}.txt", f"{name} again")
+        engine = running.engine
+        assert engine is not None
+        project.until(lambda: len(engine.pipeline.ready) == 3)
+        project.ask(port.Interest(("c.txt",)))
+        project.until(lambda: (job := engine.pipeline.ready.peek()) is not None and job.source.rel == "c.txt")
+
+
 def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveProject) -> None:
     with project.running():
         project.write("assets/a.txt", "just now")

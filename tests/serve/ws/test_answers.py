@@ -122,6 +122,27 @@ def test_escalating_counts_what_was_hurried(there: Garden) -> None:
     assert client.ask(requests.Escalate(term="a/rose.txt")) == requests.Escalated(0)
 
 
+def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first(there: Garden) -> None:
+    client = there.client()
+    there.gate.touch()
+    there.write("first.slow", "x")
+    there.write("fast.slow", "fast")
+    asset = client.ask(requests.AssetStatus(term="a/rose.txt")).assets[0].id
+
+    assert client.ask(requests.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == requests.Interested(2)
+    ready = there.project.live.engine.pipeline.ready
+    until(lambda: ready.interest.of("fast.slow") > 0 and ready.interest.of("a/rose.txt") > 0)
+    assert client.ask(requests.Interest()) == requests.Interested(0)
+
+
+def test_looks_that_are_too_many_or_not_allowed_are_refused(there: Garden) -> None:
+    client = there.client()
+    with pytest.raises(Refused, match="more than 1,000 things"):
+        client.ask(requests.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
+    with pytest.raises(Refused, match="'escalate'"):
+        there.client(Scope.READ).ask(requests.Interest(paths=("a/rose.txt",)))
+
+
 def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
     client = there.client()
 

@@ -1,0 +1,58 @@
+"""What a client looks at, as sources whose jobs come first.
+
+Tests: `tests/serve/ws/test_answers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aptui.core.paths import normalize
+from aptui.link.port import MOST_LOOKED_AT, Interest
+from aptui.serve.access import guard
+from aptui.serve.protocol import requests
+from aptui.serve.protocol.codec import RequestMistake
+from aptui.serve.protocol.mappers import parse_asset_id
+from aptui.store.queries.assets import source_ids
+from aptui.store.queries.reader import Reader
+from aptui.store.queries.serving import jobs_by_id, products_named
+
+if TYPE_CHECKING:
+    from aptui.serve.ws.sessions import WireSession
+
+_BUSY = 4
+
+
+async def interest(session: WireSession, request: requests.Interest, _is_fenced: bool) -> requests.Interested:
+    """Tell the engine what a client looks at.
+
+    Raises:
+        RequestMistake: that is too much, or too often.
+    """
+    room = session.room
+    if len(request.assets) + len(request.paths) > MOST_LOOKED_AT:
+        raise RequestMistake(f"more than {MOST_LOOKED_AT:,} things are looked at", "name those in front")
+    if not room.guard.may_escalate(session.identity):
+        what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
+        raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+    ids = [parse_asset_id(asset)[0] for asset in request.assets]
+    paths = [normalize(path).lower().strip("/") for path in request.paths]
+    platforms = [each.id for each in room.config.project.platforms]
+    keys = await room.database.ask(lambda reader: _keys(reader, ids, paths, platforms))
+    if keys and room.engine.is_here:
+        await room.engine.ask(Interest(keys))
+    return requests.Interested(len(keys))
+
+
+def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of sources; a path that is nothing yet may be a source soon."""
+    sql = "SELECT path_key FROM aptui_sources WHERE source_id = ?"
+    found = [key for uuid in uuids for number in source_ids(reader, uuid) for (key,) in reader.ask(sql, (number,))]
+    for path in paths:
+        products = (
+            [] if reader.source(path) is not None else products_named(reader, [path, *(f"{each}/{path}" for each in platforms)])
+        )
+        rows = jobs_by_id(reader, {product.job_id for product in products}) if products else []
+        found += [row.source.lower() for row in rows] or [path]
+    return tuple(dict.fromkeys(filter(None, found)))[:MOST_LOOKED_AT]
