@@ -730,6 +730,19 @@ def test_reprocessing_runs_every_job_of_the_source_and_those_it_changes(world: W
     assert world.cache == world.clean().cache
 
 
+def test_reprocessing_one_job_runs_neither_its_sources_other_jobs_nor_its_analysis(world: World) -> None:
+    settled(world, a_s="job two", c_txt="")
+
+    analysed = world.pipeline.counts["analysed"]
+    world.ask("reprocess", names=("a.s@linux:two", "a.s:analyse"))
+    world.run()
+
+    assert world.ran() == ["a.s@linux:two"]
+    assert world.pipeline.counts["analysed"] == analysed
+    assert world.job("a.s@linux:two").reason == "asked for by a person"
+    assert world.cache == world.clean().cache
+
+
 def test_reprocessing_mends_a_product_that_was_damaged(world: World) -> None:
     settled(world, a_txt="x")
     world.cache["linux/a.txt"] = sha("damaged")
