@@ -222,12 +222,13 @@ class Serving:
         self._listener.start()
 
     def _connect(self) -> EngineClient:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + 3 * PATIENCE_S
         while True:
             try:
                 client = EngineClient.connect(self._socket)
             except KnownError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.process.kill()
                     raise AssertionError(f"the engine does not come up: {self.output()}") from None
                 time.sleep(_LOOK_S)
                 continue

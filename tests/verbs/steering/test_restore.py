@@ -41,6 +41,32 @@ def twice(project: Path, run: Run) -> Path:
     return project / "Cache" / "linux" / "a.txt"
 
 
+MEASURE = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Measure:
+    name = "measure"
+    version = "1"
+    patterns = ("*.wide",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("measure", platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        data = request.read_source()
+        with open(request.product_path("a.out"), "wb") as file:
+            file.write(data)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct("a.out", facts={"width": len(data)})])
+"""
+
+
+def matching(run: Run, text: str) -> list[str]:
+    """Return the sources of the jobs that a filter finds."""
+    return [row["source"] for row in json.loads(run("jobs", "--filter", text, "--json")[1])]
+
+
 def row_of(run: Run) -> dict[str, object]:
     (row,) = json.loads(run("jobs", "--filter", "a.up", "--json")[1])
     return dict(row)
@@ -66,6 +92,44 @@ def test_it_comes_back_and_stays_until_the_source_changes(project: Path, twice: 
     (project / "assets" / "a.up").write_text("three")
     run("batch")
     assert (twice.read_text(), row_of(run)["restored"]) == ("THREE", False)
+
+
+@pytest.mark.real
+def test_a_running_engine_puts_it_back_and_makes_the_next_edit(project: Path, twice: Path, run: Run) -> None:
+    run("start")
+    try:
+        code, said, told = run("restore", "a.up", "--run", "2")
+        assert (code, told, twice.read_text()) == (0, "", "ONE")
+        assert "its result is that of its run of " in said
+        assert row_of(run)["restored"] is True
+        assert (run("batch")[0], twice.read_text()) == (0, "ONE")
+
+        (project / "assets" / "a.up").write_text("three")
+        assert run("batch")[0] == 0
+        assert (twice.read_text(), row_of(run)["restored"]) == ("THREE", False)
+    finally:
+        run("stop")
+
+    assert (run("batch")[0], twice.read_text()) == (0, "THREE")
+
+
+@pytest.mark.real
+def test_nothing_is_said_of_products_of_then_that_is_known_of_those_of_now_alone(project: Path, run: Run) -> None:
+    (project / "builders").mkdir()
+    (project / "builders" / "measure.py").write_text(MEASURE)
+    source = project / "assets" / "a.wide"
+    for width in (1, 22):
+        source.write_text("x" * width)
+        assert run("batch")[0] == 0
+    assert matching(run, "width:22") == ["a.wide"]
+
+    assert run("restore", "a.wide", "--run", "2")[0] == 0
+
+    assert (project / "Cache" / "linux" / "a.out").read_text() == "x"
+    assert matching(run, "width:22") == []
+    source.write_text("x" * 33)
+    run("batch")
+    assert matching(run, "width:33") == ["a.wide"]
 
 
 @pytest.mark.real
