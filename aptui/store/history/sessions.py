@@ -18,6 +18,9 @@ _RUNS_SQL = """SELECT r.job_id, COALESCE(s.SourceName, g.source), COALESCE(j.Pla
 FROM aptui_session_runs r LEFT JOIN Jobs j ON j.JobID = r.job_id LEFT JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_gone_jobs g ON g.job_id = r.job_id WHERE COALESCE(s.SourceName, g.source) IS NOT NULL"""
 _WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
+_DIGITS = 18
+_SAY_EITHER = "say a session's number, 'last', or the hash of a commit; 'git rev-parse NAME' says that of a branch"
 OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
@@ -99,6 +102,31 @@ def session_named(reader: Reader, word: str) -> Session:
         known = f"those from {found[0]} to {found[1]} are kept" if found[0] else "none is recorded yet"
         raise UserError(f"there is no session '{word}'", hint=known)
     return Session(*row)
+
+
+def session_at(reader: Reader, word: str) -> Session:
+    """Return the session that a word means, as `session_named`, or the last one that ended at a commit: its hash, or how it begins.
+
+    Raises:
+        UserError: there is none, or the word means several commits.
+    """
+    if not _COMMIT.fullmatch(word) or _is_session(reader, word):
+        if _WORD.fullmatch(word) is None:
+            raise UserError(f"'{word}' is no session and no commit", hint=_SAY_EITHER)
+        return session_named(reader, word)
+    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
+    found = [Session(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
+    if not found:
+        raise UserError(f"no session that is kept ended at commit '{word}'", hint="'aptui history --json' lists their commits")
+    if len({session.commit for session in found}) > 1:
+        raise UserError(f"'{word}' is how several commits begin", hint="say more of it")
+    return found[0]
+
+
+def _is_session(reader: Reader, word: str) -> bool:
+    """Whether digits are the number of a session that is kept; they may be how a commit begins, too."""
+    sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
+    return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
 
 
 def runs_of(reader: Reader, session: int) -> list[SessionRun]:

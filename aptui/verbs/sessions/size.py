@@ -6,9 +6,10 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.history.sessions import session_named
+from aptui.store.history.sessions import session_at
 from aptui.store.history.sizes import SizeBy, SizeRow, grown, sizes
 from aptui.verbs.opening import opened
+from aptui.verbs.sessions.size_page import grown_text, size_page, write_page
 
 _LISTED = 40
 _BAR = 24
@@ -21,14 +22,17 @@ def size_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 unless said"
     )
-    parser.add_argument("--diff", metavar="SESSION", help="what grew since that session ended ('aptui history' lists them)")
+    diff = "what grew since that session ended ('aptui history'), or the last one at that commit"
+    parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
+    parser.add_argument("--html", metavar="FILE", help="write it as one page with bars, for a browser")
     parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = """\
   aptui size                           products by the first folder of their source
   aptui size --by folder --depth 2     by the first two
-  aptui size --by builder --diff 12    what grew since session 12, by who makes it"""
+  aptui size --by builder --diff 12    what grew since session 12, by who makes it
+  aptui size --diff 4f2a91c --html size.html   since a commit, as a page"""
 
 
 def size(arguments: Namespace) -> int:
@@ -41,15 +45,20 @@ def size(arguments: Namespace) -> int:
     if arguments.diff is not None and by is SizeBy.TYPE:
         raise UserError("what grew is not known by type", hint="say --by folder, builder or platform")
     with opened(arguments) as project:
-        since = session_named(project.database, arguments.diff) if arguments.diff is not None else None
+        since = session_at(project.database, arguments.diff) if arguments.diff is not None else None
         rows = sizes(project.database, by, project.builder_of, depth)
         total = SizeRow("total", sum(row.count for row in rows), sum(row.size for row in rows))
         if since is not None:
             rows = grown(project.database, rows, by, project.builder_of, depth, since)
             total.grew = sum(row.grew or 0 for row in rows)
+    if arguments.html:
+        write_page(arguments.html, size_page(rows, total, by, project.config.project_dir.name, since))
     if arguments.json:
         shown = rows[: arguments.limit] if arguments.limit else rows
         printing.say_json_list(_json(row) for row in shown)
+        return 0
+    if arguments.html:
+        printing.say(f"written: {printing.line(arguments.html)}")
         return 0
     _tell(rows, total, by, arguments.limit or _LISTED)
     return 0
@@ -74,11 +83,6 @@ def _tell(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
 def _cells(row: SizeRow) -> list[str]:
     cells = [row.name, f"{row.count:,}", printing.size(row.size)]
     return cells if row.grew is None else [*cells, grown_text(row.grew)]
-
-
-def grown_text(grew: int) -> str:
-    """Return a growth with its sign, "" for none."""
-    return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
 
 
 def _bar(value: int, most: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ from homes import own_homes
 from verb_project import Run, runner
 
 from aptui.cli import main
+from aptui.store.history.sizes import SizeBy, SizeRow
+from aptui.verbs.sessions.size_page import size_page
 
 pytestmark = pytest.mark.real
 
@@ -55,6 +58,44 @@ def test_sizes_by_builder_and_what_grew(run: Run) -> None:
     assert "more: --limit" in out
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _commits(processed: Path) -> None:
+    with closing(sqlite3.connect(processed / "Cache/assetdb.sqlite")) as database, database:
+        for number, commit in ((1, "abc1" + "d" * 36), (2, "abc1" + "e" * 36)):
+            database.execute("UPDATE aptui_sessions SET commit_id = ? WHERE session_id = ?", (commit, number))
+
+
+def test_what_grew_since_a_commit_is_what_grew_since_its_session(run: Run) -> None:
+    _, out, _ = run("size", "--by", "builder", "--json", "--diff", "ABC1dd")
+
+    assert json.loads(out) == json.loads(run("size", "--by", "builder", "--json", "--diff", "1")[1])
+    assert json.loads(out)[0]["grew_bytes"] == 4999
+
+
+def test_a_page_holds_everything_and_loads_nothing(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "size.html"
+    code, out, _ = run("size", "--by", "builder", "--diff", "abc1dd", "--html", str(file))
+
+    page = file.read_text(encoding="utf-8")
+    assert (code, out) == (0, f"written: {file}\n")
+    assert "since session 1 (commit abc1dddddddd)" in page
+    assert '<td>upper</td><td class="n">1</td><td class="n">4.9 KiB</td><td class="n">+4.9 KiB</td>' in page
+    assert 'class="grew" style="width:100.0%"' in page
+    assert not re.search(r"src=|href=|<script|url\(", page)
+    assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 2
+
+
+def test_names_in_a_page_are_text() -> None:
+    row = SizeRow("<script>x</script>\x1b[0m&\udcff", 1, 10)
+
+    page = size_page([row], row, SizeBy.FOLDER, "<b>", None)
+
+    assert "&lt;script&gt;" in page
+    assert "<b>" not in page
+    assert "\x1b" not in page
+    page.encode()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -62,6 +103,9 @@ def test_sizes_by_builder_and_what_grew(run: Run) -> None:
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
         (("--limit", "-1"), "--limit: -1 is no count"),
         (("--diff", "77"), "there is no session '77'"),
+        (("--diff", "main"), "'main' is no session and no commit"),
+        (("--diff", "beef"), "no session that is kept ended at commit 'beef'"),
+        (("--diff", "abc1"), "'abc1' is how several commits begin"),
         (("--by", "type", "--diff", "1"), "what grew is not known by type"),
     ],
 )
