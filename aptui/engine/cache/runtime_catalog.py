@@ -52,7 +52,8 @@ class RuntimeCatalogs:
         self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
         self._is_owed, self._hurries = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._writing, self._lock = threading.Lock(), threading.Lock()
+        """One writes at a time, for seconds; the other holds for the set alone, which the engine asks for at each turn."""
         self._written: set[str] = set()
         self._problem = ""
 
@@ -66,13 +67,14 @@ class RuntimeCatalogs:
         self._save(self._written_here)
 
     def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
-        with self._lock:
+        with self._writing:
             known = _known(self._folder)
             fresh = dict(known)
             for platform in self._platforms:
                 if _is_wanted(self._folder, platform) and known.get(platform) != _stamps(self._folder, platform):
                     fresh[platform] = self._write(platform, write)
-                    self._written.add(platform)
+                    with self._lock:
+                        self._written.add(platform)
             if fresh != known:
                 self._replace(self._folder / ".aptui" / _STATE, lambda file: file.write(json.dumps(fresh).encode()))
 

@@ -78,6 +78,30 @@ def test_while_an_engine_stays_up_it_is_written_at_rest_and_at_the_end_at_once(t
     assert paths(tmp_path) == [b"b.txt"]
 
 
+def test_an_engine_does_not_wait_for_one_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours(tmp_path, "a.txt")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> None:
+        begun.set()
+        may_end.wait()
+
+    monkeypatch.setattr(runtime_catalog, "write_stream", slow)
+    catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
+    catalogs.begin(lambda: None)
+    begun.wait()
+    found: list[set[str]] = []
+    turn = threading.Thread(target=lambda: found.append(catalogs.take_written()), daemon=True)
+    turn.start()
+    turn.join(10)
+    before = [*found]
+    may_end.set()
+    catalogs.close()
+
+    assert before == [set()]
+    assert catalogs.take_written() == {"linux"}
+
+
 @pytest.mark.real
 def test_a_large_one_is_written_by_another_process_while_an_engine_stays_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
