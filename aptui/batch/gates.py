@@ -18,6 +18,7 @@ from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.core.messages import Notice
+    from aptui.core.pipeline.pipeline import Status
 
 STOPPED_EARLY = 5
 """The exit code of a run that `--stop-after` ended."""
@@ -105,6 +106,11 @@ class FailureCounter:
             failures = printing.count(self._limit.count, "failure")
             self.why = f"{failures} of one cause: {cause[1]}" if self._limit.is_same_cause else failures
             self._stop()
+
+
+def knows_all_jobs(status: Status) -> bool:
+    """Whether every source was looked at, read and analysed: then what is pending is all there is."""
+    return status.is_scanned and not status.reading and not status.is_analysing
 
 
 def masked(error: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aptui.batch.gates import STOPPED_EARLY, FailureCounter, stop_after
+from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_findings, add_flaky, add_slower, collect
@@ -163,6 +163,7 @@ def _run_engine(
     summary = collect(config, reporter, engine.pipeline.status().run, builders)
     summary.seconds = time.monotonic() - began_s
     summary.stopped_after = counter.why if counter is not None else ""
+    summary.is_count_partial = bool(summary.stopped_after) and not knows_all_jobs(engine.pipeline.status())
     summary.is_interrupted = engine.is_stopping and not summary.stopped_after
     summary.unknown = tuple(engine.scans.unknown.values())
     summary.mistakes = engine.pipeline.settings.problems

@@ -102,6 +102,8 @@ class Summary(Struct):
     """Whether there are some that `--fail-on flaky` does not allow."""
     stopped_after: str = ""
     """What `--stop-after` stopped it for."""
+    is_count_partial: bool = False
+    """Whether that was before all was looked at: more than is counted was not tried."""
     account: str = ""
     unknown: tuple[str, ...] = ()
     """Why folders of sources cannot be read: what is known of them stayed as it was."""
@@ -139,7 +141,7 @@ class Summary(Struct):
             "products": self.products,
             "seconds": round(self.seconds, 3),
             "interrupted": self.is_interrupted,
-            **({"stopped_after": self.stopped_after} if self.stopped_after else {}),
+            **({"stopped_after": self.stopped_after, "pending_is_all": not self.is_count_partial} if self.stopped_after else {}),
             "unknown": list(self.unknown),
             **({"configuration": list(self.mistakes)} if self.mistakes else {}),
             "shared": self.shared,
@@ -173,8 +175,9 @@ class Summary(Struct):
         self._tell_flaky()
         self._tell_findings()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
-        if self.jobs_pending:
-            parts.append(f"{self.jobs_pending:,} {'not tried' if self.stopped_after else 'pending'}")
+        if self.jobs_pending or self.is_count_partial:
+            least = "at least " if self.is_count_partial else ""
+            parts.append(f"{least}{self.jobs_pending:,} {'not tried' if self.stopped_after else 'pending'}")
         parts += [printing.count(self.warnings, "warning"), printing.count(self.errors, "error")]
         whole = f"{printing.count(self.sources, 'source')}, {printing.count(self.products, 'product')}"
         colour = "red" if self.jobs_failed else "yellow" if self.warnings or self.errors or self.is_interrupted else "green"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 import pytest
+from msgspec.structs import replace
 
-from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, masked, stop_after
+from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, masked, stop_after
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.cli.main import Parser
 from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.pipeline.pipeline import Status
 from aptui.shared.errors import UserError
 
 
@@ -102,6 +104,43 @@ def test_failures_of_one_cause_are_those_that_differ_in_names_and_numbers_alone(
 def test_masked() -> None:
     assert masked("") == ""
     assert masked("exit code 3 of '/bin/x'") == "exit code … of …"
+
+
+STATUS = Status(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_all"),
+    [
+        ({}, True),
+        ({"is_scanned": False}, False),
+        ({"reading": 1}, False),
+        ({"ready_analyses": 1}, False),
+        ({"running_analyses": 1}, False),
+    ],
+)
+def test_what_is_pending_is_all_once_everything_was_looked_at(changes: dict[str, int], *, is_all: bool) -> None:
+    assert knows_all_jobs(replace(STATUS, **changes)) == is_all
+
+
+@pytest.mark.parametrize(
+    ("pending", "is_partial", "said"),
+    [
+        (7, False, ", 7 not tried,"),
+        (7, True, ", at least 7 not tried,"),
+        (0, True, ", at least 0 not tried,"),
+        (0, False, "failed, 0 warnings"),
+    ],
+)
+def test_what_was_not_tried_is_counted_as_far_as_it_is_known(
+    capsys: pytest.CaptureFixture[str], pending: int, said: str, *, is_partial: bool
+) -> None:
+    summary = Summary(jobs_failed=2, jobs_pending=pending, stopped_after="2 failures", is_count_partial=is_partial)
+
+    summary.tell()
+
+    assert said in capsys.readouterr().out
+    assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)
 
 
 def test_a_stopped_run_has_its_own_exit_code_and_a_slow_one_fails() -> None:
