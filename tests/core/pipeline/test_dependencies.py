@@ -132,6 +132,17 @@ def test_what_is_looked_at_takes_along_everything_it_depends_on_and_the_newest_l
     assert runs_of(world) == ["c.s", "x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
+@pytest.mark.parametrize("nobody", [f"uuid {'0' * 32}", f"include {'z' * 32}"])
+def test_a_look_takes_along_what_is_named_by_uuid_and_what_names_nobody_does_no_harm(world: World, nobody: str) -> None:
+    held_up(world, {"a.s": "", "b.s": "", "x.s": "", "z.s": f"after uuid={path_uuid('x.s').hex()}:main\n{nobody}"})
+    look_at(world, "z.s", 1)
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world)[:2] == ["x.s", "z.s"]
+
+
 def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
     look_at(world, "z.s", 1)
