@@ -110,6 +110,7 @@ SETUPS = Setup(
 FATES: list[Outcome | str] = [*list(Outcome)[1:5], "timeout", "crash", "exit 1"]
 USES = ("read e.txt", "include e.txt", "jobs-from e.txt", "glob e*")
 FILES = ("file", "file of a job", "file that is seen", "new file")
+TRIED = re.compile(r" \(tried \d+ times\)$")
 HOST_ERRORS = re.compile("its worker died|cannot be placed|it was ")
 
 
@@ -476,8 +477,8 @@ def keeps_products(job: Job) -> bool:
 
 
 def error_of(job: Job) -> str:
-    """Return the error; which of many others made a product too depends on who came first."""
-    return "a product is made by others too" if is_conflict(job) else job.error
+    """Return the error; which of many others made a product too depends on who came first, and how often it was tried on luck."""
+    return "a product is made by others too" if is_conflict(job) else TRIED.sub("", job.error)
 
 
 def contents(job: Job) -> dict[str, bytes]:
