@@ -18,6 +18,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Input, Static
 
 from aptui.tui.terminal.safety import shown
@@ -67,6 +68,10 @@ class Form(_PopUp):
         form = cls(title, fields, answer, check)
         cls._pop_up(app, form, None)
         return form
+
+    def expected_size(self, screen: Size) -> Size:
+        """Return how large it will be: as wide as the style says, and a line for each field in a frame."""
+        return Size(min(66, screen.width), min(len(self._fields) + 2, screen.height))
 
     def compose(self) -> ComposeResult:
         """Make a line for each field, and the place for what is wrong."""

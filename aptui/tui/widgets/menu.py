@@ -75,6 +75,7 @@ class _PopUp(Widget):
             other.answer(None)
         pop_up._focused_before = screen.focused
         pop_up._place = place
+        pop_up._put(pop_up.expected_size(screen.size), screen.size)  # or it would be drawn in the corner first
         screen.mount(pop_up)
         if pop_up.can_focus:  # at once, not when it is mounted: the next key may be here already
             screen.set_focus(pop_up)
@@ -93,11 +94,17 @@ class _PopUp(Widget):
         if self._place is None and not self.outer_size.area and tries:  # it is not laid out yet
             self.call_after_refresh(self._settle, tries - 1)
             return
-        width, height = self.screen.size
+        self._put(self.outer_size, self.screen.size)
+
+    def _put(self, own: Size, screen: Size) -> None:
         place = self._place
         if place is None:
-            place = Offset(max(0, (width - self.outer_size.width) // 2), max(0, (height - self.outer_size.height) // 3))
+            place = Offset(max(0, (screen.width - own.width) // 2), max(0, (screen.height - own.height) // 3))
         self.styles.offset = (place.x, place.y)
+
+    def expected_size(self, screen: Size) -> Size:
+        """Return how large it will be, with its frame."""
+        raise NotImplementedError
 
     def take_focus(self) -> None:
         """Let the keys come here."""
@@ -178,6 +185,11 @@ class Menu(_PopUp, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  # Textual's signature
         """Return how many lines there are."""
         return max(1, min(len(self._items), viewport.height - 2))
+
+    def expected_size(self, screen: Size) -> Size:
+        """Return how large it will be, with its frame."""
+        width = min(self.get_content_width(screen, screen) + 2, screen.width)
+        return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
 
     def render_line(self, y: int) -> Strip:
         """Draw an item, or the line between groups."""
@@ -372,6 +384,10 @@ class Prompt(_PopUp):
         prompt = cls(label, answer, value, check)
         cls._pop_up(app, prompt, None)
         return prompt
+
+    def expected_size(self, screen: Size) -> Size:
+        """Return how large it will be: as wide as the style says, and one line in a frame."""
+        return Size(min(60, screen.width), min(3, screen.height))
 
     def compose(self) -> ComposeResult:
         """Make the line and the place for what is wrong with it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from rich.color import Color
+from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from aptui.tui.preferences import theming
@@ -55,6 +56,23 @@ def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> 
         < LEAST_CONTRAST
     }
     assert poor == {}
+
+
+@pytest.mark.usefixtures("_facts")
+@pytest.mark.parametrize("name", LOOKS)
+def test_with_16_colours_what_cannot_be_taken_is_not_the_brightest(name: str) -> None:
+    """The terminal's own text is often a little less than its white, or its black."""
+    safety.install(safety.TerminalFacts(colours=16))
+    look = LOOKS[name]
+    grey, ground = (170, 0) if look.is_dark else (85, 255)
+    styles = [theming.rich_style(look.roles[role]) for role in ("muted", "value")]
+    muted, plain = (
+        ColorTriplet(grey, grey, grey) if style.color is None or style.color.is_default else seen(style.color, 16)
+        for style in styles
+    )
+    behind = ColorTriplet(ground, ground, ground)
+
+    assert styles[0].dim or contrast(muted, behind) <= contrast(plain, behind)
 
 
 def test_a_colour_that_can_be_read_stays_and_another_moves_as_little_as_needed() -> None:

@@ -414,6 +414,22 @@ def test_a_menu_answers_once_and_gives_the_focus_back(keys, answer):
     play(table, script)
 
 
+@pytest.mark.parametrize("place", [None, (40, 10)])
+@pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
+def test_what_pops_up_is_at_its_place_before_it_is_drawn(opens, place):
+    async def script(app, pilot):
+        first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
+        box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))
+        at_first = box.styles.offset
+        await pilot.pause()
+        await pilot.pause()
+
+        assert at_first == box.styles.offset
+        assert box.region.offset.x > 0
+
+    play(Table(COLUMNS, Numbers(10)), script)
+
+
 def test_a_menu_closes_when_one_clicks_beside_it():
     table, answers = Table(COLUMNS, Numbers(10)), []
 

@@ -15,6 +15,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 
 from aptui.core.paths import to_text
 from aptui.shared.errors import KnownError
@@ -176,6 +177,10 @@ class RelocationPreview(_PopUp):
         preview = cls(report, say, moved)
         cls._pop_up(app, preview, None)
         return preview
+
+    def expected_size(self, screen: Size) -> Size:
+        """Return how wide it will be, as the style says; how high, nobody knows before its lines are broken."""
+        return Size(min(screen.width * 96 // 100, 120), min(_LEAST_LINES + 6, screen.height))
 
     def compose(self) -> ComposeResult:
         """Make the lines and the keys."""

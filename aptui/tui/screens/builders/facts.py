@@ -8,6 +8,7 @@ Tests: `tests/tui/screens/builders/test_pane.py`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -134,7 +135,7 @@ def pattern_rows(known: KnownBuilder, config: Config | None) -> list[ListedRow]:
     """Return a row for each pattern of a builder."""
     if known.builder is None:
         return []
-    place = _place(known, config)
+    place = _place(known, config).removeprefix(f"{config.project_dir}{os.sep}" if config else "")
     declared = config is not None and any(each.name == known.name and each.patterns for each in config.project.builders)
     origin = (
         place

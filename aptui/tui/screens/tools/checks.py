@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -47,6 +47,11 @@ class DoctorCheck(Struct, frozen=True):
     state: str
     said: str
     advice: str = ""
+
+
+def columns_for(found: Sequence[DoctorCheck]) -> tuple[Column, ...]:
+    """Return the columns of these rows: where nobody gives advice, what is said has its room."""
+    return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
 def of_health(health: Health | None) -> list[DoctorCheck]:

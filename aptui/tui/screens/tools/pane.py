@@ -221,6 +221,7 @@ class ToolsPane(Pane):
         if found != self._found:
             self._found = found
             self._checks.show(found)
+            self._checks_table.set_columns(checks.columns_for(found))
             self._checks_table.styles.height = max(2, len(found) + 1)
             self._checks_table.refresh_model()
         for line in self.query(Bar):

@@ -13,6 +13,7 @@ from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, Pattern
 from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.screens.builders import facts
 from aptui.tui.screens.builders import pane as screen
 from aptui.tui.widgets.cells import share_bar
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
@@ -60,7 +61,7 @@ UPPER = Builder(
 def config_of(folder: Path, *builders: Builder) -> Config:
     project = Project((Platform("linux"), Platform("pc")), "linux", (), builders)
     tool = ToolSettings("upper", "tr", "/usr/bin/tr", (1, 2), "ffee", "aptui.yaml:9:3")
-    places = {"Image": "/game/aptui.yaml:4:11", "upper": "/game/aptui.yaml:9:3"}
+    places = {"Image": "/game/aptui.yaml:4:11", "upper": f"{folder}/aptui.yaml:9:3"}
     return Config(folder, "game", folder / "cache", folder / "logs", folder / "temp", project, places=places, tools=(tool,))
 
 
@@ -133,6 +134,15 @@ def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
         assert set(row[-1]) <= {"━", "╸"}  # its share of all time
 
     visit(tmp_path, look)
+
+
+def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_path):
+    rows = [
+        facts.pattern_rows(facts.KnownBuilder(each.uuid, each.name, each), config_of(tmp_path, UPPER, IMAGES))
+        for each in (UPPER, IMAGES)
+    ]
+
+    assert [found[0].cell("place").text for found in rows] == ["aptui.yaml:9:3", "/game/aptui.yaml:4:11"]
 
 
 def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):

@@ -18,7 +18,7 @@ from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.tools import checks
-from aptui.tui.screens.tools.checks import DoctorCheck, of_health, summary
+from aptui.tui.screens.tools.checks import DoctorCheck, columns_for, of_health, summary
 from aptui.tui.screens.tools.list_view import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
@@ -475,3 +475,10 @@ def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path)
         await until(pilot, lambda: ids(app)[app.pane._tools_table.cursor] == "keymap")
 
     in_tools(tmp_path, come, session=session)
+
+
+def test_where_nobody_gives_advice_there_is_no_column_of_it():
+    quiet, loud = DoctorCheck("disk", "ok", "64 GiB free"), DoctorCheck("disk", "fail", "full", "free some space")
+
+    assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
+    assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
