@@ -50,7 +50,7 @@ class LogsPane(Pane):
     LogsPane #logs-details { display: none; border-top: solid $role-rule; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "filter", id="logs.filter"),
+        Binding("slash", "filter", "search", id="logs.filter"),
         Binding("ampersand", "hits_only", "hits only", show=False, id="logs.hits_only"),
         Binding("greater_than_sign", "tab(1)", "next tab", id="logs.next_tab"),
         Binding("less_than_sign", "tab(-1)", "previous tab", show=False, id="logs.previous_tab"),
@@ -83,7 +83,7 @@ class LogsPane(Pane):
     def compose(self) -> ComposeResult:
         """Make the parts."""
         yield TabLine(lambda: ([tab.name for tab in self._tabs], self._tab), self._words, self.show_tab, id="logs-tabs")
-        yield FilterBox(placeholder="find in these lines", id="logs-filter")
+        yield FilterBox(placeholder="search these lines", id="logs-filter")
         yield LogPane(self.lines, id="logs-lines", window_cells=0)
         yield KeyValue(id="logs-details")
 
@@ -259,7 +259,7 @@ class LogsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- searching
 
     def action_filter(self) -> None:
-        """Type what to find."""
+        """Type what to search for."""
         self.box.display = True
         self.box.begin()
 
@@ -473,7 +473,7 @@ class LogsPane(Pane):
         """Say what can be done here."""
         actions: dict[str, tuple[str, str, Callable[[], object]]] = {
             "copy": ("Copy…", "y", self.action_copy),
-            "filter": ("Find…", "slash", self.action_filter),
+            "filter": ("Search…", "slash", self.action_filter),
             "hits": ("All lines" if self._hits_only else "Hits only", "ampersand", self.action_hits_only),
             "tabs": ("Tabs…", "t", self.action_tabs),
             "files": ("Log files…", "L", self.action_files),
