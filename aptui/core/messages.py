@@ -365,6 +365,7 @@ class Asked(Struct, frozen=True):
     """Somebody asks: verb is one of those below; `keys` are sources, `job_ids` jobs.
 
     "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses: a client wants to know which jobs there are;
+    "save" has every job saved that has no row yet, for the same client;
     "interest": somebody looked at these sources, at the moment `value`, a number that rises; "fade" forgets looks up to `value`.
     """
 

@@ -185,10 +185,11 @@ class Jobs:
                 self.save(job)
         self._planned_before, self._planned = self._planned, []
 
-    def save_unsaved(self) -> None:
-        """Save every job that has no row yet."""
+    def save_unsaved(self, *, but_committing: bool = False) -> None:
+        """Save every job that has no row yet, `but_committing` those whose commit, which saves it, is under way."""
         for job in [job for jobs in self.memory.unsaved.values() for job in jobs]:
-            self.save(job)
+            if not (but_committing and job.state is JobState.COMMITTING):
+                self.save(job)
 
     def save_source(self, source: Source) -> None:
         """Save the row of a source."""

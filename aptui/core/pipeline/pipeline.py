@@ -322,6 +322,11 @@ class Pipeline:
         return self.jobs.is_idle
 
     @property
+    def has_unsaved_jobs(self) -> bool:
+        """Whether there are jobs whose rows are still to come: "save" brings them, or their commits do."""
+        return bool(self.jobs.memory.unsaved)
+
+    @property
     def backlog(self) -> int:
         """How much is already pending; the scan pauses while it is large."""
         return self.jobs.backlog

@@ -31,10 +31,7 @@ class Requests:
     def asked(self, event: Asked) -> None:
         """Do what a person or a client asks for."""
         if event.verb == "reprocess":
-            for source in self._memory.load(self._chains.members(event.keys)):
-                for job in source.jobs.values():
-                    self._plans.force(job, "asked for by a person")
-            self._force_jobs(event.job_ids)
+            self._reprocess(event)
         elif event.verb == "cancel":
             self.cancel(event.job_ids)
         elif event.verb == "escalate":
@@ -47,8 +44,16 @@ class Requests:
         elif event.verb == "fade":
             for key in self._jobs.ready.interest.fade(event.value):
                 self._rank_again(key)
+        elif event.verb == "save":
+            self._jobs.save_unsaved(but_committing=True)
         elif event.verb == "stop":
             self._stop()
+
+    def _reprocess(self, event: Asked) -> None:
+        for source in self._memory.load(self._chains.members(event.keys)):
+            for job in source.jobs.values():
+                self._plans.force(job, "asked for by a person")
+        self._force_jobs(event.job_ids)
 
     def _force_jobs(self, job_ids: Iterable[int]) -> None:
         wanted = set(job_ids)

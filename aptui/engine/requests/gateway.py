@@ -40,6 +40,7 @@ class _BarrierRequest(Struct):
     is_heard: bool = False
     is_whole: bool = True
     has_hurried: bool = False
+    has_saved: bool = False
     ticket: int = -1
     epoch: int = 0
 
@@ -123,7 +124,11 @@ class GatewayRequests:
         for fenced in list(self._fenced):
             is_over = now >= fenced.deadline or engine is None or engine.epoch != fenced.epoch
             if not is_over and engine is not None and fenced.is_heard and fenced.ticket < 0 and self._is_all_known(engine):
-                fenced.ticket = engine.ordered_ticket
+                if not engine.pipeline.has_unsaved_jobs:
+                    fenced.ticket = engine.ordered_ticket
+                elif not fenced.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
+                    engine.ask("save")
+                    fenced.has_saved = True
             elif not is_over and engine is not None and fenced.is_heard and not fenced.has_hurried:
                 fenced.has_hurried = self._hurry(engine)
             is_passed = engine is not None and 0 <= fenced.ticket <= engine.saved_ticket

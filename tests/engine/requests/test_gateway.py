@@ -1,0 +1,59 @@
+"""Fences: who asks for one reads rows afterwards, and finds in them what was written before."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_project import LiveProject, Request
+
+from aptui.engine.cache.cache import Cache
+from aptui.link import port
+from aptui.store.queries.reader import open_reader
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+def statuses(project: LiveProject, source: str) -> list[str]:
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
+        return [job.status for job in reader.jobs() if job.source == source]
+
+
+def test_a_fence_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sources_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    may_commit, commit = threading.Event(), Cache.commit
+
+    def commit_later(cache: Cache, *words: Any, **more: Any) -> Any:
+        assert may_commit.wait(60)
+        return commit(cache, *words, **more)
+
+    may_commit.set()
+    with project.running() as live:
+        may_commit.clear()
+        monkeypatch.setattr(Cache, "commit", commit_later)
+        project.write("assets/b.txt", "b")
+        project.until(lambda: live.engine is not None and live.engine.pipeline.has_unsaved_jobs, "its copy is made")
+        request = Request(port.Fence())
+        project.desk.take(request)
+        project.until(lambda: live.watching.is_quiet and live.engine is not None and live.engine.pipeline.status().reading == 0)
+        for _turn in range(5):
+            live.turn()
+        has_passed, rows = request.is_over, statuses(project, "b.txt")
+
+        may_commit.set()
+        project.until(lambda: request.is_over, "the fence")
+        assert not has_passed or rows, "its source is known, and no job"
+        assert request.answered is not None
+        assert request.answered["is_whole"]
+        assert statuses(project, "b.txt") in (["pending"], ["completed"])
