@@ -261,6 +261,9 @@ class LinkSession:
         while not self._is_closing:
             client = self._attach()
             if client is None:
+                if not tries and not self.engine.pid:  # what rests can be read; an engine that comes has it read anew
+                    for listener in self.listeners:
+                        listener.subscribed(0, 0, ())
                 self._tries_now.wait(self._back_off_s[min(tries, len(self._back_off_s) - 1)])
                 self._tries_now.clear()
                 tries += 1

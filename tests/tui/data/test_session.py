@@ -127,9 +127,11 @@ def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
 
 def test_a_read_only_session_starts_nothing_and_asks_nothing():
     started = []
-    session, _ = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
+    session, ears = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
     until(lambda: session.state is SessionState.DETACHED)
 
+    ears.await_(lambda heard: heard)
+    assert ears.heard == [("subscribed", 0, 0, ())], "what rests can be read, once"
     with pytest.raises(KnownError, match="read-only"):
         session.ask(Shutdown()).result(PATIENCE_S)
     session.close()
