@@ -60,7 +60,8 @@ def write_page(file: str, page: str) -> None:
         with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
             out.write(page)
     except OSError as error:
-        raise HostError(f"'{file}' cannot be written: {(error.strerror or 'no reason given').lower()}") from error
+        what = f"'{file}' cannot be written: {(error.strerror or 'no reason given').lower()}"
+        raise HostError(what, hint="name a file in a folder that exists and that you may write to") from error
 
 
 def grown_text(grew: int) -> str:
