@@ -581,6 +581,17 @@ def test_what_changes_between_plan_and_commit_is_noticed() -> None:
     change_under_runs()
 
 
+@pytest.mark.parametrize("seed", [1, 3, 8])
+def test_a_chain_that_feeds_itself_ends_also_where_few_of_its_jobs_run_at_a_time(seed: int) -> None:
+    machine = Simulation()
+    machine.begin(files={})
+    machine.settle(seed=seed, restart=False, is_full=False, fuse=None)
+    machine.under_a_run(seed, "code", True, "b.s", "game", "after m.s:two\nstage+ a.s=y\nglob *")
+    machine.teardown()
+
+    assert "is it made of what is made of it" in machine.world.live_jobs()["b.s@common:chain"].error
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
     mutant: str, monkeypatch: pytest.MonkeyPatch

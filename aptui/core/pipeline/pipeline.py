@@ -191,7 +191,8 @@ class Pipeline:
         if not self.jobs.committing:
             self.memory.let_go_of_loaded()
         if self.is_idle:
-            self.plans.forget_rounds()
+            if not self.memory.unstable:  # what is looked at again may go on with a round
+                self.plans.forget_rounds()
             self.jobs.chains.came.clear()
             self._compare_heads()
 
