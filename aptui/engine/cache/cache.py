@@ -444,9 +444,13 @@ class Cache:
                 return True
         return False
 
-    def lost(self, index: ProductIndex, say: Callable[[str], None]) -> list[str]:
-        """Return recorded products that are gone, looking only into folders that were touched; delete files that no row knows."""
+    def lost(self, index: ProductIndex, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
+        """Return recorded products that are gone, looking only into folders that were touched, and files that no row knows.
+
+        These are deleted.
+        """
         gone: list[str] = []
+        strays: list[str] = []
         for folder, mtime_ns in index.cache_folders().items():
             try:
                 if os.lstat(self._path(folder)).st_mtime_ns == mtime_ns:
@@ -454,10 +458,10 @@ class Cache:
             except OSError:
                 pass
             self._dirty.add(folder)
-            gone.extend(self._compare(folder, index, say))
-        return gone
+            gone.extend(self._compare(folder, index, say, strays))
+        return gone, strays
 
-    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None]) -> list[str]:
+    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None], strays: list[str]) -> list[str]:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
@@ -475,6 +479,7 @@ class Cache:
                     elif not _is_catalog(name):
                         say(f"'{name}' in the cache belongs to no product: deleted")
                         os.unlink(entry.name, dir_fd=descriptor)
+                        strays.append(name)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EXDEV):
                 say(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
-from aptui.core.model import FileFact, PathKey, ScanFolder
+from aptui.core.model import COMMON_PLATFORM, FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.run_report import is_other
 from aptui.engine.loop.single_files import Remembered, SingleFiles
@@ -31,6 +31,7 @@ _BACKLOG = 4096
 """The scan pauses while more than this is pending: memory stays flat however large the tree."""
 _LOOK_AGAIN_S = 0.05
 _IDENTITIES, _MADE = "identities", "made"
+_COMMON = f"{COMMON_PLATFORM}/"
 """Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
 
 
@@ -217,8 +218,12 @@ class Scans:
     # ------------------------------------------------------------------------------------------------------------- products
 
     def look_at_products(self) -> None:
-        """Look into every cache folder that is not as it was recorded."""
-        lost = self._context.cache.lost(self._context.archive, self._context.news.say_once)
+        """Look into every cache folder that is not as it was recorded.
+
+        An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
+        """
+        lost, strays = self._context.cache.lost(self._context.archive, self._context.news.say_once)
+        self.want_again(PathKey(name.removeprefix(_COMMON)) for name in strays if name.startswith(_COMMON))
         if lost:
             self.is_dirty = True
             self.lose(lost)

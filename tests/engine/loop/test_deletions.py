@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from disk_project import Project
+from homes import own_homes
 
 from aptui.core.messages import DeleteProducts, Rows, SaveRows
+from aptui.engine.cache.cache import Cache
 from aptui.engine.loop.deletions import Deletions
 
 
@@ -78,3 +82,42 @@ def test_without_products_to_delete_nobody_waits_for_the_writer(notes: Notes, de
     deletions.perform_all()
 
     assert notes.done == []
+
+
+CHAIN = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: first, patterns: ["*.top"], version: 1, intermediate: true, command: "cp {source} {products_dir}/{stem}.mid"}
+  - {name: second, patterns: ["*.mid"], version: 1, intermediate: true, command: "cp {source} {products_dir}/{stem}.low"}
+  - {name: third, copy: ["*.low"]}
+"""
+
+
+class Died(BaseException):
+    """The engine is killed."""
+
+
+def die(*_: object) -> list[str]:
+    raise Died
+
+
+@pytest.mark.real
+def test_what_was_made_of_an_intermediate_goes_also_if_the_engine_died_before_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "project", CHAIN)
+    project.write("assets/a/x.top", "x")
+    project.write("assets/a/y.top", "y")
+    project.engine_run()
+    project.delete("assets/a/x.top")
+    with monkeypatch.context() as dying:
+        dying.setattr(Cache, "delete", die)
+        with pytest.raises(Died):
+            project.engine_run()
+    assert project.path("Cache/Intermediate Assets/a/x.mid").exists()
+
+    project.engine_run()
+
+    assert not [name for name in project.products() if "x." in name]
+    assert len([name for name in project.products() if "y." in name]) == 3
