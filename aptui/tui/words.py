@@ -10,6 +10,8 @@ from datetime import datetime
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
+ROLES = {"warnings": "warning", "errors": "error"}
+"""{word of a filter: role of its colour and glyph} where the two are not one word."""
 _TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 100, 1000, 10_000, 60_000, 3_600_000
 
 

@@ -17,8 +17,8 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.unwell import UNWELL, unwell_sources
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
+from aptui.tui.words import ROLES
 
-_ROLES = {"errors": "error", "warnings": "warning"}
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 
 
@@ -74,9 +74,9 @@ def health_cell(counts: dict[str, int]) -> Cell:
     words = [word for word in counts if word != "errors" or "failed" not in counts]  # they have one sign
     if not words:
         return Cell("")
-    signs = [f"{glyph(_ROLES.get(word, word))} {counts[word]:,}" for word in words]
+    signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
     signs[0] += f" {_SAYS[words[0]]}"
-    return Cell("  ".join(signs), _ROLES.get(words[0], words[0]))
+    return Cell("  ".join(signs), ROLES.get(words[0], words[0]))
 
 
 def health_text(counts: dict[str, int]) -> str:

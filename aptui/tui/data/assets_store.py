@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import closing
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +311,7 @@ class AssetsStore:
         self._trees: dict[Kind, AssetTree] = {}
         self._visited: set[Kind] = set()
         self._folder_keys = FolderKeys()
-        self._worker = LatestOnly[Kind | None]("aptui-assets", self._read_and_wake, last=_HEALTH)
+        self._worker = LatestOnly[Callable[[], None]]("aptui-assets", self._read_and_wake, last=_HEALTH)
         self.unwell: UnwellSources | None = None
         self.version = 0
         self.error: KnownError | None = None
@@ -334,7 +335,7 @@ class AssetsStore:
 
     def mark_health_stale(self) -> None:
         """Read again which sources are not well."""
-        self._worker.put(None, _HEALTH)
+        self._worker.put(self._read_health, _HEALTH)
 
     def settle(self, timeout_s: float = 10.0) -> None:
         """Wait until nothing is to be read."""
@@ -350,25 +351,31 @@ class AssetsStore:
             return self._trees.get(kind)
 
     def _request(self, kind: Kind) -> None:
-        self._worker.put(kind, kind.name)
+        self._worker.put(partial(self._read, kind), kind.name)
 
-    def _read_and_wake(self, _name: str, kind: Kind | None) -> None:
-        self._read(kind)
+    def _read_and_wake(self, _name: str, read: Callable[[], None]) -> None:
+        read()
         self._wake()
 
-    def _read(self, kind: Kind | None) -> None:
+    def _read_health(self) -> None:
+        try:
+            with closing(open_reader(self._database)) as reader:
+                self.unwell = read_unwell(reader)
+        except KnownError as error:
+            with self._lock:
+                self.error = error
+                self.version += 1
+
+    def _read(self, kind: Kind) -> None:
         tree, failure, start = None, None, time.monotonic()
         try:
             with closing(open_reader(self._database)) as reader:
-                if kind is None:
-                    self.unwell = read_unwell(reader)
-                    return
                 tree = read_tree(reader, kind, self._folder_keys)
         except KnownError as error:
             failure = error
         with self._lock:
             self.error, self.took_s = failure, time.monotonic() - start
-            if tree is not None and kind is not None:
+            if tree is not None:
                 self._trees[kind] = tree
             self.version += 1
 

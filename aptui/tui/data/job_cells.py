@@ -13,11 +13,10 @@ from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PR
 from aptui.store.queries.checks import CheckMark
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.words import duration_text, moment_text
+from aptui.tui.words import ROLES, duration_text, moment_text
 
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
-_ROLES = {"warnings": "warning", "errors": "error"}
 _EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
 """What every failure of a command begins with: the column has room for one thing, which is what it said."""
 
@@ -59,8 +58,8 @@ def _status(table: JobTable, row: int) -> Cell:
     if mark is not None and (word == "completed" or (word == "warnings" and mark.level != CheckLevel.WARN)):
         role = "warning" if mark.level == CheckLevel.WARN else "failed"
         return Cell(f"{glyph(role)} {mark.count} {'check' if mark.count == 1 else 'checks'}", role)
-    role = _ROLES.get(word, word)
-    count = table.value(word, row) if word in _ROLES else 0
+    role = ROLES.get(word, word)
+    count = table.value(word, row) if word in ROLES else 0
     return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
 
 
@@ -68,9 +67,10 @@ def _reason(table: JobTable, row: int) -> Cell:
     if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
         # The path stands in the row already.
         return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
+    flaky = "flaky; " if table.value("flaky", row) else ""
     if (mark := _mark(table, row)) is not None:
-        return Cell(("flaky; " if table.value("flaky", row) else "") + mark.text)
-    return Cell(("flaky; " if table.value("flaky", row) else "") + table.words("reason", row), "muted")
+        return Cell(flaky + mark.text)
+    return Cell(flaky + table.words("reason", row), "muted")
 
 
 def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> str:

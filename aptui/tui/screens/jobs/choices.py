@@ -15,6 +15,7 @@ from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, FAILED_FIRST, US
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
+from aptui.tui.words import ROLES
 
 if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobsStore
@@ -28,7 +29,6 @@ _STATUSES = (
     ("cancelled", "cancelled", "x"),
 )  # fmt: skip
 """(status word, what the menu says, its key)."""
-_GLYPH_OF = {"warnings": "warning", "errors": "error"}
 _ORDER_KEYS = {
     FAILED_FIRST: "f", "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
     "builder": "b", "folder": "l", "warnings": "w", "errors": "o", "number": "n",
@@ -129,9 +129,9 @@ class Choices:
         items = [
             MenuItem(
                 word,
-                f"{glyph(_GLYPH_OF.get(word, word))} {label:<24}{counts.get(word, 0):>9,}",
+                f"{glyph(ROLES.get(word, word))} {label:<24}{counts.get(word, 0):>9,}",
                 key,
-                role=_GLYPH_OF.get(word, word),
+                role=ROLES.get(word, word),
             )
             for word, label, key in _STATUSES
         ]  # fmt: skip
