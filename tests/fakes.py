@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
-from aptui.core.messages import FolderSeen, Rows
+from aptui.core.messages import FolderSeen, Outcome, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -524,6 +524,11 @@ class FakeArchive:
             if job_id in job_ids:
                 found.setdefault(job_id, []).append(name)
         return found
+
+    def reason_of(self, job_id: int) -> tuple[str, str]:
+        """Look at the rows of runs."""
+        runs = [self.tables.runs[job_id, run_key] for run_key in sorted(self._index.runs.get(job_id, ()), reverse=True)]
+        return next(((str(row[5]), str(row[12])) for row in runs if row[4] == Outcome.SUCCEEDED), ("", ""))
 
     def state(self, key: str) -> str | None:
         return self.tables.state.get(key)

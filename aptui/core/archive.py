@@ -146,6 +146,10 @@ class Archive(Protocol):
         """Return {job id: key of its source}."""
         ...
 
+    def reason_of(self, job_id: int) -> tuple[str, str]:
+        """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""
+        ...
+
     def state(self, key: str) -> str | None:
         """Return the value of `key` in aptui_state."""
         ...

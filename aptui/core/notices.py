@@ -95,8 +95,9 @@ class Progress(Struct, frozen=True):
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
     `least_ms`: it takes no less than that; `measured_percent`: so much of the work is of jobs that ran before; -1 = unknown.
-    `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 =
-    unknown.
+    `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and `failed_before` those of them that ended before the
+    present spell of work began (`done_now`, `failed_now` are the others), `failing_count` the jobs and analyses that are failed
+    now, -1 = unknown.
     """
 
     cause: int
@@ -115,6 +116,18 @@ class Progress(Struct, frozen=True):
     failing_count: int = -1
     least_ms: int = -1
     measured_percent: int = -1
+    done_before: int = 0
+    failed_before: int = 0
+
+    @property
+    def done_now(self) -> int:
+        """How many runs of the present spell of work completed."""
+        return self.jobs_done - self.done_before
+
+    @property
+    def failed_now(self) -> int:
+        """How many runs of the present spell of work failed."""
+        return self.jobs_failed - self.failed_before
 
 
 class MissingScan(Struct, frozen=True):

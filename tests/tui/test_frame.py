@@ -37,6 +37,14 @@ def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSessi
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0s left · 2 running · 3.8 a second" in said
 
 
+def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(session: FakeSession) -> None:
+    session.latest_progress = progress(jobs_done=10_035, jobs_failed=33, done_before=10_000, failed_before=30)
+
+    assert share_of(session.latest_progress) == (38, 100)
+    assert "3.8 a second" in "".join(part.text for part in StatusLine(session).parts(140))
+    assert [len(part.text) for part in Rule(session, name="bar").parts(102)[1:5]] == [35, 3, 2, 60]
+
+
 def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
     idle = progress(jobs_waiting=0, jobs_running=0)
 

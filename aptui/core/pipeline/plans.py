@@ -363,6 +363,11 @@ class Plans:
         return ""
 
     def _match(self, job: Job, number: int) -> None:
+        """`job` needs no run for what it is made of: it is what its last committed run made, and says why that one was needed."""
+        if job.id:
+            reason, origin = self._memory.archive.reason_of(job.id)
+            job.set_reason(reason or "not recorded")
+            job.origin = origin
         self._jobs.feed(job, Trigger.MATCH)
         job.planned, was_failed = number, bool(job.error)
         job.error = ""

@@ -42,6 +42,8 @@ class NoticePublisher:
         self._last_s = 0.0
         self._scan_s = self._analysis_s = self._processing_s = 0.0
         self._finished: deque[tuple[float, int]] = deque()
+        self._before = (0, 0)
+        """Runs that had completed and failed when this spell of work began."""
 
     # ------------------------------------------------------------------------------------------------------------ sentences
 
@@ -118,6 +120,7 @@ class NoticePublisher:
             self._scan_s = self._analysis_s = self._processing_s = 0.0
             self._finished.clear()
             self._last_s = now
+            self._before = (self._last.jobs_done, self._last.jobs_failed) if self._last else (0, 0)
         elapsed = min(now - self._last_s, 10 * _PROGRESS_S)
         self._last_s = now
         self._scan_s += elapsed * counts.is_scanning
@@ -130,6 +133,8 @@ class NoticePublisher:
             analysis_ms=int(self._analysis_s * 1000),
             processing_ms=int(self._processing_s * 1000),
             eta_ms=counts.eta_ms if counts.eta_ms > 0 else eta_ms,
+            done_before=self._before[0],
+            failed_before=self._before[1],
         )
         if self._last is None or is_working or replace(news, cause=0) != replace(self._last, cause=0):
             self._last = news

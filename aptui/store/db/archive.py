@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.facts import ProductFacts
+from aptui.core.messages import Outcome
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -461,6 +462,11 @@ class DatabaseArchive:
         return found
 
     # ------------------------------------------------------------------------------------------------------- single values
+
+    def reason_of(self, job_id: int) -> tuple[str, str]:
+        """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""
+        sql = "SELECT reason, origin FROM aptui_runs WHERE job_id = ? AND outcome = ? ORDER BY run_key DESC LIMIT 1"
+        return self._database.execute(sql, (job_id, int(Outcome.SUCCEEDED))).fetchone() or ("", "")
 
     def state(self, key: str) -> str | None:
         """Return the value of `key` in aptui_state."""

@@ -118,14 +118,14 @@ def share_of(progress: Progress) -> tuple[int, int]:
     """Return (jobs that ended, all jobs) of the work that is under way; (0, 0) at rest or before any job is known."""
     if not is_working(progress):
         return 0, 0
-    done = progress.jobs_done + progress.jobs_failed
+    done = progress.done_now + progress.failed_now
     left = progress.jobs_waiting + progress.jobs_running
     return (done, done + left) if done + left else (0, 0)
 
 
 def _rate(progress: Progress) -> str:
     """Return how many jobs ended in a second so far, "" before that means anything."""
-    done = progress.jobs_done + progress.jobs_failed
+    done = progress.done_now + progress.failed_now
     if progress.processing_ms < _SOON_MS or not done:
         return ""
     rate = done * 1000 / progress.processing_ms
@@ -158,7 +158,7 @@ def _cells(progress: Progress | None, room: int) -> tuple[int, int, int]:
     """Return how many cells of the bar are done, failed and running; what there is of a kind has one at least. None at rest."""
     if progress is None or not is_working(progress):
         return 0, 0, 0
-    kinds = progress.jobs_done, progress.jobs_failed, progress.jobs_running
-    total = progress.jobs_done + progress.jobs_failed + _left_to_do(progress)
+    kinds = progress.done_now, progress.failed_now, progress.jobs_running
+    total = progress.done_now + progress.failed_now + _left_to_do(progress)
     done, failed, running = (max(int(room * kind / total), min(kind, 1)) if total else 0 for kind in kinds)
     return max(0, min(done, room - failed - running)), failed, running

@@ -76,6 +76,28 @@ def test_debug_output_runs_again_who_reads_it_and_nobody_else() -> None:
     assert world.job("b.s@linux:main").reason == "debug output is new"
 
 
+@pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
+def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_restarted: bool) -> None:
+    world = world_of()
+    world.write("b.s", "edited")
+    world.settle()
+    told = world.job("b.s@linux:main").reason
+    world.write("b.s", "edited again")
+    world.held.add("b.s@linux:main")
+    world.scan()
+    world.run()
+    pending = world.job("b.s@linux:main").reason
+    world.forget_runs()
+    world.write("b.s", "edited")
+    world.held.clear()
+
+    world.settle(restart=is_restarted)
+
+    assert pending != told
+    assert world.ran() == []
+    assert world.job("b.s@linux:main").reason == told
+
+
 def test_the_tags_of_a_platform_count() -> None:
     world = world_of()
     world.configure(tags=("mobile",))

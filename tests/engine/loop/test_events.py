@@ -26,6 +26,16 @@ def test_timers_run_while_their_work_does_and_begin_anew_with_new_work() -> None
     assert second.processing_ms <= 1000
 
 
+def test_what_ended_before_this_work_began_is_told_apart() -> None:
+    before = counts(done=10_000)
+
+    first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
+    second = told((100.0, before), (200.0, counts(done=10_000, waiting=6)), (201.0, counts(done=10_004, running=2)))[-1]
+
+    assert (first.done_before, first.done_now) == (0, 4)
+    assert (second.done_before, second.done_now, second.failed_now) == (10_000, 4, 0)
+
+
 def test_the_estimate_is_what_is_left_at_the_rate_of_the_last_seconds() -> None:
     last = told(
         (100.0, counts(waiting=100, running=2)),

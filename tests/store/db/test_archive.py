@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core import rows
+from aptui.core.messages import Outcome
 from aptui.core.model import (
     ANALYSIS_KEY,
     UNKNOWN_SIZE,
@@ -261,6 +262,19 @@ def test_a_source_with_several_unfinished_jobs_is_listed_once_and_sources_by_key
     )
 
     assert store.archive().unfinished() == ["a.png", "b.png"]
+
+
+def test_a_job_is_what_its_last_committed_run_made_whatever_failed_since(store: Store) -> None:
+    def run(key: int, outcome: Outcome, reason: str, origin: str = "") -> tuple[object, ...]:
+        return (1, key, 0, 0, int(outcome), reason, "", "", 0, "", b"", "", origin)
+
+    store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
+    nothing = store.archive().reason_of(1)
+    store.put(put_run=[run(5, Outcome.SUCCEEDED, "first"), run(7, Outcome.SUCCEEDED, "edited", "from the store")])
+    store.put(put_run=[run(9, Outcome.FAILED, "edited again")])
+
+    assert nothing == ("", "")
+    assert store.archive().reason_of(1) == ("edited", "from the store")
 
 
 def test_a_doubted_job_is_unfinished(store: Store) -> None:
