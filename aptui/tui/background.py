@@ -88,7 +88,11 @@ class LatestOnly(Generic[R]):
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
-            self._handle(*taken)
+            try:
+                self._handle(*taken)
+            except Exception as error:  # noqa: BLE001  # told as the end of any thread is, but the next request must not wait for ever
+                told = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+                threading.excepthook(told)
 
     def _take(self) -> tuple[str, R] | None:
         """Wait for a request and take it; None = the end."""

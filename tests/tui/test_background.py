@@ -117,3 +117,22 @@ def test_a_task_is_one_at_a_time_and_ends_in_one_of_four_ways():
 
     assert ends == [1, "no", "cancelled"]
     assert not task.start(refuse, ends.append, ends.append)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_request_that_goes_wrong_does_not_end_the_thread():
+    handled: list[int] = []
+
+    def handle(_kind: str, number: int) -> None:
+        if number == 1:
+            raise IndexError("a bug")
+        handled.append(number)
+
+    worker = LatestOnly[int]("test", handle)
+    worker.put(1)
+    worker.settle(20)
+    worker.put(2)
+    worker.settle(20)
+    worker.close()
+
+    assert handled == [2]

@@ -377,7 +377,8 @@ def _with_text(
 ) -> Mask:
     """Return which rows have the pattern; those that are not `wanted` any more may be answered with no."""
     codes, texts = columns.text(term.field)
-    codes = codes[: len(wanted)] if rows is None else codes[rows]
+    # A copy, as indexing makes one too: codes of texts that come meanwhile are not among those that are looked at.
+    codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):
         return wanted

@@ -126,7 +126,8 @@ class JobTable:
         self._pools = {name: TextPool() for name in _POOLS}
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
-        self._formats[""]  # code 0
+        for pool in (*self._pools.values(), self._formats):
+            pool[""]  # code 0, of rows of which nothing is written yet
         self.checks = CheckColumn()
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
@@ -201,47 +202,54 @@ class JobTable:
         first, by their errors. Jobs of one status stand with the newest first, and so does everything `FAILED_FIRST`: what
         runs, what failed, the rest.
         """
-        count = self._count
+        count = self._count  # rows that come meanwhile are not in it
+        status = self._first("status", count)
         if field == "completed_ms":
-            keys = self._moments()
+            keys = self._moments(status)
         elif field == FAILED_FIRST:
-            keys = self._moments()
-            keys[self.number("status") == FAILED] += keys.max(initial=0)
-            keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+            keys = self._moments(status)
+            keys[status == FAILED] += keys.max(initial=0)
+            keys[status == PROCESSING] = keys.max(initial=0) + 1
             return argsort(-keys)
         elif field == "duration_ms":
-            keys = self._columns[field][:count].astype(np.int64)
-            keys[np.isin(self.number("status"), (PENDING, CANCELLED))] = 0
-            keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+            keys = self._first(field, count).astype(np.int64)
+            keys[np.isin(status, (PENDING, CANCELLED))] = 0
+            keys[status == PROCESSING] = keys.max(initial=0) + 1
         elif field in ("id", "warnings", "errors"):
-            keys = self._columns[field][:count].astype(np.int64)
+            keys = self._first(field, count).astype(np.int64)
         elif field == "status":
-            newest = argsort(-self._moments())
-            urgency = self._urgency()[newest]
+            newest = argsort(-self._moments(status))
+            urgency = self._urgency(status)[newest]
             return newest[argsort(-urgency if is_descending else urgency)]
         elif field == "reason":
-            keys = self._ranks("reason")
-            is_failed = (self.number("status") == FAILED) & (self.number("error") > 0)
-            keys[is_failed] = self._ranks("error")[is_failed] - len(self._texts["error"])
+            keys = self._ranks("reason", count)
+            is_failed = (status == FAILED) & (self._first("error", count) > 0)
+            errors = self._ranks("error", count)
+            keys[is_failed] = errors[is_failed] - 1 - errors.max(initial=0)
         else:
-            keys = self._ranks(field)
+            keys = self._ranks(field, count)
         return argsort(-keys if is_descending else keys)
 
-    def _moments(self) -> npt.NDArray[np.int64]:
-        """Return when a row completed; 0 for what waits, the newest of all for what runs."""
-        moments: npt.NDArray[np.int64] = self._columns["completed_ms"][: self._count].astype(np.int64)
-        moments[self.number("status") == PENDING] = 0
-        moments[self.number("status") == PROCESSING] = moments.max(initial=0) + 1
+    def _first(self, field: str, count: int) -> npt.NDArray[np.number]:
+        """Return a copy of the first rows of a column of numbers: what is being changed has the last word once."""
+        return self._columns[field][:count].copy()
+
+    def _moments(self, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+        """Return when rows completed; 0 for what waits, the newest of all for what runs."""
+        moments: npt.NDArray[np.int64] = self._columns["completed_ms"][: len(status)].astype(np.int64)
+        moments[status == PENDING] = 0
+        moments[status == PROCESSING] = moments.max(initial=0) + 1
         return moments
 
-    def _ranks(self, field: str) -> npt.NDArray[np.int64]:
+    def _ranks(self, field: str, count: int) -> npt.NDArray[np.int64]:
         codes, texts = self.text(field)
+        codes = codes[:count].copy()  # before it is known how many texts there are
         ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
         return ranks
 
-    def _urgency(self) -> npt.NDArray[np.int64]:
-        """Return where a row stands by its status: what went wrong first."""
-        status, warnings, errors = self.number("status"), self.number("warnings"), self.number("errors")
+    def _urgency(self, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+        """Return where rows stand by their status: what went wrong first."""
+        warnings, errors = self._first("warnings", len(status)), self._first("errors", len(status))
         places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
         is_completed = status == COMPLETED
         places[is_completed & (warnings > 0)] = 2
@@ -416,12 +424,12 @@ class JobTable:
         row = int(self._rows_of([key])[0])
         if row < 0:
             row = self._grown(1)
-            self._count += 1
             for column in self._columns.values():
                 column[row] = 0
             self._columns["id"][row], self._late[key] = key, row
             self._columns["source"][row] = source if source >= 0 else self._texts["source"].append(item.source)
             self._columns["folder"][row] = self.folder_code(item.scan_folder)
+            self._count += 1  # now others may read it
         if not self._columns["alive"][row]:
             self._columns["alive"][row] = True
             self.alive_count += 1

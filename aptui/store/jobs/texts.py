@@ -85,8 +85,9 @@ class Texts:
     def __getitem__(self, code: int) -> str:
         """Return one text."""
         chunk, place = divmod(code, CHUNK)
+        tail = self._tail  # first: what leaves it is among the full ones by then
         if chunk >= len(self._full):
-            return self._tail[place]
+            return tail[place]
         return str(self._full[chunk][place])
 
     def append(self, text: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import Filter
 from aptui.store.jobs.job_table import JobTable
 from aptui.store.jobs.texts import Codes
@@ -88,6 +88,10 @@ class ViewWorker:
             pass
         except KnownError as error:
             self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=error))
+        except Exception as error:
+            wrong = InternalError(f"the rows cannot be put in order: {error}", hint="R tries again")
+            self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=wrong))
+            raise
 
     def _compute(self, request: ViewRequest) -> None:
         def check() -> None:

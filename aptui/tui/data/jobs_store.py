@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from aptui.core.notices import JobChanged
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.job_table import (
     COMPLETED,
@@ -350,9 +350,11 @@ class JobsStore:
         if view.error is not None:
             self.error, self._wanted = view.error, self._filter
             self._done = view.request.number
-            if self._next is not None:
+            if self._next is not None and not isinstance(view.error, InternalError):
                 self._want()  # the rows are new, although the filter is not
             return
+        if isinstance(self.error, InternalError):
+            self.error = None
         if self._next is view.request.table:
             self._table, self._next, self.is_loaded = self._next, None, True
         self._filter, self._view, self._is_complete = view.request.filter, view.rows, view.is_complete

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aptui.core.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_table import JobTable, JobValues, argsort, read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, argsort, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 
@@ -165,3 +165,57 @@ def test_a_jobs_retries_go_with_it(store: Store) -> None:
 
     with closing(sqlite3.connect(store.path)) as database:
         assert database.execute("SELECT COUNT(*) FROM aptui_retries").fetchone() == (0,)
+
+
+class Busy(dict[str, np.ndarray]):
+    """Columns of a table to which another thread adds a job whenever one of them is looked at, and lets the first one end."""
+
+    def __init__(self, table: JobTable) -> None:
+        super().__init__(table._columns)
+        self._table, self._is_adding = table, False
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        column = super().__getitem__(name)
+        if not self._is_adding:
+            self._is_adding = True
+            number = self._table.row_count() + 1
+            added = JobValues(
+                number, f"{number}.png", 1, "linux", f"key {number}", f"builder {number}", 3, 1, 1, number, 1, f"why {number}",
+                f"error {number}", number,
+            )  # fmt: skip
+            self._table.put(added)
+            self._table.put(replace(added, job_id=1))
+            self._is_adding = False
+        return column
+
+
+@pytest.mark.parametrize(
+    "field", ["completed_ms", "failed_first", "duration_ms", "id", "status", "reason", "source", "error", "platform", "builder"]
+)
+def test_rows_may_come_while_others_are_put_in_order(store: Store, field: str) -> None:
+    store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
+    table = read_job_table(store.reader(), {})
+    table._columns = Busy(table)
+
+    order = table.order(field, is_descending=True)
+    mask = parse("status:failed error:error reason:why 9").matches(table)
+
+    assert set(order.tolist()) == set(range(len(order)))
+    assert len(order) >= 1
+    assert len(mask) <= table.row_count()
+
+
+def test_a_row_is_there_once_it_is_written() -> None:
+    table = JobTable({}, AnalysisKeys())
+    seen: list[int] = []
+
+    class Watched(dict[str, np.ndarray]):
+        def values(self):
+            seen.append(table.row_count())
+            return super().values()
+
+    table._columns = Watched(table._columns)
+    table.put(JobValues(1, "a.png", 1, "linux", "key", "builder", 2, 0, 0, 1, 1, "new", "", 1))
+
+    assert seen == [0]
+    assert table.order("platform", is_descending=False).tolist() == [0]

@@ -269,6 +269,24 @@ def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytes
 # -------------------------------------------------------------------------------------------------------------------- news
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_where_rows_are_put_in_order_leaves_the_rows_and_the_next_view_is_made(
+    jobs: JobsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = shown(jobs)
+    with monkeypatch.context() as patched:
+        patched.setattr(JobTable, "order", lambda *_arguments, **_named: [].pop())
+        jobs.set_sort("source", is_descending=False)
+        jobs.settle()
+
+    assert str(jobs.error) == "the rows cannot be put in order: pop from empty list; R tries again"
+    assert shown(jobs) == before
+    jobs.set_sort("source", is_descending=False)
+    jobs.settle()
+    assert rows(jobs, "source") == sorted(rows(jobs, "source"), key=str.lower)
+    assert jobs.error is None
+
+
 def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
     before = jobs.version
     jobs.apply(news(notice(2, "Textures/rock.png", platform="server")))
