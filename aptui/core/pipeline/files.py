@@ -130,6 +130,8 @@ class Files:
         self._memory.load(keys)
         unread = self._unread(facts)
         pending.open = {key for key, _fact in unread}
+        if previous is not None:  # what is as it was seen then is not reported once more
+            pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
         # Those whose bytes are still to be read are tried again, and woken, when they have been (`_settle`, `files_hashed`).

@@ -40,6 +40,10 @@ class Inbox:
         """Whether something waits that says what lies in this relative folder (lower case)."""
         return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
 
+    def folders(self) -> set[str]:
+        """Return the relative folders (lower case) of which something waits that says what lies in them."""
+        return {event.folder for event in self._waiting if isinstance(event, FolderSeen)}
+
     def take(self) -> Event:
         """Take the first event, with a new number.
 

@@ -18,12 +18,14 @@ from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost
 from aptui.core.model import COMMON_PLATFORM, FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.run_report import is_other
-from aptui.engine.loop.single_files import Remembered, SingleFiles
-from aptui.engine.scan.scanner import RACY_NS, Scanner
+from aptui.engine.loop.single_files import Parts, Remembered, SingleFiles
+from aptui.engine.scan.freshness import RACY_NS, FileClocks
+from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
 
 if TYPE_CHECKING:
+    from aptui.core.state.working_set import PendingFolder
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
 
@@ -50,8 +52,10 @@ class Scans:
         self._below = ""
         self._again: dict[PathKey, float] = {}
         self._looked_ns: dict[str, int] = {}
+        """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
         self._single_files = SingleFiles(context)
-        self._racy_ns = 0
+        self._clocks = FileClocks(context.roots)
+        self._begun_ns = 0
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
         self.is_dirty = False
@@ -79,8 +83,7 @@ class Scans:
         context, opening = self._context, self._opening
         is_known = context.archive.state("signature") == opening.signature
         context.inbox.post(ScanStarted(context.inbox.next_seq(), is_full, retries=retries))
-        self._racy_ns = time.time_ns() - RACY_NS
-        self._looked_ns.clear()
+        self._begin_to_look()
         self._below = ""
         glance, opening.glance = opening.glance, None
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
@@ -95,7 +98,7 @@ class Scans:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
         inbox = self._context.inbox
         inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
-        self._racy_ns = time.time_ns() - RACY_NS
+        self._begin_to_look()
         self._below = folder
         self._steps = self._scanner_at_hand().steps(folder)
 
@@ -112,7 +115,9 @@ class Scans:
             inbox.post(ScanFinished(inbox.next_seq()))
         else:
             for event in events:
-                self.is_dirty = self.is_dirty or isinstance(event, FolderSeen)
+                if isinstance(event, FolderSeen):
+                    self.is_dirty = True
+                    self._looked_ns.pop(event.folder, None)
                 inbox.post(event)
 
     def _scanner_at_hand(self) -> Scanner:
@@ -128,7 +133,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            Remembered(context.archive, context.pipeline.memory),
+            Remembered(context.archive, context.pipeline.memory, self._distrusted_parts),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -156,12 +161,13 @@ class Scans:
 
     def look_at(self, folder: str, again: frozenset[PathKey]) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
-        self._looked_ns[folder] = time.time_ns() - RACY_NS
+        now_ns = time.time_ns()
         event = self._scanner_at_hand().look_at(folder, again)
         self._note_unknown(folder, is_tree=False)
         self._tell_walk()
         if event is not None:
             self.is_dirty = True
+            self._looked_ns[folder] = now_ns  # what was seen before was compared with by the time of the look before
             self._context.inbox.post(event)
 
     def look_at_files(self, folder: str, keys: Collection[PathKey]) -> bool:
@@ -247,8 +253,23 @@ class Scans:
             rows["put_folder"] = [self._distrusted(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
 
     def _distrusted(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
-        racy_ns = self._looked_ns.get(folder, self._racy_ns)
-        if any(max(fact.mtime_ns, fact.ctime_ns) >= racy_ns for fact in facts):
-            facts = [replace(fact, mtime_ns=0) if max(fact.mtime_ns, fact.ctime_ns) >= racy_ns else fact for fact in facts]
+        return scan_folder, folder, *self._as_trusted(scan_folder, folder, digest, facts)
+
+    def _as_trusted(self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[bytes, tuple[FileFact, ...]]:
+        looked_ns, clocks = self._looked_ns.get(folder, self._begun_ns), self._clocks
+        if clocks.are_any_fresh(part, facts, looked_ns, RACY_NS):
+            facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, looked_ns, RACY_NS) else fact for fact in facts]
             digest = b""
-        return scan_folder, folder, digest, tuple(facts)
+        return digest, tuple(facts)
+
+    def _distrusted_parts(self, pending: PendingFolder) -> Parts:
+        """Return what is pending of a folder as its rows would say it: a file that was too fresh when it was seen is read again."""
+        parts = pending.parts.items()
+        rows = {part: self._as_trusted(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
+        return {part: row for part, row in rows.items() if row[0] or row[1]}
+
+    def _begin_to_look(self) -> None:
+        """From now on folders are looked at; those of which something is pending were when they were."""
+        owed = {*self._context.pipeline.memory.folders, *self._context.inbox.folders()}
+        self._looked_ns = {folder: self._looked_ns.get(folder, self._begun_ns) for folder in owed}
+        self._begun_ns = time.time_ns()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,11 +23,13 @@ from aptui.core.paths import from_text, is_told_apart
 from aptui.core.settings import file_key
 
 if TYPE_CHECKING:
-    from aptui.core.state.working_set import WorkingSet
+    from aptui.core.state.working_set import PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.scan.walk import Digests
     from aptui.store.db.archive import DatabaseArchive
 
+Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
+"""{scan folder id: (digest of a relative folder, its files)}."""
 _AT_MOST = 16
 """For more files of one folder, listing it costs less."""
 
@@ -81,18 +83,31 @@ class SingleFiles:
 
 
 class Remembered:
-    """What the scanner is told of folders: their rows, with the files that were looked at by themselves as they are now."""
+    """What the scanner is told of folders: their rows, or what is pending of them, with single files as they are now.
 
-    def __init__(self, archive: DatabaseArchive, memory: WorkingSet) -> None:
-        self._archive, self._memory = archive, memory
+    Args:
+        archive: has the rows.
+        memory: knows what is pending.
+        distrusted: makes of what is pending of a folder the rows that would be saved of it.
+    """
+
+    def __init__(self, archive: DatabaseArchive, memory: WorkingSet, distrusted: Callable[[PendingFolder], Parts]) -> None:
+        self._archive, self._memory, self._distrusted = archive, memory, distrusted
 
     def folder_digests(self) -> Digests:
         """Return what each relative folder looked like."""
-        return self._archive.folder_digests()
+        pending = self._memory.folders
+        if not pending:
+            return self._archive.folder_digests()
+        digests = dict(self._archive.folder_digests())
+        for folder in pending:
+            digests[folder] = tuple((part, digest) for part, (digest, _facts) in self.folder_parts(folder).items())
+        return {folder: parts for folder, parts in digests.items() if parts}
 
-    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
+    def folder_parts(self, folder: str) -> Parts:
         """Return {scan folder id: (digest, its files)} of this relative folder."""
-        parts = self._archive.folder_parts(folder)
+        pending = self._memory.folders.get(folder)
+        parts = self._archive.folder_parts(folder) if pending is None else self._distrusted(pending)
         extra = self._memory.extra
         if not extra:
             return parts

@@ -26,8 +26,6 @@ from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of,
 
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
-RACY_NS = 2_000_000_000
-"""A file changed this recently may change again within the same tick of a coarse clock: it is read again next time."""
 
 
 class Remembered(Protocol):

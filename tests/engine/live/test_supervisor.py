@@ -18,7 +18,6 @@ from aptui.core.messages import JobChanged, Notice
 from aptui.engine.live import changes
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
-from aptui.engine.scan import scanner
 from aptui.link import port
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import WatchMode
@@ -164,7 +163,6 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
 
 def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_LOOK_S", 0.3)
-    monkeypatch.setattr(scanner, "RACY_NS", 200_000_000)
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
         project.forget()

@@ -1,0 +1,104 @@
+"""Many changes at once: what is counted is how often files are read and folders reported, and how many transactions that takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_project import LiveProject
+
+from aptui.core.messages import FilesHashed, FolderSeen
+from aptui.engine.loop import scans
+from aptui.engine.loop.commands import CommandExecutor
+from aptui.engine.loop.engine import Engine
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+_COUNT = 40
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    return project
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts files that the core is told of: `listed` in folders, `read`."""
+    counts: Counter[str] = Counter()
+    handle = CommandExecutor.handle
+
+    def counted(executor: CommandExecutor, event: Any) -> None:
+        if isinstance(event, FolderSeen):
+            counts["listed"] += len(event.facts)
+        elif isinstance(event, FilesHashed):
+            counts["read"] += len(event.facts)
+        handle(executor, event)
+
+    monkeypatch.setattr(CommandExecutor, "handle", counted)
+    return counts
+
+
+def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
+    """Have no file read until the patch is undone, so that what was seen stays pending."""
+    patch.setattr(engine.digests, "read_few", lambda: None)
+    patch.setattr(engine.digests, "send", lambda _pool: None)
+
+
+@pytest.mark.parametrize("how", ["folder", "scan"])
+def test_what_is_pending_of_a_folder_is_not_reported_again(
+    project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(scans, "RACY_NS", 0)
+    with project.running() as live, monkeypatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        hold_reading(engine, held)
+        seen.clear()
+        for number in range(_COUNT):
+            project.write(f"assets/new/{number}.txt", str(number))
+        heard: list[bool] = []
+        live.watching.when_all_is_heard(heard.append)
+        project.until(lambda: heard and len(engine.pipeline.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
+        listed = seen["listed"]
+        project.write("assets/new/late.txt", "late")
+        if how == "folder":
+            engine.look_at("new")
+        else:
+            engine.scan_below("new")
+        project.until(lambda: len(engine.pipeline.memory.hashing) == _COUNT + 1 and not engine.is_scanning, "seen again")
+        held.undo()
+        project.until_product("linux/new/late.txt", "late")
+
+        assert 1 <= seen["listed"] - listed <= 3, "the late one, and what the watcher says of it"
+        assert _COUNT + 1 <= seen["read"] <= _COUNT + 3
+        assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
+
+
+def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_folder(
+    project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with project.running() as live, monkeypatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        hold_reading(engine, held)
+        project.write("assets/new/b.txt", "b")
+        project.until(lambda: engine.pipeline.memory.hashing and live.watching.is_quiet, "seen")
+        listed = seen["listed"]
+        engine.scans._looked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
+        engine.look_at("new")
+        project.until(lambda: not engine.inbox, "seen again")
+        held.undo()
+        project.until_product("linux/new/b.txt", "b")
+
+        assert seen["listed"] > listed

@@ -1,0 +1,54 @@
+"""How long a file may change without its times showing it: told by the file system it lies on, and by the digits of its times."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.model import FileFact, RelPath
+from aptui.engine.scan.freshness import FINE_RACY_NS, RACY_NS, FileClocks
+
+SECOND_NS = 1_000_000_000
+LOOKED_NS = 1_700_000_000 * SECOND_NS + 123_456_789
+EXT4 = b"20 1 8:1 / / rw - ext4 /dev/vda rw\n"
+NFS_BELOW = EXT4 + b"21 20 0:40 / /work/assets/far rw - nfs4 server:/far rw\n"
+NFS_ELSEWHERE = EXT4 + b"21 20 0:40 / /far rw - nfs4 server:/far rw\n"
+OVERLAY = b"20 1 0:30 / / rw - overlay overlay rw\n"
+
+
+def file(age_ns: int, ctime_age_ns: int | None = None) -> FileFact:
+    return FileFact(1, RelPath("a.txt"), 1, LOOKED_NS - age_ns, LOOKED_NS - (age_ns if ctime_age_ns is None else ctime_age_ns), 7)
+
+
+def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> bool:
+    clocks = FileClocks({1: "/work/assets"}, lambda: mountinfo)
+    fresh = clocks.is_fresh(1, fact, LOOKED_NS, longest_ns)
+
+    assert clocks.are_any_fresh(1, (file(3 * RACY_NS), fact), LOOKED_NS, longest_ns) is fresh
+    return fresh
+
+
+@pytest.mark.parametrize("mountinfo", [EXT4, NFS_ELSEWHERE])
+def test_the_clock_of_this_kernel_is_reckoned_with_where_it_counts(mountinfo: bytes) -> None:
+    assert not is_fresh(mountinfo, file(FINE_RACY_NS + 1))
+    assert is_fresh(mountinfo, file(FINE_RACY_NS))
+    assert is_fresh(mountinfo, file(-SECOND_NS)), "of the future"
+    assert is_fresh(mountinfo, file(3 * RACY_NS, FINE_RACY_NS)), "an old time given to it a moment ago"
+
+
+@pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])
+def test_a_clock_that_nobody_knows_may_stand_still_for_two_seconds(mountinfo: bytes) -> None:
+    assert is_fresh(mountinfo, file(FINE_RACY_NS + 1))
+    assert is_fresh(mountinfo, file(RACY_NS))
+    assert not is_fresh(mountinfo, file(RACY_NS + 1))
+
+
+def test_a_file_system_that_counts_in_seconds_is_told_by_its_digits() -> None:
+    whole_ns = LOOKED_NS % SECOND_NS  # age of a time of whole seconds
+
+    assert is_fresh(EXT4, file(SECOND_NS + whole_ns))
+    assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
+
+
+def test_who_reckons_with_no_tick_finds_nothing_fresh() -> None:
+    assert not is_fresh(EXT4, file(1), longest_ns=0)
+    assert not is_fresh(OVERLAY, file(1), longest_ns=0)
