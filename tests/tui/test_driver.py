@@ -87,6 +87,7 @@ def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: b
 @pytest.mark.parametrize("waits", [False, True])
 def test_esc_and_the_key_after_it_are_two_keys_when_they_come_one_after_the_other(waits: bool) -> None:
     assert typed(b"\x1b", b"/", b"a", waits=waits) == ["\x1b", "/", "a"]
+    assert typed(b"s\x1b", b".", b"a", waits=waits) == ["s", "\x1b", ".", "a"]
 
 
 def test_what_is_pasted_stays_as_it_is() -> None:

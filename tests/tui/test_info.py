@@ -23,6 +23,8 @@ def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Pa
 
     first, second = (next(at for at, line in enumerate(said) if name in line) for name in ("game   /p/assets", "gems   /g"))
     assert first < second
+    assert said[first].startswith(" Scan folders (2)  0  game ")
+    assert all(len(line) <= 78 for line in said if "counts" in line or "explain" in line)
     assert "without its folders" in said[first]
     assert said[second].endswith("pc")
     assert not any("/c/i" in line for line in said)

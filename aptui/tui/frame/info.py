@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aptui.shared.health import Health
     from aptui.tui.data.session import Session
 
-_WIDTH = 16
+_WIDTH = 18
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]]) -> list[Parts]:
@@ -53,7 +53,7 @@ def _places(config: Config) -> list[tuple[str, str]]:
         title = f"Scan folders ({len(folders):,})" if not at else ""
         rows.append((title, f"{folder.order}  {folder.name}   {folder.path}{only}{flat}"))
     if len(folders) > 1:
-        rows.append(("", "of two files with one path that of the earlier folder counts; 'aptui explain PATH' says which"))
+        rows += [("", "of two files with one path the earlier folder's counts;"), ("", "'aptui explain PATH' says which")]
     if config.project.metadata_types:
         wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
         rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))

@@ -264,7 +264,7 @@ class _Decoder:
     def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
         """Decode what came."""
         text = self._decoder.decode(data, final)
-        was_escape, self._is_escape = self._is_escape, text == "\x1b" or (self._is_escape and not text)
+        was_escape, self._is_escape = self._is_escape, text.endswith("\x1b") or (self._is_escape and not text)
         if self._is_pasting or _PASTE_BEGINS in text:
             self._is_pasting = text.rfind(_PASTE_BEGINS) > text.rfind(_PASTE_ENDS) or (self._is_pasting and _PASTE_ENDS not in text)
             return text
