@@ -6,6 +6,7 @@ Tests: `tests/verbs/shipping/test_shipping.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,9 @@ import numpy.typing as npt
 from aptui.core.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.log_lines import Said, said_in
 from aptui.store.jobs.texts import Texts
+from aptui.store.logs.logs import path_of
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import JobRow
 
@@ -27,8 +30,11 @@ class JobRowColumns:
         builder_of: Callable[[bytes], str],
         facts: Mapping[int, ProductFacts] | None = None,
         checks: Callable[[], Mapping[int, CheckMark]] = dict,
+        *,
+        log_dir: Path,
     ) -> None:
         self._rows, self._builder_of, self._facts, self._checks = rows, builder_of, facts or {}, checks
+        self._log_dir, self._said = log_dir, dict[int, Said]()
 
     def row_count(self) -> int:
         """Return how many rows there are."""
@@ -41,6 +47,14 @@ class JobRowColumns:
             found = self._checks()
             return texts.extend_distinct([found[row.job_id].text if row.job_id in found else "" for row in self._rows]), texts
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
+
+    def said(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+        """Return what the logs of these rows say, "error" or "warning"; each is read once."""
+        for row in rows.tolist():
+            if row not in self._said:
+                name = self._rows[row].log
+                self._said[row] = said_in(path_of(self._log_dir, name)) if name else {}
+        return [self._said[row].get(field, "") for row in rows.tolist()]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return a column of numbers."""

@@ -109,7 +109,9 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
         wanted = parse(text)
         wanted.check()
         facts = dict(read_facts(project.database))
-        mask = wanted.matches(JobRowColumns(rows, project.builder_of, facts, partial(_checks, project)))
+        mask = wanted.matches(
+            JobRowColumns(rows, project.builder_of, facts, partial(_checks, project), log_dir=project.config.log_dir)
+        )
     except FilterError as error:
         place = printing.line(text[error.column - 1 :])
         what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)

@@ -2,11 +2,11 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
-`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `w:>4096`, `seconds:1..5` are about
-what builders say of products (`core.facts`), `check:size` about what checks found, `is:flaky` about runs. A pattern
-without capitals ignores case. Patterns of people and remote clients must take linear time,
-whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
-no look-around and no back-references.
+`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` are about
+lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.facts`), `check:size`
+about what checks found, `is:flaky` about runs. A pattern without capitals ignores case. Patterns of people and remote clients
+must take linear time, whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is
+used. Rust's syntax has no look-around and no back-references.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from msgspec import Struct
 from aptui.core.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
+from aptui.store.jobs.log_lines import COUNTS
 from aptui.store.jobs.texts import Mask, Texts, contains, engine
 
 STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
@@ -35,7 +36,7 @@ STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
 _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
 _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
-    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "check": "check",
+    "reason": "reason", "error": "error", "warning": "warning", "cause": "cause", "folder": "folder", "check": "check",
     "after": "after", "before": "before",
     "slower": "slower", "faster": "faster", "w": "width", "width": "width", "h": "height", "height": "height", "format": "format",
     "seconds": "seconds", "triangles": "triangles", "rate": "rate", "is": "is",
@@ -107,6 +108,9 @@ class Columns(Protocol):
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
 
+    def said(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
+        """Return what the logs of these rows say, as lines: "error" or "warning". Without `check` only what is known is told."""
+
 
 class Filter(Struct, frozen=True):
     """A parsed filter; `hint` is advice about one that is valid and probably not what was meant."""
@@ -116,9 +120,17 @@ class Filter(Struct, frozen=True):
     hint: str = ""
 
     def matches(
-        self, columns: Columns, rows: npt.NDArray[np.integer] | None = None, check: Callable[[], None] = lambda: None
+        self,
+        columns: Columns,
+        rows: npt.NDArray[np.integer] | None = None,
+        check: Callable[[], None] = lambda: None,
+        *,
+        reads_logs: bool = True,
     ) -> Mask:
         """Return which rows pass (all, or those of `rows`); `check` is called every few milliseconds and may raise to stop this.
+
+        Args:
+            reads_logs: whether logs that were not read yet are, which takes a tenth of a millisecond each.
 
         Raises:
             FilterError: a pattern is no regular expression.
@@ -126,12 +138,14 @@ class Filter(Struct, frozen=True):
         """
         count = columns.row_count() if rows is None else len(rows)
         mask = np.ones(count, np.bool_)
-        for term in sorted(self.terms, key=lambda term: isinstance(term, TextMatch) and term.field == "source"):
+        for term in sorted(self.terms, key=_price):
             if isinstance(term, Between):
                 values = _of(columns.number(term.field), rows, count)
                 found = (values >= term.least) & (values < term.most)
             elif term.field == "status":
                 found = _with_status(term, columns, rows, count)
+            elif term.field in COUNTS:
+                found = _with_logs(term, columns, rows, mask, check if reads_logs else None)
             else:
                 found = _with_text(term, columns, rows, mask, check)
             mask &= ~found if term.is_negated else found
@@ -390,6 +404,26 @@ def _with_text(
     mask = np.zeros(len(wanted), np.bool_)
     mask[left] = _checked(term, lambda: texts.matches_some(term.pattern, distinct))[place]
     return mask
+
+
+def _price(term: Term) -> int:
+    """Return what a term costs beside others: numbers little, logs that must be read most."""
+    if isinstance(term, Between):
+        return 0
+    return 2 if term.field in COUNTS else int(term.field == "source")
+
+
+def _with_logs(
+    term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None] | None
+) -> Mask:
+    """Return which of the `wanted` rows have the pattern in what is said of them, or in such a line of their logs."""
+    is_told = term.field == "error"
+    found = _with_text(term, columns, rows, wanted, check or (lambda: None)) if is_told else np.zeros(len(wanted), np.bool_)
+    places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))
+    if len(places):
+        said = columns.said(term.field, places if rows is None else rows[places], check)
+        found[places] = _checked(term, lambda: contains(engine()(said), f"(?m){term.pattern}"))
+    return found
 
 
 def _checked(term: TextMatch, search: Callable[[], Mask]) -> Mask:

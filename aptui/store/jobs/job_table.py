@@ -8,7 +8,7 @@ number of our own (`analysis_key`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
 from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.log_lines import LogLines
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.checks import CheckMark
@@ -129,6 +130,8 @@ class JobTable:
         for pool in (*self._pools.values(), self._formats):
             pool[""]  # code 0, of rows of which nothing is written yet
         self.checks = CheckColumn()
+        self.log_lines: LogLines | None = None
+        """Who reads logs for filters, None = nobody."""
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
         for name in ("reason", "error", "cause", "group"):
@@ -154,6 +157,13 @@ class JobTable:
         if field == "check":
             return self.checks.text(self._count)
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
+
+    def said(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
+        """Return what the logs of these rows' last runs say, "error" or "warning"; without `check` only what is known."""
+        jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
+        if self.log_lines is None:
+            return [""] * len(jobs)
+        return self.log_lines.known(field, jobs) if check is None else self.log_lines.read(field, jobs, check)
 
     def value(self, field: str, row: int) -> int:
         """Return one number."""

@@ -108,7 +108,7 @@ class ViewWorker:
             return
         if count > _PEEK:
             rows = order[:_PEEK]
-            first = rows[request.filter.matches(table, rows) & alive[rows]]
+            first = rows[request.filter.matches(table, rows, check) & alive[rows]]
             if len(first) >= _SCREENFUL:
                 self._publish(View(request, first, is_complete=False))
         mask = request.filter.matches(table, None, check)[:count] & alive

@@ -30,6 +30,7 @@ from aptui.store.jobs.job_table import (
     Rows,
     failed_causes,
 )
+from aptui.store.jobs.log_lines import LogLines
 from aptui.store.jobs.texts import Codes, Mask
 from aptui.store.queries.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
@@ -114,6 +115,8 @@ class JobsStore:
         self._lingering: set[int] = set()
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
+        self.log_lines: LogLines | None = None
+        """Who reads logs for filters."""
         self.version = 0
         self.error: KnownError | None = None
         """Why the filter that was asked for is not in force; the view is still that of the last good one."""
@@ -304,6 +307,7 @@ class JobsStore:
         if batch.table is not None:
             self._next = batch.table
             self._next.set_checks(self._found)
+            self._next.log_lines = self.log_lines
             self._overlay(self._running, PROCESSING)
         if batch.running is not None:
             self._overlay(self._running, None)
@@ -432,7 +436,7 @@ class JobsStore:
         if int(rows[-1]) >= len(self._shown):
             self._shown = np.concatenate([self._shown, np.zeros(table.row_count() + 1024 - len(self._shown), np.bool_)])
         alive = table.number("alive")[rows].astype(np.bool_)
-        passes = self._filter.matches(table, rows) & alive
+        passes = self._filter.matches(table, rows, reads_logs=False) & alive
         is_shown = self._shown[rows]
         come, leave = rows[passes & ~is_shown], rows[~passes & is_shown]
         self._lingering.difference_update(rows[passes].tolist())

@@ -50,11 +50,48 @@ class Rows:
         found = Texts()
         return found.extend_distinct(self.sources if name == "source" else self.others.get(name, [""] * len(self.sources))), found
 
+    def said(self, name: str, rows: Any, check: Any) -> list[str]:
+        return ["" if check is None else self.others.get(f"{name} log", [""] * len(self.sources))[row] for row in rows.tolist()]
+
     def number(self, name: str) -> Any:
         return np.array(self.others.get(name, [0] * len(self.sources)))
 
 
 PATHS = ["Textures/Rock_01.png", "textures/rock_02.PNG", "textures/my rock.fbx", "meshes/xfbx", "Ärger/straße.lua"]
+
+
+LOGS = Rows(
+    ["a", "b", "c", "d"],
+    {
+        "status": [STATUS_CODES["failed"], *[STATUS_CODES["completed"]] * 3],
+        "errors": [2, 1, 0, 0], "warnings": [0, 2, 1, 0],
+        "error": ["command exited with status 1", "", "", ""],
+        "error log": ["first thing\nfatal: airship", "castle is old", "airship", ""],
+        "warning log": ["airship", "no door\nairship is loud", "door without a target", ""],
+    },
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("error:airship", [0]),  # any line of the log, of jobs that have errors alone
+        ("error:^fatal", [0]),  # ^ and $ are the ends of a line
+        ("error:castle|status", [0, 1]),  # and what is told without a log
+        ("!error:.", [2, 3]),
+        ("warning:airship", [1]),
+        ("warning:door", [1, 2]),
+        ("warning:door error:castle", [1]),
+    ],
+)
+def test_error_and_warning_are_about_all_such_lines_of_a_log(text: str, found: list[int]) -> None:
+    assert hits(text, LOGS) == found
+
+
+def test_what_must_be_read_first_is_left_out_where_nobody_can_wait() -> None:
+    mask = parse("error:castle|status").matches(LOGS, reads_logs=False)
+
+    assert np.flatnonzero(mask).tolist() == [0]
 
 
 def hits(text: str, rows: Rows | None = None) -> list[int]:
@@ -80,7 +117,7 @@ def test_terms_hold_together(text: str, expected: list[int]) -> None:
     assert hits(text) == expected
 
 
-@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "source", *_NUMBERS)])
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "source", "warning", *_NUMBERS)])
 def test_a_field_is_searched_alone(name: str) -> None:
     rows = Rows(["a", "b", "image"], {name: ["Image", "mesh", ""]})
 

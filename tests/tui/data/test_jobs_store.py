@@ -11,10 +11,13 @@ import pytest
 
 from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
+from aptui.store.jobs.log_lines import LogLines
+from aptui.store.logs.joblog import write as write_log
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
@@ -322,6 +325,26 @@ def test_a_row_that_passes_no_more_leaves_unless_it_is_on_the_screen(jobs: JobsS
     jobs.hold(1, 2)
     jobs.apply(Batch())
     assert shown(jobs) == [ANALYSIS]
+
+
+def test_logs_are_read_for_a_filter_behind_the_screen_and_never_for_news(filled: Store, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "JobLogs" / "a.log"
+    log.parent.mkdir(parents=True)
+    write_log(log, [LogRecord(LogLevel.WARNING, "image", "no mipmaps", 1)], 1, 0)
+    store = JobsStore(clock_ms=lambda: NOW_MS)
+    store.log_lines = LogLines(filled.path, tmp_path / "logs")
+    store.apply(Batch(table=table_of(filled)))
+    store.settle()
+    assert filtered(store, "warning:mipmaps") == [3]
+
+    write_log(log, [LogRecord(LogLevel.WARNING, "image", "no palette", 1)], 1, 0)
+    filled.put(put_job=[job_row(3, 2, warnings=1, run_key=9), job_row(1, 1, warnings=1, run_key=9)])
+    store.apply(news(notice(3, "textures/sand.PNG", warnings=1), notice(1, "Textures/rock.png", warnings=1)))
+    before = shown(store)
+
+    assert before == []
+    assert sorted(filtered(store, "warning:palette")) == [1, 3]
+    store.close()
 
 
 def test_a_job_that_is_gone_leaves_at_once(jobs: JobsStore) -> None:

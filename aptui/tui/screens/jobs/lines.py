@@ -6,7 +6,7 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,10 @@ class LogColumns:
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
         """Return a column of texts."""
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
+
+    def said(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+        """Return what these lines say: the log is here."""
+        return [self._messages[int(row)] for row in rows]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return a column of numbers."""

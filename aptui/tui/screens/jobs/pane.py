@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.shared.sanitize import sanitize
+from aptui.store.jobs.log_lines import LogLines
 from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.check_marks import CheckMarks
@@ -127,6 +128,7 @@ class JobsPane(ThreePanes):
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
         self._reader = DetailsReader(self.database, log_dir, lambda job_details: self.shell.in_ui(self._take_details, job_details))
         self.event_log.reader = self._reader
+        self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
         self.box.disabled = True
         self.box.history.texts = self.choices.history()
