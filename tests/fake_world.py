@@ -656,7 +656,7 @@ class World:
         """
         commit = self.pipeline.jobs.committing[run_key]
         job = commit.job
-        if job.plan is None or job.plan.job_dependencies or name_of(job) in self.misled_jobs():
+        if job.plan is None or job.plan.job_dependencies or self._is_misled(job):
             return
         made = {product.name: product.digest for product in commit.products}
         if self.kept.setdefault((name_of(job), commit.fingerprint), made) != made:
@@ -956,13 +956,16 @@ class World:
 
     def misled_jobs(self) -> set[str]:
         """Return the jobs that depend on a source whose own dependencies nobody knows, for settings above it are broken."""
-        problem = self.pipeline.settings.problem
-        found = set()
-        for name, job in self.live_jobs().items():
-            closure = self._closure(job.source.rel, Script.parse(self.text(job.source.rel) or ""))
-            if any(problem(key_of(rel)) for rel, _text in closure):
-                found.add(name)
-        return found
+        if not self.pipeline.settings.problems:
+            return set()
+        return {name for name, job in self.live_jobs().items() if self._is_misled(job)}
+
+    def _is_misled(self, job: Job) -> bool:
+        if not self.pipeline.settings.problems:
+            return False
+        rel = job.source.rel
+        closure = self._closure(rel, Script.parse(self.text(rel) or ""))
+        return any(self.pipeline.settings.problem(key_of(RelPath(each))) for each, _text in closure)
 
     def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:
         found: list[tuple[str, Digest | None]] = []

@@ -46,6 +46,9 @@ from aptui.core.retry import RetryRule
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.nesting import folders_above
 
+_WIDTHS = {operation: len(parameters.split(",")) for operation, parameters in ROW_OPERATIONS.items()}
+"""{row operation: how many values a row of it has}."""
+
 Row = tuple[object, ...]
 
 
@@ -195,10 +198,9 @@ class FakeArchive:
         """Apply rows as the writer does: in the fixed order of the operations."""
         unknown = saved.keys() - ROW_OPERATIONS.keys()
         assert not unknown, f"there is no row operation {sorted(unknown)}"
-        for operation, parameters in ROW_OPERATIONS.items():
-            width = len(parameters.replace(", ", ",").split(","))
-            for row in saved.get(operation, ()):
-                assert len(row) == width, f"{operation} takes {parameters}, not {row}"
+        for operation in [each for each in ROW_OPERATIONS if each in saved]:
+            for row in saved[operation]:
+                assert len(row) == _WIDTHS[operation], f"{operation} takes {ROW_OPERATIONS[operation]}, not {row}"
                 getattr(self, f"_{operation}")(*row)
 
     def _drop_source(self, source_id: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from aptui.shared import errors
 
 ROOT = Path(errors.__file__).parents[1]
+ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
 """Words of messages that are their own next step."""
 ELSEWHERE = {"o3de_programs", "o3de/bundling", "sharing/records/record.py", "store/db/writer.py", "store/db/schema.py"}
@@ -20,12 +21,17 @@ def test_every_error_has_a_place_or_a_next_step() -> None:
         name = file.relative_to(ROOT).as_posix()
         if any(name.startswith(part) for part in ELSEWHERE):
             continue
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("HostError", "UserError")):
+        text = file.read_text(encoding="utf-8")
+        if not any(f"{error}(" in text for error in ERRORS):
+            continue
+        for call in ast.walk(ast.parse(text)):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ERRORS):
                 continue
             given = {keyword.arg for keyword in call.keywords}
-            text = ast.unparse(call.args[0]) if call.args else ""
-            if not given & {"where", "hint", None} and not any(word in text for word in SAYS_IT_ITSELF):
-                bare.append(f"{name}:{call.lineno}: {text}")
+            if given & {"where", "hint", None}:
+                continue
+            what = ast.unparse(call.args[0]) if call.args else ""
+            if not any(word in what for word in SAYS_IT_ITSELF):
+                bare.append(f"{name}:{call.lineno}: {what}")
 
     assert bare == [], "give each a `where` or a `hint`"

@@ -379,7 +379,7 @@ def test_an_analysis_that_read_an_intermediate_before_it_came_is_done_again(text
 # --------------------------------------------------------------------------------------------------------- shorter, and in between
 
 
-@pytest.mark.parametrize("seed", [None, *range(12)])
+@pytest.mark.parametrize("seed", [None, *range(6)])
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -445,7 +445,7 @@ def test_an_intermediate_that_others_wrote_and_that_cannot_be_made_again_is_not_
     assert world.cache == world.clean().cache
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
 def test_a_job_that_is_made_of_its_own_intermediate_ends(way: str, seed: int) -> None:
     """It makes another one each time; a look that comes late finds the one before, which nobody wrote by hand."""
