@@ -31,7 +31,7 @@ pytest_plugins = ["lanes"]
 _forks = Forks()
 _STARTS = (
     "tests/worker/",
-    *(f"tests/drills/test_{name}.py" for name in ("hostile", "live", "neighbours")),
+    *(f"tests/drills/test_{name}.py" for name in ("hostile", "neighbours")),
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
 """Where the subject is how processes start and end; a single test elsewhere says `@pytest.mark.starts`."""

@@ -52,7 +52,8 @@ class Slow:
 
 
 @pytest.fixture(scope="module")
-def three_workers(tmp_path_factory):
+def workers(tmp_path_factory):
+    """A cluster of three workers, of which one test takes one away: two are enough for the rest."""
     with loopback_cluster(tmp_path_factory.mktemp("cluster"), 3) as found:
         yield found
 
@@ -105,8 +106,8 @@ def check_like_local(project: Project, tmp_path: Path) -> None:
     assert set(statuses.values()) == {"completed"}
 
 
-def test_cluster_makes_the_same_bytes_as_this_machine(three_workers, tmp_path):
-    project, done = project_at(tmp_path / "p", three_workers.address), {}
+def test_cluster_makes_the_same_bytes_as_this_machine(workers, tmp_path):
+    project, done = project_at(tmp_path / "p", workers.address), {}
 
     ran = run(project, done)
 
@@ -118,8 +119,8 @@ def test_cluster_makes_the_same_bytes_as_this_machine(three_workers, tmp_path):
     check_like_local(project, tmp_path)
 
 
-def test_job_that_reads_what_it_does_not_declare_is_done_here(three_workers, tmp_path):
-    project, done = project_at(tmp_path / "p", three_workers.address, count=6, peeks="true"), {}
+def test_job_that_reads_what_it_does_not_declare_is_done_here(workers, tmp_path):
+    project, done = project_at(tmp_path / "p", workers.address, count=6, peeks="true"), {}
 
     run(project, done)
 
@@ -137,12 +138,11 @@ def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> N
     assert not thread.is_alive()
 
 
-def test_worker_that_is_killed_costs_time_only(tmp_path):
+def test_worker_that_is_killed_costs_time_only(workers, tmp_path):
     ran: list[Ran] = []
-    with loopback_cluster(tmp_path, 2) as found:
-        project = project_at(tmp_path / "p", found.address, sleep=0.25)
+    project = project_at(tmp_path / "p", workers.address, sleep=0.25)
 
-        during(ran, project, {}, lambda: os.kill(found.workers[0].pid, signal.SIGKILL))
+    during(ran, project, {}, lambda: os.kill(workers.workers[0].pid, signal.SIGKILL))
 
     check_like_local(project, tmp_path)
 
@@ -159,9 +159,9 @@ def test_scheduler_that_is_killed_costs_time_only(tmp_path):
 
 
 @pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])
-def test_partition_costs_time_only_and_late_results_have_no_effect(three_workers, tmp_path, patience_s, silence_s):
+def test_partition_costs_time_only_and_late_results_have_no_effect(workers, tmp_path, patience_s, silence_s):
     ran: list[Ran] = []
-    proxy = Proxy(three_workers.port)
+    proxy = Proxy(workers.port)
     project = project_at(tmp_path / "p", proxy.address, sleep=0.25)
 
     def cut() -> None:
