@@ -1,8 +1,5 @@
-"""The tables of the asset database as peewee models, and the SQL that makes them; what versions mean is in `schema`.
+"""Our tables of the asset database as peewee models: what O3DE has no place for; the SQL that makes them is in `creation`.
 
-Importing this costs 0.1 s (peewee), so only what creates a database, or gives a foreign one our empty tables, does it.
-
-The first part is O3DE's version 40, name by name. The second part is ours: what O3DE has no place for.
 Rows of ours go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at
 every insert (1 µs each, and these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine
 numbers its rows itself.
@@ -12,227 +9,12 @@ Tests: `tests/store/queries/test_reader.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from peewee import BlobField, CompositeKey, FloatField, IntegerField, Model, TextField
 
-from peewee import (
-    SQL,
-    AutoField,
-    BlobField,
-    CompositeKey,
-    FloatField,
-    ForeignKeyField,
-    IntegerField,
-    Model,
-    Node,
-    SchemaManager,
-    SqliteDatabase,
-    TextField,
-)
+from aptui.store.db.columns import Table, text
 
-from aptui.store.db.statements import job_stat_sql
 
-
-def _text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
-    constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
-    return TextField(column_name=column, collation="NOCASE", constraints=constraints, primary_key=primary_key)
-
-
-def _int(column: str, default: int | None = None) -> IntegerField:
-    return IntegerField(column_name=column, constraints=[] if default is None else [SQL(f"DEFAULT {default}")])
-
-
-def _owner(model: type[Model], column: str) -> ForeignKeyField:
-    return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
-
-
-class _Table(Model):
-    class Meta:
-        legacy_table_names = False
-
-
-# ------------------------------------------------------------------------------------------------- O3DE's own, version 40
-
-
-class DbInfo(_Table):
-    """The version, in one row."""
-
-    row_id = AutoField(column_name="rowID")
-    version = _int("version")
-
-    class Meta:
-        table_name = "dbinfo"
-
-
-class ScanFolders(_Table):
-    """Scan folders; `PortableKey` is the name that stays when the project moves."""
-
-    scan_folder_id = AutoField(column_name="ScanFolderID")
-    scan_folder = _text("ScanFolder")
-    display_name = _text("DisplayName")
-    portable_key = _text("PortableKey")
-    is_root = _int("IsRoot")
-
-    class Meta:
-        table_name = "ScanFolders"
-
-
-class Sources(_Table):
-    """Files that have jobs."""
-
-    source_id = AutoField(column_name="SourceID")
-    scan_folder = _owner(ScanFolders, "ScanFolderPK")
-    source_name = _text("SourceName")
-    source_guid = BlobField(column_name="SourceGuid")
-    analysis_fingerprint = _text("AnalysisFingerprint", default="''")
-
-    class Meta:
-        table_name = "Sources"
-
-
-class Jobs(_Table):
-    """Jobs; `Fingerprint` is that of the last committed run."""
-
-    job_id = AutoField(column_name="JobID")
-    source = _owner(Sources, "SourcePK")
-    job_key = _text("JobKey")
-    fingerprint = _int("Fingerprint")
-    platform = _text("Platform")
-    builder_guid = BlobField(column_name="BuilderGuid")
-    status = _int("Status")
-    job_run_key = _int("JobRunKey")
-    failure_cause_source = IntegerField(column_name="FailureCauseSourcePK", null=True)
-    failure_cause_fingerprint = IntegerField(column_name="FailureCauseFingerprint", null=True)
-    first_fail_log_time = _int("FirstFailLogTime")
-    first_fail_log_file = _text("FirstFailLogFile")
-    last_fail_log_time = _int("LastFailLogTime")
-    last_fail_log_file = _text("LastFailLogFile")
-    last_log_time = _int("LastLogTime")
-    last_log_file = _text("LastLogFile")
-    error_count = _int("ErrorCount", 0)
-    warning_count = _int("WarningCount", 0)
-
-    class Meta:
-        table_name = "Jobs"
-
-
-class Products(_Table):
-    """Products; asset id = source UUID and `SubID`."""
-
-    product_id = AutoField(column_name="ProductID")
-    job = _owner(Jobs, "JobPK")
-    product_name = _text("ProductName")
-    sub_id = _int("SubID")
-    asset_type = BlobField(column_name="AssetType")
-    legacy_guid = BlobField(column_name="LegacyGuid")
-    hash = _int("Hash")
-    flags = _int("Flags", 1)
-
-    class Meta:
-        table_name = "Products"
-
-
-class LegacySubIds(_Table):
-    """Former sub ids of a product."""
-
-    legacy_sub_id = AutoField(column_name="LegacySubID")
-    product = _owner(Products, "ProductPK")
-    sub_id = _int("SubID")
-
-    class Meta:
-        table_name = "LegacySubIDs"
-
-
-class SourceDependency(_Table):
-    """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
-
-    source_dependency_id = AutoField(column_name="SourceDependencyID")
-    builder_guid = BlobField(column_name="BuilderGuid")
-    source_guid = BlobField(column_name="SourceGuid")
-    depends_on_source = _text("DependsOnSource")
-    sub_ids = _text("SubIds")
-    type_of_dependency = _int("TypeOfDependency", 0)
-    from_asset_id = _int("FromAssetId", 0)
-
-    class Meta:
-        table_name = "SourceDependency"
-
-
-class ProductDependencies(_Table):
-    """What a product needs at run time."""
-
-    product_dependency_id = AutoField(column_name="ProductDependencyID")
-    product = _owner(Products, "ProductPK")
-    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
-    dependency_sub_id = _int("DependencySubID")
-    platform = _text("Platform")
-    dependency_flags = _int("DependencyFlags")
-    unresolved_path = _text("UnresolvedPath")
-    unresolved_dependency_type = _int("UnresolvedDependencyType", 0)
-    from_asset_id = _int("FromAssetId", 0)
-
-    class Meta:
-        table_name = "ProductDependencies"
-
-
-class MissingProductDependencies(_Table):
-    """What looks like a dependency in a product's bytes and was not declared."""
-
-    missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
-    product = _owner(Products, "ProductPK")
-    scanner_id = TextField(column_name="ScannerId")
-    scanner_version = TextField(column_name="ScannerVersion")
-    source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
-    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
-    dependency_sub_id = _int("DependencySubId")
-    missing_dependency_string = TextField(column_name="MissingDependencyString")
-    last_scan_time = TextField(column_name="LastScanTime")
-    scan_time = _int("ScanTimeSecondsSinceEpoch")
-
-    class Meta:
-        table_name = "MissingProductDependencies"
-
-
-class Files(_Table):
-    """Every file seen; a view here, of sources and `aptui_files`."""
-
-    file_id = AutoField(column_name="FileID")
-    scan_folder = _owner(ScanFolders, "ScanFolderPK")
-    file_name = _text("FileName")
-    is_folder = _int("IsFolder")
-    mod_time = _int("ModTime")
-    hash = _int("Hash")
-
-    class Meta:
-        table_name = "Files"
-
-
-class Stats(_Table):
-    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
-
-    stat_name = _text("StatName", primary_key=True)
-    stat_value = _int("StatValue")
-    last_log_time = _int("LastLogTime")
-
-    class Meta:
-        table_name = "Stats"
-
-
-class BuilderInfo(_Table):
-    """Builders with the analysis fingerprint they had."""
-
-    builder_id = AutoField(column_name="BuilderID")
-    guid = BlobField(column_name="Guid")
-    analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
-
-    class Meta:
-        table_name = "BuilderInfo"
-
-
-# -------------------------------------------------------------------------------------------------------------------- ours
-
-
-class State(_Table):
+class State(Table):
     """Single values: schema, epoch, seq, reserved run keys, scan signature."""
 
     key = TextField(primary_key=True)
@@ -243,7 +25,7 @@ class State(_Table):
         without_rowid = True
 
 
-class OwnSources(_Table):
+class OwnSources(Table):
     """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
 
     `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
@@ -260,12 +42,12 @@ class OwnSources(_Table):
         table_name = "aptui_sources"
 
 
-class OwnFiles(_Table):
+class OwnFiles(Table):
     """Files that were no sources when they were looked at; one that is a source now counts as that."""
 
     file_id = IntegerField(primary_key=True)
     scan_folder_id = IntegerField()
-    name = _text("name")
+    name = text("name")
     is_folder = IntegerField()
     mtime_ms = IntegerField()
     hash64 = IntegerField()
@@ -274,10 +56,10 @@ class OwnFiles(_Table):
         table_name = "aptui_files"
 
 
-class OwnStats(_Table):
+class OwnStats(Table):
     """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
 
-    name = _text("name", primary_key=True)
+    name = text("name", primary_key=True)
     value_ms = IntegerField()
     time_ms = IntegerField()
 
@@ -286,7 +68,7 @@ class OwnStats(_Table):
         without_rowid = True
 
 
-class LegacyUuids(_Table):
+class LegacyUuids(Table):
     """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
 
     uuid = BlobField()
@@ -299,7 +81,7 @@ class LegacyUuids(_Table):
         without_rowid = True
 
 
-class OwnJobs(_Table):
+class OwnJobs(Table):
     """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it."""
 
     job_id = IntegerField(primary_key=True)
@@ -319,7 +101,7 @@ class OwnJobs(_Table):
         table_name = "aptui_jobs"
 
 
-class Retries(_Table):
+class Retries(Table):
     """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
 
     job_id = IntegerField(primary_key=True)
@@ -330,7 +112,7 @@ class Retries(_Table):
         table_name = "aptui_retries"
 
 
-class Analyses(_Table):
+class Analyses(Table):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
     source_id = IntegerField()
@@ -352,7 +134,7 @@ class Analyses(_Table):
         without_rowid = True
 
 
-class Edges(_Table):
+class Edges(Table):
     """Targets of all kinds of dependency in lower case: who has to be looked at when `target` changes."""
 
     target = TextField()
@@ -366,7 +148,7 @@ class Edges(_Table):
         without_rowid = True
 
 
-class OwnProducts(_Table):
+class OwnProducts(Table):
     """SHA-256 and size of a product."""
 
     product_id = IntegerField(primary_key=True)
@@ -377,7 +159,7 @@ class OwnProducts(_Table):
         table_name = "aptui_products"
 
 
-class Facts(_Table):
+class Facts(Table):
     """What builders say of their products (`core.facts`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
@@ -392,7 +174,7 @@ class Facts(_Table):
         table_name = "aptui_facts"
 
 
-class ProductLinks(_Table):
+class ProductLinks(Table):
     """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
 
     `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
@@ -417,7 +199,7 @@ class ProductLinks(_Table):
         without_rowid = True
 
 
-class MissingScans(_Table):
+class MissingScans(Table):
     """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
 
     product_id = IntegerField(primary_key=True)
@@ -429,7 +211,7 @@ class MissingScans(_Table):
         table_name = "aptui_missing_scans"
 
 
-class Runs(_Table):
+class Runs(Table):
     """The last runs of each job.
 
     `products` is one digest over what it made, `step` leads back to the run before (`core.history`).
@@ -455,7 +237,7 @@ class Runs(_Table):
         without_rowid = True
 
 
-class Sessions(_Table):
+class Sessions(Table):
     """Spells of work, from the start to rest (`core.sessions`).
 
     Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
@@ -482,7 +264,7 @@ class Sessions(_Table):
         table_name = "aptui_sessions"
 
 
-class SessionRuns(_Table):
+class SessionRuns(Table):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made."""
 
     job_id = IntegerField()
@@ -499,7 +281,7 @@ class SessionRuns(_Table):
         without_rowid = True
 
 
-class GoneJobs(_Table):
+class GoneJobs(Table):
     """What a job was that is no more, for the sessions in which it ran."""
 
     job_id = IntegerField(primary_key=True)
@@ -513,7 +295,7 @@ class GoneJobs(_Table):
         table_name = "aptui_gone_jobs"
 
 
-class Conflicts(_Table):
+class Conflicts(Table):
     """Product names that a failed job made too."""
 
     name = TextField()
@@ -525,7 +307,7 @@ class Conflicts(_Table):
         without_rowid = True
 
 
-class Folders(_Table):
+class Folders(Table):
     """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
 
     folder = TextField()
@@ -539,7 +321,7 @@ class Folders(_Table):
         without_rowid = True
 
 
-class Intents(_Table):
+class Intents(Table):
     """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
 
     run_key = IntegerField()
@@ -555,7 +337,7 @@ class Intents(_Table):
         without_rowid = True
 
 
-class CacheFolders(_Table):
+class CacheFolders(Table):
     """Cache folders with the mtime they had after the last commit."""
 
     name = TextField(primary_key=True)
@@ -566,7 +348,7 @@ class CacheFolders(_Table):
         without_rowid = True
 
 
-class Changes(_Table):
+class Changes(Table):
     """The last changes of sources and products, in order (`store.changes`)."""
 
     seq = IntegerField(primary_key=True)
@@ -583,20 +365,6 @@ class Changes(_Table):
         table_name = "aptui_changes"
 
 
-O3DE_TABLES: tuple[type[Model], ...] = (
-    DbInfo,
-    ScanFolders,
-    Sources,
-    Jobs,
-    Products,
-    LegacySubIds,
-    SourceDependency,
-    ProductDependencies,
-    MissingProductDependencies,
-    Files,
-    Stats,
-    BuilderInfo,
-)
 OWN_TABLES: tuple[type[Model], ...] = (
     State,
     OwnSources,
@@ -621,116 +389,3 @@ OWN_TABLES: tuple[type[Model], ...] = (
     CacheFolders,
     Changes,
 )
-
-_INDEXES = """
-Jobs_JobRunKey ON Jobs(JobRunKey)
-Jobs_JobKey ON Jobs(JobKey)
-Sources_Jobs ON Jobs(SourcePK)
-Jobs_Products ON Products(JobPK)
-Sources_SourceName ON Sources(SourceName)
-Sources_SourceGuid ON Sources(SourceGuid)
-IdxSources_SourceAndScanFolder ON Sources(ScanFolderPK, SourceName)
-Products_ProductName ON Products(ProductName)
-Products_SubID ON Products(SubID)
-LegacySubIDs_ProductPK ON LegacySubIDs(ProductPK)
-DependsOnSource_SourceDependency ON SourceDependency(DependsOnSource)
-BuilderGuid_Source_SourceDependency ON SourceDependency(BuilderGuid, SourceGuid)
-SourceGuid_SourceDependency ON SourceDependency(SourceGuid)
-TypeOfDependency_SourceDependency ON SourceDependency(TypeOfDependency)
-ProductDependencies_ProductPK ON ProductDependencies(ProductPK)
-ProductDependencies_UnresolvedPath ON ProductDependencies(UnresolvedPath)
-ProductDependencies_UnresolvedPathWildcard ON ProductDependencies(UnresolvedPath) WHERE UnresolvedPath LIKE '%*%'
-MissingProductDependencies_ProductPK ON MissingProductDependencies(ProductPK)
-aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
-aptui_jobs_logged ON Jobs(WarningCount, ErrorCount) WHERE WarningCount > 0 OR ErrorCount > 0
-aptui_sources_path_key ON aptui_sources(path_key)
-aptui_sources_identity ON aptui_sources(source_id) WHERE identity <> ''
-aptui_legacy_source ON aptui_legacy(source_id)
-aptui_analyses_unfinished ON aptui_analyses(state) WHERE state <> 'completed' OR fingerprint IS NULL
-aptui_edges_source ON aptui_edges(source_id, builder)
-aptui_product_links_path ON aptui_product_links(path, kind, platform) WHERE prefix IS NULL AND is_exclusion = 0
-aptui_product_links_prefix ON aptui_product_links(prefix, kind, platform, path) WHERE prefix IS NOT NULL AND is_exclusion = 0
-aptui_product_links_asset ON aptui_product_links(source_guid) WHERE kind = 2
-aptui_product_links_exclusion ON aptui_product_links(product_id) WHERE is_exclusion = 1
-aptui_dependencies_target ON ProductDependencies(DependencySourceGuid, DependencySubID, ProductPK) WHERE UnresolvedPath = ''
-aptui_session_runs_session ON aptui_session_runs(session_id)
-aptui_conflicts_job ON aptui_conflicts(job_id)
-aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
-"""
-# Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
-_UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
-_VIEWS = {
-    Files: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
-    o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
-    UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
-    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
-    AND s.SourceName = f.name COLLATE BINARY)""",
-    Stats: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
-    FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
-    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
-    UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
-}
-"""What only repeats our rows for O3DE's readers is no table: nothing is written for it."""
-# What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
-_COMPANIONS = (
-    ("Sources", "SourceID", "aptui_sources", "source_id"),
-    ("Sources", "SourceID", "aptui_legacy", "source_id"),
-    ("Sources", "SourceID", "aptui_analyses", "source_id"),
-    ("Sources", "SourceID", "aptui_edges", "source_id"),
-    ("Jobs", "JobID", "aptui_jobs", "job_id"),
-    ("Jobs", "JobID", "aptui_retries", "job_id"),
-    ("Jobs", "JobID", "aptui_runs", "job_id"),
-    ("Jobs", "JobID", "aptui_conflicts", "job_id"),
-    ("Products", "ProductID", "aptui_products", "product_id"),
-    ("Products", "ProductID", "aptui_facts", "product_id"),
-    ("Products", "ProductID", "aptui_product_links", "product_id"),
-    ("Products", "ProductID", "aptui_missing_scans", "product_id"),
-    ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
-    ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
-)
-_NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-# A source goes before its jobs do, and takes their names with it; a job may go alone.
-_GOING = (
-    ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
-    ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
-)
-
-
-def creation_sql() -> Iterator[str]:
-    """Yield the statements that make every table, view, index and trigger, in order."""
-    yield from _table_sql(tuple(model for model in O3DE_TABLES if model not in _VIEWS) + OWN_TABLES, is_temporary=False)
-    for model, sql in _VIEWS.items():
-        yield f"CREATE VIEW {column_names(model)[0]} AS {sql}"
-    for line in _INDEXES.strip().splitlines():
-        yield f"CREATE INDEX {line}"
-    yield _UNIQUE_INDEX
-    for table, key, own, column in _COMPANIONS:
-        yield f"CREATE TRIGGER {own}_go AFTER DELETE ON {table} BEGIN DELETE FROM {own} WHERE {column} = OLD.{key}; END"
-    for table, values in _GOING:
-        job_id = "OLD.JobID" if table == "Jobs" else "JobID"
-        what = f"INSERT OR REPLACE INTO aptui_gone_jobs SELECT {job_id}, {values.format(now=_NOW_MS)}"
-        yield f"CREATE TRIGGER aptui_gone_{table} BEFORE DELETE ON {table} BEGIN {what}; END"
-
-
-def column_names(model: type[Model]) -> tuple[str, list[str]]:
-    """Return a table's name and those of its columns."""
-    meta = model._meta  # noqa: SLF001  # peewee calls it public
-    return meta.table_name, [field.column_name for field in meta.sorted_fields]
-
-
-def own_tables_sql() -> Iterator[str]:
-    """Yield the statements that make our tables as temporary ones, for reading a database that has none of them."""
-    yield from _table_sql(OWN_TABLES, is_temporary=True)
-
-
-def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterator[str]:
-    nowhere = SqliteDatabase(None)
-    for model in models:
-        # Binding the models to a database, if only for a while, binds them for all threads.
-        schema: Any = SchemaManager(model, nowhere)
-        # Peewee has no public way to the text of its schema.
-        sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
-        if parameters:
-            message = f"peewee wants parameters in the schema of {model.__name__}"
-            raise AssertionError(message)
-        yield sql
