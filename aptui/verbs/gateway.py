@@ -21,9 +21,11 @@ from aptui.batch.options import load_config
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import HostError, KnownError, UserError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from aptui.client import Client, Heard
     from aptui.config.model import Config
 
@@ -35,6 +37,7 @@ _TOKEN_HELP = (
 _SCOPES = "read,escalate"
 _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _WATCH_S = 3_600.0
 """So long `watch` waits for a gateway that went."""
 
@@ -60,15 +63,21 @@ def gateway(arguments: Namespace) -> int:
     from aptui.serve import gateway as serving
 
     config = load_config(arguments)
+    has_started = False
     if not arguments.supervised:
         _refuse_second(config)
-        _start_engine(config, arguments)
-    serving.run(
-        config,
-        say=lambda text: printing.say(printing.line(text)),
-        reread=lambda: load_config(arguments),
-        ends_with_input=arguments.supervised,
-    )
+        has_started = _start_engine(config, arguments)
+    try:
+        serving.run(
+            config,
+            say=lambda text: printing.say(printing.line(text)),
+            reread=lambda: load_config(arguments),
+            ends_with_input=arguments.supervised,
+        )
+    except KnownError:
+        if has_started:
+            _stop_engine(config)
+        raise
     return 0
 
 
@@ -82,16 +91,25 @@ def _refuse_second(config: Config) -> None:
         )
 
 
-def _start_engine(config: Config, arguments: Namespace) -> None:
+def _start_engine(config: Config, arguments: Namespace) -> bool:
+    """Start the engine if none runs, one that does not run a gateway itself; return whether it was started."""
     from aptui.daemon import engine
 
     try:
         EngineClient.connect(places.socket_path(config.cache_dir)).close()
     except NoEngine:
-        options = [f"--set={text}" for text in arguments.set]
+        options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
         pid = engine.start(config.project_dir, config.cache_dir, options)
         printing.say(f"the engine runs as process {pid}")
+        return True
+    return False
+
+
+def _stop_engine(config: Config) -> None:
+    from aptui.verbs.steering.engine import stop_engines
+
+    printing.say(f"the engine is stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
 
 
 # ------------------------------------------------------------------------------------------------------------------ tokens
@@ -168,6 +186,7 @@ def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:
 
 # ------------------------------------------------------------------------------------------------------------------ client
 
+_NEED_TERM = ("status", "wait")
 _ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
 
 
@@ -198,10 +217,11 @@ def client(arguments: Namespace) -> int:
 def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
     from aptui.client import Client, local
 
-    url, own = arguments.url, _token(arguments)
+    url, own, tls = arguments.url, _token(arguments), _trusting(arguments.ca) if arguments.ca else None
     place = None
     if not url:
-        cache = load_config(arguments).cache_dir
+        config = load_config(arguments)
+        cache, tls = config.cache_dir, tls or _trusting_own(config.serve.tls_cert)
         place = (lambda: (local(cache)[0], own)) if own else (lambda: local(cache))
         url, own = place()
     if not own:
@@ -210,7 +230,7 @@ def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
     return Client.connect(
         url,
         token=own,
-        tls=_trusting(arguments.ca) if arguments.ca else None,
+        tls=tls,
         place=place,
         reconnect_s=_WATCH_S if arguments.action == "watch" else 0.0,
         client="aptui client",
@@ -245,13 +265,31 @@ def _token(arguments: Namespace) -> str:
         ) from None
 
 
-def _trusting(file: str) -> Any:
+def _trusting(file: str) -> SSLContext:
     import ssl
 
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as error:
         raise UserError(f"'{file}' is no certificate: {error.strerror or error}", hint="name a PEM file") from None
+
+
+def _trusting_own(certificate: str) -> SSLContext | None:
+    """Trust the certificate of one's own gateway and no other, whatever name it bears; None = there is none to read."""
+    import ssl
+
+    if not certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        text = Path(certificate).read_text(encoding="ascii", errors="replace")
+        leaf, found, _chain = text[text.index(_BEGIN) :].partition(_END)
+        context.load_verify_locations(cadata=leaf + found)
+    except (OSError, ValueError):
+        return None
+    return context
 
 
 def _watch(connected: Client, arguments: Namespace) -> int:
@@ -331,6 +369,11 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     if name not in REQUESTS:
         raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
     record = REQUESTS[name].request
+    if arguments.action in _NEED_TERM and not words:
+        raise UserError(
+            f"'{arguments.action}' is about an asset, and none is named",
+            hint=f"for example 'aptui client {arguments.action} textures/hero.png'",
+        )
     given = dict(_pairs(words))
     if arguments.platform and "platform" in record.__struct_fields__:
         given.setdefault("platform", arguments.platform)

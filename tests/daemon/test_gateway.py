@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from processes import has_ended
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared.peers import PeerAction, PeerOrder
+from tests.serve.live_served import CERTIFICATE, KEY
+from tests.sharing.room import has
 
 from .test_engine import SETTINGS, Home
 
@@ -53,8 +57,7 @@ def home(tmp_path: Path) -> Iterator[Served]:
 
 def test_it_comes_with_the_engine_answers_and_goes_with_it(home: Served) -> None:
     home.configure(ENABLED)
-    home.run("start")
-    home.wait(lambda: home.pid)
+    assert "; the gateway listens at http://127.0.0.1:" in home.run("start").stdout
     home.settled()
     first = home.pid
 
@@ -86,8 +89,8 @@ def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Serve
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         home.configure(SETTINGS + f"serve: {{enabled: true, port: {port}}}\n")
-        home.run("start")
-        home.wait(lambda: home.record.get("problem"))
+        started = home.run("start")
+        assert (started.returncode, f"port {port} of 127.0.0.1 is taken" in started.stderr) == (2, True)
         assert f"port {port} of 127.0.0.1 is taken" in home.run("status").stdout
     for line, why in (
         ("address: 0.0.0.0", "there is no TLS"),
@@ -104,6 +107,51 @@ def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Serve
     home.configure(SETTINGS)
     home.wait(lambda: not home.pid)
     assert len(home.pids()) == 1
+
+
+def test_one_that_cannot_listen_leaves_no_engine_that_it_started(home: Served) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        home.configure(SETTINGS + f"serve: {{enabled: true, port: {taken.getsockname()[1]}}}\n")
+
+        refused = home.run("gateway")
+
+        assert (refused.returncode, "is taken" in refused.stderr) == (4, True)
+        assert home.pids() == []
+        home.run("start")
+        assert home.run("gateway").returncode == 4
+        assert len(home.pids()) == 1, "it was there before"
+
+
+def test_one_in_front_is_alone_though_the_engine_would_have_one(home: Served) -> None:
+    home.configure(ENABLED)
+    with subprocess.Popen(
+        [sys.executable, "-m", "aptui", "gateway"], cwd=home.project, env=home.environment, stdout=subprocess.PIPE
+    ) as front:
+        try:
+            home.wait(lambda: home.pid == front.pid)
+            home.settled()
+            assert home.record["pid"] == front.pid
+            assert "there is no gateway" not in (home.project / "Cache/.aptui/logs/aptui.log").read_text()
+        finally:
+            front.terminate()
+
+
+def test_a_client_trusts_the_certificate_of_its_own_gateway_whatever_name_it_bears(home: Served) -> None:
+    certificate = home.project / "cert.pem"
+    certificate.write_text(CERTIFICATE)
+    (home.project / "key.pem").write_text(KEY)
+    home.configure(SETTINGS + "serve: {enabled: true, port: 0, tls_cert: cert.pem, tls_key: key.pem}\n")
+    assert "listens at https://" in home.run("start").stdout
+
+    home.settled()
+    if not has("openssl"):
+        pytest.skip("there is no other certificate without openssl")
+    other = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*made, *other, "-keyout", "other.key", "-out", "cert.pem"], check=True, capture_output=True, cwd=home.project)
+
+    refused = home.run("client", "ping")
+    assert (refused.returncode, "is not trusted" in refused.stderr) == (2, True)
 
 
 def test_a_list_changed_on_the_screen_stands_in_the_configuration_and_nobody_is_hung_up_on(home: Served) -> None:

@@ -80,7 +80,16 @@ def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: py
 
 @pytest.mark.parametrize(
     "words",
-    [("fly",), ("status", "wing=1"), ("get",), ("job_log", "job_id=soon"), ("jobs_info", "nothing"), ("watch", "--ca", "/no")],
+    [
+        ("fly",),
+        ("status",),
+        ("wait",),
+        ("status", "wing=1"),
+        ("get",),
+        ("job_log", "job_id=soon"),
+        ("jobs_info", "nothing"),
+        ("watch", "--ca", "/no"),
+    ],
 )
 def test_mistakes_are_told_before_anything_is_asked(client, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert client(*words) == 3

@@ -20,7 +20,7 @@ from aptui import __version__
 from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir
 from aptui.batch.run import INTERRUPTED
 from aptui.config.model import Config
-from aptui.link import places, port
+from aptui.link import gateways, places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _STOP_LIMIT_S = 30.0
 _LOOK_S = 0.02
+_GATEWAY_LIMIT_S = 10.0
+"""So long `start` waits for the gateway to listen: its imports take a second on a busy machine."""
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
@@ -120,11 +122,40 @@ def start(arguments: Namespace) -> int:
     pid, verb = _running(config), "runs already"
     if not pid:
         adopt_cache(arguments, config)
+        _forget_gateway(config)
         options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
         pid, verb = engine.start(config.project_dir, config.cache_dir, options), "runs"
-    return _say(arguments, {"pid": pid}, f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}")
+    answer: dict[str, Any] = {"pid": pid}
+    text = f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}"
+    if not config.serve.is_enabled:
+        return _say(arguments, answer, text)
+    record = _gateway(config)
+    answer |= {"gateway": record.url, "gateway_problem": record.problem}
+    _say(arguments, answer, f"{text}; the gateway {gateways.words(record)}" if record.url else text)
+    if record.problem:
+        printing.complain(f"aptui: the gateway does not run: {record.problem}")
+    return HostError.exit_code if record.problem else 0
+
+
+def _forget_gateway(config: Config) -> None:
+    """Remove what a gateway of an engine that died left behind, for it is not what became of the next."""
+    record = gateways.found(config.cache_dir)
+    if record is not None and not record.is_alive:
+        gateways.retract(config.cache_dir)
+
+
+def _gateway(config: Config) -> gateways.GatewayRecord:
+    """Wait until the gateway that the engine starts listens, or cannot; return which."""
+    deadline = time.monotonic() + _GATEWAY_LIMIT_S
+    while time.monotonic() < deadline:
+        record = gateways.found(config.cache_dir)
+        if record is not None and (record.is_alive or record.problem):
+            return record
+        time.sleep(_LOOK_S)
+    why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; 'aptui status' says whether it does by now"
+    return gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
 
 
 def _running(config: Config) -> int:
