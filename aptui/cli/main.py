@@ -40,6 +40,8 @@ VERBS = {
     "size": ("aptui.verbs.sessions.size", "which products are large, and what grew"),
     "report": ("aptui.verbs.sessions.report", "what is not well, by folder, owner, builder or platform"),
     "trace": ("aptui.verbs.sessions.trace", "where the time of a session went, as a trace for Perfetto"),
+    "record": ("aptui.verbs.sessions.record", "keep what a running engine says in a file, to be replayed"),
+    "replay": ("aptui.verbs.screens.replay", "show a recording on the screen, at any speed, from any moment"),
     "changes": ("aptui.verbs.graph.changes", "what changed since a number, in order, for asset browsers and search indexes"),
     "deps": ("aptui.verbs.graph.graph", "what an asset needs, and who needs it"),
     "query": ("aptui.verbs.graph.graph", "ask the graph: deps, rdeps, somepath, allpaths"),

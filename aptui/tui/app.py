@@ -139,11 +139,10 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Yield the frame; panes come when they are visited."""
-        session = self.session
-        yield StatusLine(session)
-        yield TabBar(session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
-        yield Rule(session, name="rule-top")
-        yield Banner(session)
+        yield StatusLine(self.session)
+        yield TabBar(self.session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
+        yield Rule(self.session, name="rule-top")
+        yield Banner(self.session)
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
                 yield Sheet("sheet-help", placeholder="type to narrow · Esc goes back")
@@ -193,7 +192,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         from aptui.tui.data.feed import Feed
         from aptui.tui.rejected_peers import RejectedPeers
 
-        self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", known_names(self), more_builders=finder(self), wake=self.wake)
+        database, clock_ms = self.session.cache_dir / "assetdb.sqlite", self.session.clock_ms
+        self.feed = Feed(database, known_names(self), more_builders=finder(self), wake=self.wake, clock_ms=clock_ms)
         self.session.listeners.append(self.feed)
         self.session.listeners.append(RejectedPeers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
 

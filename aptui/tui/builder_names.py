@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
-_KEY = "shell.builders"
+BUILDERS_KEY = "shell.builders"
+"""Where names that were found, {UUID in hex: name}, are in the memory of the project."""
 
 
 def known_names(app: Shell) -> dict[bytes, str]:
     """Return {UUID: name} of what the configuration names, and of what was found the last time."""
-    remembered: dict[str, object] = app.memory.get(_KEY, {})
+    remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
         names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
     except ValueError:  # somebody else wrote there
@@ -34,7 +35,7 @@ def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
     def find() -> dict[bytes, str]:
         names = {builder.uuid: builder.name for builder in complete()}
         own = {uuid.hex(): name for uuid, name in names.items() if uuid not in configured}
-        app.in_ui(app.memory.put, _KEY, own or None)
+        app.in_ui(app.memory.put, BUILDERS_KEY, own or None)
         return names
 
     return find

@@ -30,6 +30,7 @@ def run(
     theme: str = "",
     all_builders: Callable[[], Sequence[Builder]] | None = None,
     engine_root: str = "",
+    is_replay: bool = False,
 ) -> int:
     """Show the screen until people leave it; return the exit code.
 
@@ -40,6 +41,7 @@ def run(
         theme: instead of the one remembered.
         all_builders: returns the builders as the engine sees them; may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
+        is_replay: whether the session is a `tui.replay.session.ReplaySession`.
 
     Raises:
         UserError: there is no terminal to show anything on.
@@ -63,9 +65,13 @@ def run(
     folder = state_dir()
     person = state.person_memory(folder)
     has_mouse = mouse and person.get("mouse", True)
-    app = AptuiApp(
-        session, config, memory=state.project_memory(folder, session.cache_dir), person=person, theme=theme, driver=driver.Terminal
-    )
+    kind: type[AptuiApp] = AptuiApp
+    if is_replay:
+        from aptui.tui.replay.app import ReplayApp  # those who look at an engine do not pay for it
+
+        kind = ReplayApp
+    memory = state.UiMemory(folder / "replay.json") if is_replay else state.project_memory(folder, session.cache_dir)
+    app = kind(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
     app.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)

@@ -1,5 +1,6 @@
 """Panes and a session for tests of the shell: panes that note what they hear, an engine that answers what it is told to."""
 
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import ClassVar
@@ -94,6 +95,11 @@ class FakeSession:
         self.gateway = None
         self.asked, self.done = [], []
         self.refusal = None
+
+    label = ""
+
+    def clock_ms(self) -> int:
+        return int(time.time() * 1000)
 
     def open(self) -> None:
         self.done.append("open")

@@ -184,7 +184,7 @@ class Feed:
             pending = self._pending
             match notice:
                 case JobChanged():
-                    key = _key(notice)
+                    key = job_key(notice)
                     pending.jobs.pop(key, None)
                     pending.jobs[key] = _Received(notice, (epoch, seq), self._clock_ms())
                 case ProductsChanged() | SourcesChanged():
@@ -357,5 +357,6 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _key(notice: JobChanged) -> JobKey:
+def job_key(notice: JobChanged) -> JobKey:
+    """Return what a job is known by: its id, or what names an analysis."""
     return notice.job_id or (notice.scan_folder, notice.source, notice.job_key)

@@ -80,6 +80,10 @@ class Session(Protocol):
         """How things stand."""
 
     @property
+    def label(self) -> str:
+        """What the status line says of a session that is no engine's own: where in a recording we are; else ""."""
+
+    @property
     def since_ms(self) -> int:
         """When `state` last turned from or to ATTACHED (ms since 1970)."""
 
@@ -107,6 +111,9 @@ class Session(Protocol):
     def gateway(self) -> GatewayReport | None:
         """What the gateway tells of itself, None = none runs."""
 
+    def clock_ms(self) -> int:
+        """Return what time it is where the engine is heard (ms since 1970); in a replay, what time it was then."""
+
     def open(self) -> None:
         """Begin; listeners were added before."""
 
@@ -129,6 +136,7 @@ class NoSession:
     is_read_only = True
     state = SessionState.NONE
     since_ms = 0
+    label = ""
     trouble = ""
     engine = EngineFacts()
     latest_progress: Progress | None = None
@@ -140,6 +148,10 @@ class NoSession:
         self.project_name, self.cache_dir = project_name, cache_dir
         self.listeners: list[NoticeListener] = []
         self.on_state: list[Callable[[], None]] = []
+
+    def clock_ms(self) -> int:
+        """Return the time."""
+        return _now_ms()
 
     def open(self) -> None:
         """Let listeners read what rests."""
@@ -177,6 +189,8 @@ class Places(Struct, frozen=True):
 class LinkSession:
     """An engine behind the local socket. `is_read_only`: nothing is asked of it but news."""
 
+    label = ""
+
     def __init__(
         self,
         places: Places,
@@ -202,6 +216,10 @@ class LinkSession:
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
 
     # ---------------------------------------------------------------------------------------------------------- any thread
+
+    def clock_ms(self) -> int:
+        """Return the time."""
+        return _now_ms()
 
     def open(self) -> None:
         """Begin to attach."""

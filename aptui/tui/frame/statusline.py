@@ -32,7 +32,10 @@ class StatusLine(Line):
         """Return as much as there is room for: the timers go first, then details of the counts, then the name is cut."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
-        if session.is_read_only and session.state is SessionState.ATTACHED:
+        if session.label:
+            doing = f" · {activity.text}" if session.latest_progress else ""
+            activity = Part(f"{session.label}{doing}", activity.role)
+        elif session.is_read_only and session.state is SessionState.ATTACHED:
             activity = Part(f"{activity.text} · read only", activity.role)
         counts, timers = _counts(session.latest_progress), _timers(session.latest_progress)
         name = sanitize(session.project_name)

@@ -95,7 +95,7 @@ class JobsPane(ThreePanes):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
-        self.store = JobsStore(wake=self._wake)
+        self.store = JobsStore(wake=self._wake, clock_ms=self.shell.session.clock_ms)
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
         self.head = Head(self, self.store, self.choices)
