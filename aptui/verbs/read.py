@@ -1,4 +1,4 @@
-"""`jobs`, `log`, `status`, `builders`: what database and logs say; no engine is needed, one that runs tells what it does."""
+"""`jobs`, `status`, `builders`: what the database says; no engine is needed, one that runs tells what it does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
@@ -22,13 +21,11 @@ from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace
 from aptui.store.queries.checks import CheckMark, check_marks
 from aptui.store.queries.reader import STATUSES, JobRow
-from aptui.verbs.naming import as_text, find_job
-from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
+from aptui.verbs.naming import as_text
+from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, opened
 from aptui.verbs.sessions.history import pace_json
 from aptui.verbs.steering.running import as_running, counts, resource_line, running_ids
 
-_LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
-_LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 _WITH = {"warnings": "warnings", "errors": "errors"}
 """Shown statuses that are `completed` and a count."""
 
@@ -65,7 +62,7 @@ def jobs(arguments: Namespace) -> int:
     config = load_last_config(arguments)
     running = running_ids(config)
     with opened(arguments, config) as project:
-        from aptui.store.jobs.job_table import read_facts
+        from aptui.store.jobs.job_reading import read_facts
 
         slower = pace.slower_jobs(project.database)
         rows = _wanted_jobs(project, arguments, running)
@@ -102,7 +99,7 @@ def _wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozense
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
     from aptui.store.jobs.filter import FilterError, parse
-    from aptui.store.jobs.job_table import read_facts
+    from aptui.store.jobs.job_reading import read_facts
     from aptui.verbs.job_columns import JobRowColumns
 
     try:
@@ -203,91 +200,6 @@ def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
         "restored": row.is_restored,
         "flaky": row.flaky,
     }
-
-
-# --------------------------------------------------------------------------------------------------------------------- log
-
-
-def log_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `log`."""
-    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.add_argument("--raw", action="store_true", help="the file as it is; only into a pipe or a file")
-    parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
-    parser.add_argument("--history", action="store_true", help="list the runs of all jobs that JOB names, instead of a log")
-    parser.add_argument("--compare", type=int, nargs=2, metavar=("N", "N"), help="show what two runs differ in, instead of a log")
-    parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
-
-
-def log(arguments: Namespace) -> int:
-    """Show the log of a job's run, or its runs."""
-    if arguments.history or arguments.compare:
-        from aptui.verbs import history
-
-        return history.compare(arguments) if arguments.compare else history.history(arguments)
-    if arguments.raw and printing.is_terminal(sys.stdout):
-        raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
-    with opened(arguments) as project:
-        row = find_job(arguments.job, project.config, project.database)
-        file = _log_of_run(row, project, arguments.run)
-    if file is None:
-        return _without_log(row, arguments)
-    if arguments.raw:
-        return _copy_raw(file)
-    from aptui.store.logs import joblog
-
-    lines = joblog.parse(file)
-    if arguments.json:
-        printing.say_json_list(
-            {
-                "level": _LEVEL_NAMES.get(line.level, "error"),
-                "window": line.window,
-                "text": line.text,
-                "time": printing.iso(line.time_ms),
-                "context": dict(line.context),
-            }
-            for line in lines
-        )
-        return 0
-    for line in lines:
-        for key, value in line.context:
-            printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
-        mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
-        printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
-    return 0
-
-
-def _log_of_run(row: JobRow, project: OpenedProject, run: int | None) -> Path | None:
-    if run is None or (run == 1 and row.job_id == 0):
-        return log_file(row, project.config) if row.log else None
-    runs = project.database.runs_of(row.job_id)
-    if not 1 <= run <= len(runs):
-        known = f"there are {len(runs)}" if runs else "none is recorded"
-        raise UserError(f"there is no run {run} of this job", hint=f"{known}; 1 is the last one")
-    name = runs[run - 1].log_file
-    return Path(project.config.log_dir, os_path(name)) if name else None
-
-
-def _without_log(row: JobRow, arguments: Namespace) -> int:
-    if arguments.json:
-        printing.say_json_list(())
-        return 0
-    name = printing.line(f"{row.source}@{row.platform}:{row.job_key}")
-    ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
-    printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
-    if row.error:
-        printing.say(f"error: {printing.line(row.error)}")
-    return 0
-
-
-def _copy_raw(file: Path) -> int:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise UserError(f"the log '{file}' cannot be read: {error.strerror}", hint="look at its permissions") from error
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-    return 0
 
 
 # ------------------------------------------------------------------------------------------------------------------ status

@@ -10,40 +10,36 @@ import os
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.messages import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
-from aptui.core.retry import FailureKind
 from aptui.core.run_report import Used, UsedFile
 from aptui.core.settings import merged
 from aptui.sdk import (
-    Cancelled,
     CreateJobsRequest,
     CreateJobsResponse,
     JobProduct,
     PlatformInfo,
     ProcessJobRequest,
     ProcessJobResponse,
-    Result,
 )
 from aptui.shared import lfs
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused, plans_and_edges
+from aptui.worker.attempt import Ending, Stale, check_result, failure, guard
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
 from aptui.worker.inputs import used as worker_used
 from aptui.worker.links import with_links
-from aptui.worker.log import RunLog, one_line, valid_text
-from aptui.worker.processes import end_children
+from aptui.worker.log import RunLog, valid_text
 from aptui.worker.products import StagingFolders, discard, remove_tree, stage_products, sync_products
 from aptui.worker.references import add_references
 
@@ -64,23 +60,8 @@ class BatchSharing(Struct, frozen=True):
     environment: Mapping[str, str]
 
 
-class Stale(Exception):
-    """A file is not any more what it was when the run began: the source, or those at `paths`."""
-
-    def __init__(self, text: str, *paths: str) -> None:
-        super().__init__(text)
-        self.paths = tuple(to_text(os.fsencode(path)) for path in paths)
-
-
 class Terminated(BaseException):
     """SIGTERM: no `except Exception` of a builder stops this."""
-
-
-class _Ending(Struct):
-    outcome: Outcome
-    error: str = ""
-    kind: str = ""
-    changed: tuple[str, ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------- analysis
@@ -108,20 +89,20 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     seen = reads.Reads(request.full_path)
     is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
     heard = seen if is_pointer or _counts(builder) else None
-    ending = _guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
+    ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
     if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
-        ending = _failure(log, lfs.NOT_HERE)
+        ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
     if ending.outcome is Outcome.SUCCEEDED:
         try:
             plans, edges = plans_and_edges(answers[0], order, builder)
         except AnswerRefused as error:
-            ending = _failure(log, str(error))
+            ending = failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
-            ending = _failure(log, f"{absent!r} is {lfs.NOT_HERE}")
+            ending = failure(log, f"{absent!r} is {lfs.NOT_HERE}")
         elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.stranger()):
-            ending = _failure(log, stranger)
+            ending = failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
     used = Used(code(), began_ns, seen.used(), changed=seen.changed())
@@ -137,7 +118,7 @@ def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: r
         response = instance.create_jobs(request)
     if not isinstance(response, CreateJobsResponse):
         raise AnswerRefused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
-    _check_result(response.result, response.error, log)
+    check_result(response.result, response.error, log)
     return response
 
 
@@ -160,12 +141,12 @@ def process(
     code = worker_used.code_of(builder)
     log = RunLog(builder.name)
     run = _BuilderRun(order, builder, platforms, load, log, sharing)
-    ending = _guard(log, run.enter)
+    ending = guard(log, run.enter)
     try:
         if ending.outcome is Outcome.SUCCEEDED:
-            ending = _guard(log, run.call)
+            ending = guard(log, run.call)
         if ending.outcome is Outcome.SUCCEEDED:
-            ending = _guard(log, run.finish)
+            ending = guard(log, run.finish)
         run.look_at_reads(ending.outcome)
         ending = run.witnessed(ending)
     finally:
@@ -268,16 +249,16 @@ class _BuilderRun:
         if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
             self.reads = _found(self._seen, self.builder)
 
-    def witnessed(self, ending: _Ending) -> _Ending:
+    def witnessed(self, ending: Ending) -> Ending:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
         self.heard, self.changed = self._seen.used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
             self.changed = changed
-            return _Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
+            return Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
-            return _failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
+            return failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
         if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.stranger()):
-            return _failure(self.log, stranger)
+            return failure(self.log, stranger)
         return ending
 
     def leave(self, outcome: Outcome) -> None:
@@ -341,7 +322,7 @@ class _BuilderRun:
         self.reprocess = tuple(to_text(os.fsencode(path)) for path in response.sources_to_reprocess)
         if request.read_digest:
             self.read_digest = bytes.fromhex(request.read_digest)
-        _check_result(response.result, response.error, self.log)
+        check_result(response.result, response.error, self.log)
         if self.read_digest and self.order.source_digest and self.read_digest != self.order.source_digest:
             raise Stale("the source changed before it was read")
 
@@ -407,57 +388,6 @@ def _dependency_digest(path: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------- common
 
 
-def _guard(log: RunLog, step: Callable[[], None]) -> _Ending:
-    """Take a step of a run and say how it ended; no child process survives it."""
-    pid = os.getpid()
-    try:
-        ending = _attempt(log, step)
-    finally:
-        if os.getpid() != pid:
-            os._exit(1)  # a forked child of the builder came back into our code: it must not answer for its parent
-    left = end_children()
-    if left:
-        names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-        return _failure(log, f"builder left a process behind: {names}; killed")
-    return ending
-
-
-def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
-    try:
-        step()
-    except AnswerRefused as error:
-        return _failure(log, str(error), kind=error.kind)
-    except Stale as error:
-        return _Ending(Outcome.STALE, str(error), changed=error.paths)
-    except Cancelled:
-        return _Ending(Outcome.CANCELLED, "cancelled")
-    except SystemExit as error:
-        return _failure(log, f"builder called sys.exit({error.code!r})", kind=FailureKind.ERROR)
-    except MemoryError as error:
-        return _failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}", kind=FailureKind.MEMORY)
-    except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
-        text = one_line(str(error))
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return _failure(log, text, traceback.format_exc(), kind=FailureKind.ERROR)
-    return _Ending(Outcome.SUCCEEDED)
-
-
-def _failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> _Ending:
-    text = one_line(valid_text(text))
-    if not (log.first_error and text == log.first_error):
-        log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
-    log.note_sandbox()
-    return _Ending(Outcome.FAILED, text, kind)
-
-
-def _check_result(result: object, error: object, log: RunLog) -> None:
-    if result == Result.SUCCESS:
-        return
-    if result == Result.CANCELLED:
-        raise Cancelled
-    raise AnswerRefused(str(error) if error else log.first_error or "builder reported failure")
-
-
 class _Peak:
     """The most memory that this process, or a child of it that has ended, takes from now on."""
 
@@ -476,11 +406,6 @@ class _Peak:
         own_kib = int(rest.split(None, 1)[0]) if rest else 0
         children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         return max(own_kib, children_kib if children_kib > self._children_kib else 0) * 1024
-
-
-def _memory_limit() -> str:
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return "" if limit == resource.RLIM_INFINITY else f" (limit {limit >> 20} MiB)"
 
 
 def _counts(builder: Builder) -> bool:

@@ -36,7 +36,8 @@ from aptui.core.notices import (
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
 from aptui.shared.peers import GatewayReport
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, read_job_table
+from aptui.store.jobs.job_reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 

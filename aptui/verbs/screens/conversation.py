@@ -33,7 +33,7 @@ PAGE_LINES = 20
 _PATIENCE_S = 20.0
 _VERBS = {
     "why": "aptui.verbs.graph.why",
-    "log": "aptui.verbs.read",
+    "log": "aptui.verbs.log",
     "status": "aptui.verbs.read",
     "builders": "aptui.verbs.read",
     "explain": "aptui.verbs.graph.explain",

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from aptui.core.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, argsort, read_job_table
+from aptui.store.jobs.job_reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, argsort
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 

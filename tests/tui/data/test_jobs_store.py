@@ -15,7 +15,8 @@ from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
+from aptui.store.jobs.job_reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable
 from aptui.store.jobs.log_lines import LogLines
 from aptui.store.logs.joblog import write as write_log
 from aptui.store.queries.reader import open_reader
