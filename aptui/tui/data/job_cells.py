@@ -6,13 +6,14 @@ Tests: `tests/tui/data/test_jobs_store.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from aptui.core.checks import CheckLevel
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
 from aptui.store.queries.checks import CheckMark
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, width_of
 from aptui.tui.words import ROLES, duration_text, moment_text
 
 WORDS = tuple(STATUS_CODES)
@@ -38,6 +39,16 @@ def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: i
         return Cell(table.words(column_id, row))
     value = table.value("id" if column_id == "number" else column_id, row)
     return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
+
+
+def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
+    """Return how many cells the texts of these rows take, by column: all of them, of paths all but the longest."""
+    if not rows:
+        return {}
+    paths = sorted(width_of(table.words("source", row)) for row in rows)
+    needs = {name: max(width_of(table.words(name, row)) for row in rows) for name in ("platform", "key")}
+    needs["reason"] = max(width_of(_reason(table, row).text) for row in rows)
+    return {**needs, "source": paths[(len(paths) - 1) * 19 // 20]}
 
 
 def word_of(table: JobTable, row: int) -> str:
@@ -66,7 +77,7 @@ def _status(table: JobTable, row: int) -> Cell:
 def _reason(table: JobTable, row: int) -> Cell:
     if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
         # The path stands in the row already.
-        return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:"))
+        return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:").lstrip())
     flaky = "flaky; " if table.value("flaky", row) else ""
     if (mark := _mark(table, row)) is not None:
         return Cell(flaky + mark.text)

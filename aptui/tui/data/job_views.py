@@ -6,7 +6,7 @@ Tests: `tests/tui/data/test_jobs_store.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -16,10 +16,13 @@ from aptui.store.jobs.filter import Filter
 from aptui.store.jobs.job_table import JobTable
 from aptui.store.jobs.texts import Codes
 from aptui.tui.background import LatestOnly
+from aptui.tui.data.job_cells import needs_of
 
 _PEEK = 4096
 """So many rows are looked at first, for the first screenful."""
 _SCREENFUL = 100
+_SAMPLE = 300
+"""About so many rows beside those are measured."""
 _CHEAP_SORT = 200_000
 """Up to so many rows are sorted anew, if anything changed, whenever the filter is edited: it takes 10 ms."""
 
@@ -37,12 +40,16 @@ class ViewRequest(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Rows in order; not complete = the first screenful. `error` says why there are none."""
+    """Rows in order; not complete = the first screenful. `error` says why there are none.
+
+    `needs` is how many cells their texts take, by column: of the first screenful and a sample of the rest.
+    """
 
     request: ViewRequest
     rows: Codes
     is_complete: bool
     error: KnownError | None = None
+    needs: Mapping[str, int] = {}
 
 
 class _SupersededError(Exception):
@@ -104,7 +111,7 @@ class ViewWorker:
         order = self._order_of(request, count)
         check()
         if not request.filter.terms:
-            self._publish(View(request, order[alive[order]], is_complete=True))
+            self._publish(_complete(request, order[alive[order]]))
             return
         if count > _PEEK:
             rows = order[:_PEEK]
@@ -112,7 +119,7 @@ class ViewWorker:
             if len(first) >= _SCREENFUL:
                 self._publish(View(request, first, is_complete=False))
         mask = request.filter.matches(table, None, check)[:count] & alive
-        self._publish(View(request, order[mask[order]], is_complete=True))
+        self._publish(_complete(request, order[mask[order]]))
 
     def _order_of(self, request: ViewRequest, count: int) -> Codes:
         """Return all rows in order. For a filter that is being typed over many rows the order is that of before, new rows last."""
@@ -135,3 +142,9 @@ class ViewWorker:
             self._view = view
             self._condition.notify_all()
         self._wake()
+
+
+def _complete(request: ViewRequest, rows: Codes) -> View:
+    step = max(1, len(rows) // _SAMPLE)
+    sample = np.concatenate([rows[:_SCREENFUL], rows[_SCREENFUL::step]])
+    return View(request, rows, is_complete=True, needs=needs_of(request.table, sample.tolist()))

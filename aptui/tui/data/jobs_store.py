@@ -123,6 +123,8 @@ class JobsStore:
         self.late_count = 0
         """How many rows came in after the last sorting and stand at the end."""
         self.is_loaded = False
+        self.needs: Mapping[str, int] = {}
+        """How many cells the texts of the view took when it was made, by column."""
 
     def close(self) -> None:
         """End the worker."""
@@ -367,6 +369,7 @@ class JobsStore:
         self._shown = np.zeros(self._table.row_count() + 1024, np.bool_)
         self._shown[self._view] = True
         if view.is_complete:
+            self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
             self.late_count = 0
             touched, self._touched = self._touched, set()

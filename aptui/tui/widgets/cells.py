@@ -135,16 +135,30 @@ def _count_in(text: str, cells: int) -> int:
 
 
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
-    """Return (start, end) of each row of at most `width` cells of a drawable text; it is broken at blanks where there are some."""
+    """Return (start, end) of each row of at most `width` cells of a drawable text.
+
+    It is broken at blanks; where a word is longer than a row, or its row would stay half empty, after a slash.
+    """
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:
         count = max(1, _count_in(text[start : start + width + 1], width))
-        blank = text.rfind(" ", start + count // 2, start + count + 1)
-        end = blank + 1 if blank > start else start + count
-        rows.append((start, min(end, start + count) if blank < start + count else end))
+        end = _break(text, start, count, width)
+        rows.append((start, end))
         start = end
     rows.append((start, len(text)))
     return rows
+
+
+def _break(text: str, start: int, count: int, width: int) -> int:
+    """Return where the row ends that begins at `start` and has room for `count` characters; a blank there belongs to it."""
+    blank = text.rfind(" ", start + 1, start + count + 1)
+    half = start + count // 2
+    if blank < half:
+        word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
+        if blank < 0 or width_of(word) > width:
+            slash = text.rfind("/", half, start + count)
+            return slash + 1 if slash > 0 else start + count
+    return blank + 1
 
 
 class Painter:

@@ -47,6 +47,7 @@ class Column(Struct, frozen=True):
         drop_rank: on narrow screens columns go in this order, highest first; 0 = never.
         weight: its share of the rest, where `width` is 0.
         is_prose: where a text is too long its end goes, also of one that holds "/".
+        needs: so many cells its texts take, where `width` is 0; 0 = nobody knows. What is left goes to those that need more.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Column(Struct, frozen=True):
     drop_rank: int = 0
     weight: int = 1
     is_prose: bool = False
+    needs: int = 0
 
 
 class TableModel(Protocol):
@@ -112,17 +114,33 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     spare = width - sum(widths) - _gaps(kept)
     flexible = [at for at, column in enumerate(kept) if not column.width]
     if spare > 0 and flexible:
-        total = sum(kept[at].weight for at in flexible)
-        shares = [spare * kept[at].weight // total for at in flexible]
-        shares[0] += spare - sum(shares)
-        for at, share in zip(flexible, shares, strict=True):
-            widths[at] += share
+        _share(kept, widths, flexible, spare)
     for at in reversed(range(len(kept))):  # nothing more can be dropped: the last ones give way
         if spare < 0:
             given = min(-spare, max(0, widths[at] - (1 if at else 0)))
             widths[at] -= given
             spare += given
     return list(zip(kept, widths, strict=True))
+
+
+def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
+    """Give `spare` cells to columns by their weight; those that need less than their share get what they need."""
+    hungry = list(flexible)
+    while hungry:
+        total = sum(columns[at].weight for at in hungry)
+        full = [at for at in hungry if 0 < columns[at].needs <= widths[at] + spare * columns[at].weight // total]
+        for at in full:
+            given = max(0, columns[at].needs - widths[at])
+            widths[at] += given
+            spare -= given
+        if not full:
+            shares = [spare * columns[at].weight // total for at in hungry]
+            shares[0] += spare - sum(shares)
+            for at, share in zip(hungry, shares, strict=True):
+                widths[at] += share
+            return
+        hungry = [at for at in hungry if at not in full]
+    widths[flexible[-1]] += spare
 
 
 def _gaps(columns: Sequence[Column]) -> int:

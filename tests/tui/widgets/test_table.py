@@ -392,3 +392,35 @@ def test_another_theme_is_another_look():
         assert [segment.style for segment in table.render_line(2)._segments] != [segment.style for segment in before]
 
     play(table, script)
+
+
+def test_what_a_column_does_not_need_goes_to_one_that_does():
+    def widths(width: int, first: int, second: int) -> list[int]:
+        columns = (
+            Column("path", "Path", 0, 10, needs=first), Column("number", "Number", 6), Column("why", "Why", 0, 10, needs=second),
+        )  # fmt: skip
+        return [cells for _, cells in lay_out(columns, width)]
+
+    assert widths(100, 0, 0) == [45, 6, 45]
+    assert widths(100, 20, 0) == [20, 6, 70]
+    assert widths(100, 20, 30) == [20, 6, 70]  # nobody needs the rest: it is at the right
+    assert widths(100, 80, 30) == [60, 6, 30]
+    assert widths(100, 80, 90) == [45, 6, 45]
+    assert widths(30, 80, 5) == [10, 6, 10]
+
+
+def test_paths_are_broken_after_a_slash_and_names_not_at_all_where_they_fit():
+    def rows(text: str, width: int) -> list[str]:
+        return [text[start:end] for start, end in wrap(text, width)]
+
+    assert rows("product 'server/sounds/splash.wav' is made by another", 32) == [
+        "product ", "'server/sounds/splash.wav' is ", "made by another",
+    ]  # fmt: skip
+    assert rows("product 'linux/images/engine/console.mip9.webp' again", 32) == [
+        "product 'linux/images/engine/", "console.mip9.webp' again",
+    ]  # fmt: skip
+    assert rows("images/background/ice_cave/darkcave-top_and_bottom.png", 30) == [
+        "images/background/ice_cave/", "darkcave-top_and_bottom.png",
+    ]  # fmt: skip
+    assert rows("x" * 12, 5) == ["xxxxx", "xxxxx", "xx"]
+    assert rows("  " + "x" * 12, 5) == ["  xxx", "xxxxx", "xxxx"]

@@ -47,6 +47,8 @@ class Choices:
         self._views: list[str] = [""]
         self._view = 0
         self._facts = (True, False)
+        self._needs: dict[str, int] = {}
+        self._measured = ""
 
     @property
     def shell(self) -> Shell:
@@ -179,16 +181,23 @@ class Choices:
         return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
-        """Give columns that say nothing of any job less room, those with errors more."""
+        """Give columns the room that their texts take, those that say nothing of any job less, those with errors more."""
+        if not self._store.is_loaded:
+            return
+        known = self._needs if self._store.filter.text == self._measured else {}
+        # While the filter stays they become wider and never narrower: nothing jumps to and fro as jobs come in.
+        needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
         facts = (self._store.has_failed, self._store.has_one_reason)
-        if facts != self._facts and self._store.is_loaded:
-            self._facts = facts
+        if facts != self._facts or needs != self._needs:
+            self._facts, self._needs, self._measured = facts, needs, self._store.filter.text
             self._show_columns()
 
     def _show_columns(self) -> None:
         has_failed, has_one_reason = self._facts
         ids = self.memory.get("jobs.columns", list(USUAL))
-        self._jobs.table.set_columns(chosen(ids, has_failed=has_failed, has_one_reason=has_one_reason))
+        columns = chosen(ids, has_failed=has_failed, has_one_reason=has_one_reason, needs=self._needs)
+        if columns != self._jobs.table.columns:
+            self._jobs.table.set_columns(columns)
 
     def ask_columns(self) -> None:
         """Choose which columns show."""

@@ -7,9 +7,10 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 
 from aptui.tui.data.jobs_store import CauseGroup, JobsStore
@@ -37,6 +38,10 @@ USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """What is sorted with the largest first."""
 _YIELDS, _SHORT_REASON = 10, 14
+_STEP, _WIDEST = 4, 16
+"""Columns become wider by so many cells at a time, and those whose texts are names by no more than to so many."""
+_AS_WIDE_AS_NEEDED = frozenset({"platform", "key"})
+_UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
 """The order that is in force until people choose another: what runs, what failed, everything else."""
 _CAUSES = (
@@ -46,20 +51,34 @@ _CAUSES = (
 )
 
 
-def chosen(ids: Sequence[str], *, has_failed: bool = True, has_one_reason: bool = False) -> tuple[Column, ...]:
+def chosen(
+    ids: Sequence[str], *, has_failed: bool = True, has_one_reason: bool = False, needs: Mapping[str, int] = _UNKNOWN
+) -> tuple[Column, ...]:
     """Return these columns in their order; without any that exists, the usual ones.
 
     Args:
         has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
         has_one_reason: whether all jobs ran for the same reason. Then, if none failed, it yields to what says more.
+        needs: how many cells the texts of columns take: {column id: cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
-    columns = tuple(column for column in COLUMNS if column.id in wanted | {"source"})
+    columns = tuple(_fitted(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
     if has_failed:
         return columns
     rank = _YIELDS if has_one_reason else 3
     quiet = Column("reason", "Why it ran", 0 if not has_one_reason else _SHORT_REASON, _SHORT_REASON, drop_rank=rank, is_prose=True)
-    return tuple(quiet if column.id == "reason" else column for column in columns)
+    return tuple(replace(quiet, needs=column.needs) if column.id == "reason" else column for column in columns)
+
+
+def _fitted(column: Column, needs: int) -> Column:
+    """Return a column that is as wide as its texts, as far as that is known."""
+    if not needs:
+        return column
+    if not column.width:
+        return replace(column, needs=max(column.min_width, -(-needs // _STEP) * _STEP))
+    if column.id in _AS_WIDE_AS_NEEDED:
+        return replace(column, width=min(max(needs, len(column.title)), _WIDEST))
+    return column
 
 
 def title_of(column_id: str) -> str:

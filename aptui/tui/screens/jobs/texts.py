@@ -54,13 +54,16 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
     ended, took = (moment(run.completed_ms), duration_text(run.duration_ms)) if run and run.completed_ms else ("", "")
     is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
+    reason = info.reason if is_to_come else (run.reason if run else "") or info.reason
+    if reason.strip() == error.strip():  # a job that was refused ran for no reason of its own
+        reason = ""
     facts = [
         ("Source", info.source),
         ("Scan folder", info.scan_folder),
         ("Job", f"{info.job_key}" + (f" (#{info.key})" if info.key > 0 else "")),
         ("Platform", info.platform),
         ("Builder", info.builder if info.builder != info.job_key else ""),
-        (_TO_COME[info.status], info.reason) if is_to_come else ("Ran because", (run.reason if run else "") or info.reason),
+        (_TO_COME[info.status] if is_to_come else "Ran because", reason),
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
         ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),

@@ -134,6 +134,19 @@ def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_ro
     in_jobs(tmp_path, look)
 
 
+def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
+    async def look(app, pilot, pane):
+        shown = {column.id: width for column, width in pane.table._laid_out()}
+        texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
+        assert shown["platform"] == max(8, *map(len, texts))
+        assert shown["key"] == 16  # there are longer ones, but names are not all there is to a job
+        assert shown["source"] == 28  # its least; no path is longer
+        assert shown["reason"] > shown["source"]
+        assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
+
+    in_jobs(tmp_path, look)
+
+
 def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_one_key(tmp_path):
     async def order(app, pilot, pane):
         await sees(pilot, app, "failed first")
@@ -818,3 +831,10 @@ def test_a_database_that_cannot_be_read_is_named_where_its_rows_would_be(tmp_pat
         assert "reading the jobs" not in text(app)
 
     in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
+
+
+def test_a_job_that_was_refused_says_why_once():
+    why = "product 'a.webp' is made by 'b.png' as well"
+    info = JobInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
+
+    assert [name for name, value in texts.job_facts(JobDetails(info)) if value == why] == ["Error"]
