@@ -404,7 +404,7 @@ class Job(Struct, eq=False):
     the failed runs of the present plan that were tried again, by what they failed of (`core.retry`), `flaky` those before the
     committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
-    it is new and has no row yet; that of its folder waits for it. `ties` tell what files its run used.
+    it has no row yet, or one from before its source changed; that of its folder waits for it. `ties` tell what files its run used.
     """
 
     source: Source

@@ -307,7 +307,7 @@ class Files:
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                self._close_folder(pending)
+                self._memory.complete.add(folder)  # perhaps: it is known when the jobs of these files have been looked at
 
     def close_complete_folders(self) -> None:
         """Save the rows of folders that waited for the rows of jobs."""

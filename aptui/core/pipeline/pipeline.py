@@ -142,6 +142,7 @@ class Pipeline:
         self.spread.look_at_identities()
         self.plans.look_at_todo()
         self.plans.end_chains()
+        self.files.close_complete_folders()  # before a commit, behind which no row may be ordered
         if isinstance(event, FilesHashed) and event.copies:
             self.runs.commit_copies(event)
         self.jobs.save_idle_plans()

@@ -200,7 +200,7 @@ class Plans:
             job = source.jobs.get(index)
             if job is None:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
-                if builder.is_plain_copy and plan.platform != COMMON_PLATFORM:
+                if self._is_new_by_folder(job):
                     self._memory.leave_unsaved(job)
             if self._memory.has_edges and self._may_change_rings(job, plan):
                 self._graph.forget_rings()
@@ -335,6 +335,7 @@ class Plans:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
         job.set_reason(self._reasons.reason(job, number, manifest))
         self._jobs.hold_back(job)
+        was_current = job.state is JobState.COMPLETED and not job.is_forced and self._is_new_by_folder(job)
         job.planned, job.planned_inputs, job.tried = number, manifest, ()
         problem = self._endless(job)
         if problem:
@@ -345,8 +346,14 @@ class Plans:
         if not self._jobs.take_copy(job):
             self._jobs.ready.push(job)
         self._reasons.save_rule(job)
+        if was_current:
+            self._memory.leave_outdated(job)
         self._jobs.save_plan(job)
         self._reports.tell(job)
+
+    def _is_new_by_folder(self, job: Job) -> bool:
+        """Whether the job is made of its source alone, so that the next start finds out by the source's folder that it is owed."""
+        return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 
     def _endless(self, job: Job) -> str:
         """Return why another run of `job` would be in vain as those before were, "" when it would not."""

@@ -293,6 +293,12 @@ class WorkingSet:
             job.is_unsaved = True
             self.unsaved.setdefault(folder, {})[job] = None
 
+    def leave_outdated(self, job: Job) -> None:
+        """A job of a file that was reported as changed needs no new row either before its run has ended, for the same reason."""
+        pending = self.folders.get(parent(job.source.key))
+        if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
+            self.leave_unsaved(job)
+
     def has_row(self, job: Job) -> None:
         """An unsaved job is saved from now on, or is no more."""
         job.is_unsaved, folder = False, parent(job.source.key)

@@ -94,6 +94,46 @@ def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> N
     assert not world.pipeline.memory.unsaved
 
 
+def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
+    settled(world, a_txt="a", b_txt="b")
+    world.commands.clear()
+    world.write("a.txt", "changed")
+    world.write("b.txt", "changed too")
+
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("changed too")}
+    assert rows_of(world, "put_job") == 2
+    assert not world.pipeline.memory.unsaved
+
+
+def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
+    settled(world, a_txt="a", b_txt="b", c_txt="c")
+    world.write("a.txt", "a2")
+    world.write("b.txt", "b2")
+    world.held = {"b.txt@linux:data"}
+    world.scan()
+    world.run()
+    assert [row[16] for row in world.archive.tables.jobs.values()] == ["completed"] * 3
+
+    world.held = set()
+    world.forget_runs()
+    world.crash()
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("a2"), "linux/b.txt": sha("b2"), "linux/c.txt": sha("c")}
+    assert world.ran() == ["b.txt@linux:data"]
+
+
+def test_a_copy_that_is_asked_for_again_has_a_row_that_says_so(world: World) -> None:
+    settled(world, a_txt="a")
+    world.held = {"a.txt@linux:data"}
+    world.ask("reprocess", keys=("a.txt",))
+    world.run()
+
+    assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
+
+
 def test_a_folder_rests_after_the_rows_of_its_new_copies(world: World) -> None:
     world.write("a.txt", "a")
     world.write("b.txt", "b")
@@ -282,6 +322,31 @@ def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: 
         world.settle(restart=True)
         assert world.ran() == [], fuse
         assert not any(isinstance(command, HashFiles) for command in world.commands), fuse
+
+
+@pytest.mark.parametrize("is_copied_on_reading", [True, False])
+def test_changed_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(is_copied_on_reading: bool) -> None:
+    for fuse in range(1, 40):
+        world = World(Setup(builders=(copier(),))) if is_copied_on_reading else World()
+        files = ("a.txt", "b.txt", "sub/d.txt")
+        for rel in files:
+            world.write(rel, rel)
+        world.settle()
+        for rel in files:
+            world.write(rel, f"{rel} changed")
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.crash()
+
+        world.settle()
+
+        assert world.cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
+        assert set(world.statuses().values()) == {"completed"}, fuse
+        world.forget_runs()
+        world.settle(restart=True)
+        assert world.ran() == [], fuse
 
 
 def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: World) -> None:
