@@ -435,7 +435,7 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        if self.digests.are_waiting:
+        if self.digests.are_waiting and not self._is_amid_changes:  # else nothing could be copied on the way
             self.digests.send(self.runs.pool)
         if self.inbox:
             return

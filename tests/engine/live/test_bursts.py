@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from live_project import LiveProject
 
-from aptui.core.messages import FilesHashed, FolderSeen
+from aptui.core.messages import FilesHashed, FolderSeen, HashOrder
+from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.loop import scans
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
+from aptui.engine.loop.hashing import HashQueue
 
 pytestmark = pytest.mark.real
 
@@ -102,3 +104,30 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         project.until_product("linux/new/b.txt", "b")
 
         assert seen["listed"] > listed
+
+
+def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_changes(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[HashOrder] = []
+    make_order = HashQueue._order
+
+    def noted(digests: HashQueue, *, may_copy: bool) -> HashOrder:
+        orders.append(make_order(digests, may_copy=may_copy))
+        return orders[-1]
+
+    monkeypatch.setattr(HashQueue, "_order", noted)
+    with project.running() as live, monkeypatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        orders.clear()
+        held.setattr(ChangeTracker, "is_amid_changes", True)
+        for number in range(_COUNT):
+            project.write(f"assets/{number}.txt", str(number))
+        engine.look_at("")
+        project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
+        assert not orders, "nothing may start that knows half of the changes"
+        held.undo()
+        project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
+
+        assert sum(len(order.copies) for order in orders) >= _COUNT
