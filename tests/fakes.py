@@ -520,13 +520,6 @@ class FakeArchive:
                 found.setdefault(name, []).append((job_id, self._key(job_id)))
         return found
 
-    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for name, job_id in sorted(self.tables.conflicts):
-            if job_id in job_ids:
-                found.setdefault(job_id, []).append(name)
-        return found
-
     def reason_of(self, job_id: int) -> tuple[str, str]:
         """Look at the rows of runs."""
         runs = [self.tables.runs[job_id, run_key] for run_key in sorted(self._index.runs.get(job_id, ()), reverse=True)]

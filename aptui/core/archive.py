@@ -127,10 +127,6 @@ class Archive(Protocol):
         """
         ...
 
-    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return {job id: names it is in conflict about}."""
-        ...
-
     def unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 

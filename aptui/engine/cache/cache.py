@@ -19,18 +19,19 @@ import fcntl
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import cache_path, from_text, parent, to_text
+from aptui.engine.cache.places import Stamp, close_to_others, opened, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
+    from aptui.engine.cache.product_index import ProductIndex
     from aptui.store.db.writer import Writer
 
 OWN_FOLDER = ".aptui"
@@ -40,35 +41,9 @@ RESERVE_BYTES = 128 * 1024 * 1024
 """Below this much free space nothing is started; O3DE's limit too."""
 
 
-def _close_to_others(path: Path) -> None:
-    """Take other users' access to a file or folder of ours away; what is somebody else's stays as it is."""
-    with contextlib.suppress(OSError):
-        found = path.lstat()
-        if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
-            path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
-
-
-class ProductIndex(Protocol):
-    """What the cache asks of the database about products."""
-
-    def products_in(self, folder: str) -> dict[str, bytes]:
-        """Return {product name: SHA-256} of those directly in the cache folder `folder`."""
-        ...
-
-    def product_digest(self, name: str) -> bytes | None:
-        """Return the recorded SHA-256 of a product, None when it is not recorded."""
-        ...
-
-    def cache_folders(self) -> Mapping[str, int]:
-        """Return {cache folder: its mtime_ns when it was last recorded}."""
-        ...
-
-
 _DELETED_KEPT = 10_000
 _PLACED_KEPT = 20_000
 _COMMON = f"{COMMON_PLATFORM}/"
-Stamp = tuple[int, int, int]
-"""(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
 
 
 class Cache:
@@ -116,9 +91,9 @@ class Cache:
             for folder in (self.staging, self._trash):
                 folder.mkdir(parents=True, exist_ok=True)
             # Whoever can open a file can lock it, and keep us from starting: other users see nothing of what is ours alone.
-            _close_to_others(self.own)
+            close_to_others(self.own)
             self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            _close_to_others(self.own / "lock")
+            close_to_others(self.own / "lock")
         except OSError as error:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its permissions") from error
         try:
@@ -189,7 +164,7 @@ class Cache:
     def _empty_staging(self) -> None:
         with os.scandir(self.staging) as found:
             for entry in found:
-                _remove(entry.path)
+                remove_staged(entry.path)
 
     def refuse_full_disk(self) -> None:
         """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
@@ -277,7 +252,7 @@ class Cache:
     def _move_in(self, staged: str, name: str, folder: str, touched: set[str]) -> None:
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
-        with self._opened(folder) as descriptor:
+        with opened(self._root, folder) as descriptor:
             os.replace(from_text(staged), self._path(name).rpartition(b"/")[2], dst_dir_fd=descriptor)
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
@@ -336,7 +311,7 @@ class Cache:
             path = self._staged(run_key)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.lexists(path):
-                    _remove(path)
+                    remove_staged(path)
 
     def delete(self, names: Iterable[str]) -> list[str]:
         """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted."""
@@ -345,7 +320,7 @@ class Cache:
         for name in names:
             self.deleted[name] = None
             try:
-                with self._opened(parent(name)) as descriptor:
+                with opened(self._root, parent(name)) as descriptor:
                     os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=descriptor)
             except FileNotFoundError:
                 pass
@@ -465,7 +440,7 @@ class Cache:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
-            with self._opened(folder) as descriptor, os.scandir(descriptor) as found:
+            with opened(self._root, folder) as descriptor, os.scandir(descriptor) as found:
                 for entry in found:
                     path = self._path(f"{folder}/{to_text(os.fsencode(entry.name))}")
                     name = f"{folder}/{to_text(os.fsencode(entry.name))}"
@@ -488,25 +463,6 @@ class Cache:
                 )
             return list(expected)
         return [name for name in expected if name not in present]
-
-    @contextlib.contextmanager
-    def _opened(self, folder: str) -> Iterator[int]:
-        """Open a folder of the cache without following a link on the way (ELOOP)."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for name in from_text(cache_path(folder)).split(b"/") if folder else ():
-                try:
-                    inner = os.open(name, flags, dir_fd=descriptor)
-                except NotADirectoryError as error:  # what O_DIRECTORY says of a link
-                    if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode):
-                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
-                    raise
-                os.close(descriptor)
-                descriptor = inner
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def digest(self, name: str) -> bytes | None:
         """Return the SHA-256 of a product as it lies in the cache, None when it cannot be read."""
@@ -535,26 +491,3 @@ def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, 
 
 def _is_catalog(name: str) -> bool:
     return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")
-
-
-def _remove(path: str | bytes) -> None:
-    """Remove what a run staged; nearly always that is two empty folders by now."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        try:
-            os.rmdir(os.path.join(os.fsencode(path), b"products"))
-            os.rmdir(path)
-        except OSError:
-            import shutil
-
-            shutil.rmtree(path, ignore_errors=True)
-    else:
-        os.unlink(path)
-
-
-def stamp_of(path: bytes) -> Stamp | None:
-    """Return the stamp of a file, None when there is none."""
-    try:
-        seen = os.lstat(path)
-    except OSError:
-        return None
-    return seen.st_size, seen.st_mtime_ns, seen.st_ino

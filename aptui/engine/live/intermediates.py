@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, PathKey
 from aptui.core.paths import cache_path, from_text, parent, product_at, to_text
-from aptui.engine.cache.cache import stamp_of
+from aptui.engine.cache.places import stamp_of
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

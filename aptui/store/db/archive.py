@@ -12,24 +12,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import fingerprint, identity, outside, rows
-from aptui.core.facts import ProductFacts
+from aptui.core import identity, outside, rows
 from aptui.core.messages import Outcome
 from aptui.core.model import (
-    ANALYSIS_KEY,
     COMMON_PLATFORM,
     SHADOW,
-    Digest,
     EdgeKind,
     FileFact,
-    Job,
-    JobState,
-    LinkKind,
     PathKey,
-    Product,
-    ProductLink,
-    RelPath,
-    RunKey,
     Source,
     SourceUuid,
 )
@@ -39,8 +29,9 @@ from aptui.core.settings import SETTINGS_STATE
 from aptui.shared.errors import InternalError, UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.packing import find_files, unpack_files
-from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
+from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error
 from aptui.store.db.session_archive import SessionArchive
+from aptui.store.db.stored_sources import read_sources
 
 CHUNK = 2_000
 """Keys in one question."""
@@ -51,38 +42,8 @@ _ASKED_ALONE = 8
 
 T = TypeVar("T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-_STATES = {state.value: state for state in JobState}
 
-_SOURCES_SQL = """
-SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity, o.digest
-FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s ON s.SourceID = o.source_id"""
-_JOBS_SQL = """
-SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount,
-    j.LastLogFile, j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime,
-    o.state, o.planned, o.error, o.reason, o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin
-FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN aptui_jobs o ON o.job_id = j.JobID"""
-_ANALYSES_SQL = """
-SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms,
-    a.log_file, a.reason, a.plans
-FROM json_each(?) k JOIN aptui_analyses a ON a.source_id = k.value"""
-_PRODUCTS_SQL = """
-SELECT p.ProductID, p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
-FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_products o ON o.product_id = p.ProductID
-ORDER BY p.JobPK, p.ProductID"""
-_LINKS_SQL = """
-SELECT l.product_id, l.kind, l.path, l.flags, l.source_guid, l.sub_id, l.is_exclusion
-FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_product_links l ON l.product_id = p.ProductID
-ORDER BY l.product_id, l.at"""
-_LEGACY_SUB_IDS_SQL = """
-SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value
-    JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
-ORDER BY l.ProductPK, l.SubID"""
-_FACTS_SQL = """
-SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format
-FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_facts f ON f.product_id = p.ProductID"""
-_RETRIES_SQL = """
-SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = k.value
-    JOIN Jobs j ON j.JobID = t.job_id AND j.JobRunKey = t.run_key"""
+
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
@@ -149,79 +110,12 @@ class DatabaseArchive:
         found: dict[PathKey, Source] = {}
         with self._snapshot():
             for part in _chunks(keys):
-                found.update(self._sources(part))
+                stored = read_sources(self._database, part)
+                found.update({source.key: source for source, _digest in stored})
+                planned = {source.key: digest for source, digest in stored}
+                for key, fact in self.files(list(planned)).items():
+                    found[key].fact = rows.as_planned(fact, planned[key])
         return found
-
-    def _sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
-        sources: dict[int, Source] = {}
-        planned: dict[PathKey, Digest] = {}
-        for key, rel, scan_folder, uuid, source_id, named, digest in self._ask(_SOURCES_SQL, keys):
-            planned[PathKey(key)] = Digest(digest)
-            source = Source(PathKey(key), RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)
-            source.identity = identity.unpack(named)
-            sources[source_id] = source
-        if not sources:
-            return {}
-        ids = list(sources)
-        self._add_analyses(sources, ids)
-        self._add_jobs(sources, ids)
-        found = {source.key: source for source in sources.values()}
-        for key, fact in self.files(list(found)).items():
-            found[key].fact = rows.as_planned(fact, planned[key])
-        return found
-
-    def _add_analyses(self, sources: dict[int, Source], ids: list[int]) -> None:
-        for row in self._ask(_ANALYSES_SQL, ids):
-            source = sources[row[0]]
-            job = Job(source, row[1], "", ANALYSIS_KEY, state=_STATES[row[2]], fingerprint=row[3] or 0, error=row[4])
-            job.planned = row[3] if job.state is JobState.COMPLETED else None
-            job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]
-            job.plans, job.edges = rows.unpack_analysis(row[11])
-            source.jobs[job.builder, "", ANALYSIS_KEY] = job
-
-    def _add_jobs(self, sources: dict[int, Source], ids: list[int]) -> None:
-        jobs: dict[int, Job] = {}
-        for row in self._ask(_JOBS_SQL, ids):
-            source = sources[row[0]]
-            job_id, builder, platform, key = row[1:5]
-            job = Job(source, builder, platform, key, job_id, _STATES[row[15]], row[5], row[16], RunKey(row[6]))
-            job.warnings, job.errors, job.log_file, job.first_fail_log, job.last_fail_log = row[7:12]
-            job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
-            job.error, job.reason, inputs, plan = row[17:21]
-            job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:]
-            job.inputs = fingerprint.load(inputs)
-            job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
-            job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
-            source.jobs[builder, platform, key] = jobs[job_id] = job
-        for job_id, kinds in self._ask(_RETRIES_SQL, list(jobs)) if self._has_rows("aptui_retries") else ():
-            jobs[job_id].flaky = kinds
-        links, legacy = self._links_of(list(jobs))
-        facts = self._facts_of(list(jobs))
-        for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):
-            declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ())), facts.get(product_id)
-            jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size, *declared),)
-
-    def _links_of(self, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
-        """Return {product id: its links} and {product id: its legacy sub ids}; most projects have none of either."""
-        links: dict[int, list[ProductLink]] = {}
-        legacy: dict[int, list[int]] = {}
-        if self._has_rows("aptui_product_links"):
-            for product_id, kind, path, flags, uuid, sub_id, is_exclusion in self._ask(_LINKS_SQL, job_ids):
-                link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
-                links.setdefault(product_id, []).append(link)
-        if self._has_rows("LegacySubIDs"):
-            for product_id, sub_id in self._ask(_LEGACY_SUB_IDS_SQL, job_ids):
-                legacy.setdefault(product_id, []).append(sub_id)
-        return links, legacy
-
-    def _facts_of(self, job_ids: list[int]) -> dict[int, ProductFacts]:
-        """Return {product id: what its builder says of it}."""
-        if not self._has_rows("aptui_facts"):
-            return {}
-        return {product_id: ProductFacts(*values) for product_id, *values in self._ask(_FACTS_SQL, job_ids)}
-
-    def _has_rows(self, table: str) -> bool:
-        return self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of the stored sources that answer to this UUID: first the one that has it."""
@@ -452,16 +346,6 @@ class DatabaseArchive:
         ):
             found.setdefault(name, []).append((job_id, PathKey(key)))
         return found
-
-    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return {job id: names it is in conflict about}."""
-        sql = "SELECT c.job_id, c.name FROM json_each(?) k JOIN aptui_conflicts c ON c.job_id = k.value ORDER BY c.name"
-        found: dict[int, list[str]] = {}
-        for job_id, name in self._ask_all(sql, job_ids):
-            found.setdefault(job_id, []).append(name)
-        return found
-
-    # ------------------------------------------------------------------------------------------------------- single values
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
         """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""

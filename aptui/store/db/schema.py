@@ -1,4 +1,4 @@
-"""Versions of the asset database: which are opened, created, refused or set aside; the SQL that makes one is in `creation`."""
+"""Versions of the asset database: which are opened, created, refused or set aside; the SQL of a new one is in `tables`."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    from aptui.store.db.creation import creation_sql
+    from aptui.store.db.tables.creation import creation_sql
 
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its other files the mode of this one
     _close_to_others(path)

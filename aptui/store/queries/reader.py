@@ -417,8 +417,8 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
     """Give a database of O3DE's the tables of ours, empty; refuse one that has not all we ask for."""
-    from aptui.store.db.creation import column_names, own_tables_sql
-    from aptui.store.db.o3de_tables import O3DE_TABLES
+    from aptui.store.db.tables.creation import column_names, own_tables_sql
+    from aptui.store.db.tables.o3de import O3DE_TABLES
 
     for table, wanted in map(column_names, O3DE_TABLES):
         there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}

@@ -491,7 +491,6 @@ def test_conflicts_are_of_the_names_asked_for_and_of_all_for_none(store: Store) 
 
     assert archive.conflicts(["linux/x", "linux/none"]) == {"linux/x": [(1, "ä.png"), (2, "b.png")]}
     assert archive.conflicts(()) == {"linux/x": [(1, "ä.png"), (2, "b.png")], "linux/y": [(2, "b.png")]}
-    assert archive.conflict_names([1, 2, 3]) == {1: ["linux/x"], 2: ["linux/x", "linux/y"]}
 
 
 def test_products_in_a_folder_are_those_directly_in_it(store: Store) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
-from aptui.store.db.creation import own_tables_sql
 from aptui.store.db.foreign import ForeignWriter, writer_of
+from aptui.store.db.tables.creation import own_tables_sql
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import FAILED
 from aptui.store.logs import logs

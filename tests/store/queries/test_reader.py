@@ -17,9 +17,9 @@ import pytest
 from aptui.core.model import EdgeKind, FileFact, RelPath
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import schema
-from aptui.store.db.creation import _table_sql
-from aptui.store.db.o3de_tables import O3DE_TABLES
 from aptui.store.db.schema import DamagedError
+from aptui.store.db.tables.creation import _table_sql
+from aptui.store.db.tables.o3de import O3DE_TABLES
 from aptui.store.queries.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
 
 from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of

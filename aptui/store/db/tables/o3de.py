@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peewee import AutoField, BlobField, IntegerField, Model, TextField
 
-from aptui.store.db.columns import Table, number, owner, text
+from aptui.store.db.tables.columns import Table, number, owner, text
 
 
 class DbInfo(Table):

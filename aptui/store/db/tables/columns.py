@@ -1,4 +1,4 @@
-"""Columns and tables as peewee has them and O3DE wants them; which there are is said in `o3de_tables` and `tables`.
+"""Columns and tables as peewee has them and O3DE wants them; which there are is said in `o3de` and `ours`.
 
 Tests: `tests/store/queries/test_reader.py`.
 """

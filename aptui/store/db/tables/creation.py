@@ -12,9 +12,9 @@ from typing import Any
 
 from peewee import Model, SchemaManager, SqliteDatabase
 
-from aptui.store.db.o3de_tables import O3DE_TABLES, Files, Stats
 from aptui.store.db.statements import job_stat_sql
-from aptui.store.db.tables import OWN_TABLES
+from aptui.store.db.tables.o3de import O3DE_TABLES, Files, Stats
+from aptui.store.db.tables.ours import OWN_TABLES
 
 _INDEXES = """
 Jobs_JobRunKey ON Jobs(JobRunKey)

@@ -1,0 +1,69 @@
+"""Files and folders of a cache as they lie on the disk: opened without following a link, closed to others, stamped, removed.
+
+Which of them are products is the business of `cache`. Tests: `tests/engine/cache/test_cache.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from aptui.core.paths import cache_path, from_text
+
+Stamp = tuple[int, int, int]
+"""(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
+
+
+def close_to_others(path: Path) -> None:
+    """Take other users' access to a file or folder of ours away; what is somebody else's stays as it is."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+
+
+@contextlib.contextmanager
+def opened(root: bytes, folder: str) -> Iterator[int]:
+    """Open a folder of the cache `root` without following a link on the way (ELOOP)."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in from_text(cache_path(folder)).split(b"/") if folder else ():
+            try:
+                inner = os.open(name, flags, dir_fd=descriptor)
+            except NotADirectoryError as error:  # what O_DIRECTORY says of a link
+                if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
+                raise
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def remove_staged(path: str | bytes) -> None:
+    """Remove what a run staged; nearly always that is two empty folders by now."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        try:
+            os.rmdir(os.path.join(os.fsencode(path), b"products"))
+            os.rmdir(path)
+        except OSError:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)
+
+
+def stamp_of(path: bytes) -> Stamp | None:
+    """Return the stamp of a file, None when there is none."""
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_size, seen.st_mtime_ns, seen.st_ino
