@@ -1,6 +1,7 @@
 """Jobs as JUnit XML, which every CI service reads.
 
-There is one test case for each job of the whole database, so that a second run says the same.
+There is one test case for each job of the whole database, so that a second run says the same. A job that succeeded after a failed
+run has a `flakyFailure` for each, as Maven's Surefire writes them (its surefire-test-report.xsd): CI services count those as flaky.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -41,10 +42,10 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
     database = open_reader(config.cache_dir / DATABASE)
     try:
         with database.snapshot():
-            count = sum(row.platform not in resting for row in database.jobs())
+            shown = [bool(row.flaky) for row in database.jobs() if row.platform not in resting]
             counts = (
-                f'tests="{count}" failures="{summary.jobs_failed + len(summary.complaints)}" errors="0" skipped="0" '
-                f'time="{summary.seconds:.3f}"'
+                f'tests="{len(shown)}" failures="{summary.jobs_failed + len(summary.complaints)}" errors="0" skipped="0" '
+                f'flakes="{sum(shown)}" time="{summary.seconds:.3f}"'
             )
             yield '<?xml version="1.0" encoding="UTF-8"?>'
             yield f"<testsuites {counts}>"
@@ -61,7 +62,7 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
 def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
     name = job_name(row.source, row.platform, row.job_key)
     head = f'<testcase classname={_quote(row.source)} name={_quote(name)} time="{row.duration_s:.3f}"'
-    if not row.log and row.status != "failed" and not is_failure:
+    if not row.log and not row.flaky and row.status != "failed" and not is_failure:
         yield f"{head}/>"
         return
     yield f"{head}>"
@@ -69,6 +70,8 @@ def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
         yield f"<failure message={_quote(row.error or 'no reason given')}/>"
     elif is_failure:
         yield f"<failure message={_quote(f'{row.warnings} warnings, {row.errors} errors in its log')}/>"
+    for kind in filter(None, row.flaky.split(", ")):
+        yield f"<flakyFailure message={_quote(f'an earlier run of the same failed: {kind}')} type={_quote(kind)}/>"
     yield f"<system-out>{escape(_safe(f'{row.warnings} warnings, {row.errors} errors; {log_path(row.log, log_dir)}'))}</system-out>"
     yield "</testcase>"
 

@@ -147,9 +147,14 @@ def test_a_job_that_was_tried_again_is_flaky_and_a_gate_sees_it_on_every_run(run
 workers:"""
     (project / "aptui.yaml").write_text(CONFIG.replace("\nworkers:", odd))
 
-    code, out, _ = run("batch")
+    code, out, _ = run("batch", "--junit", "report.xml")
     again, listed, _ = run("batch", "--json", "--fail-on", "flaky", "--platforms", "linux")
 
+    suite = ET.parse(project / "report.xml").getroot()[0]
+    flaky = {case.get("name"): [(each.get("type"), each.get("message")) for each in case.iter("flakyFailure")] for case in suite}
+    told = [("exit 75", "an earlier run of the same failed: exit 75")]
+    assert {name: runs for name, runs in flaky.items() if runs} == {"a.odd@linux:odd": told, "a.odd@server:odd": told}
+    assert (suite.get("flakes"), suite.get("failures")) == ("2", "0")
     found = {"source": "a.odd", "platform": "linux", "job_key": "odd", "builder": "odd", "failed_of": "exit 75"}
     assert (code, again) == (0, 1)
     assert "flaky: they succeeded after a failed run:\n  a.odd@linux:odd  exit 75\n  a.odd@server:odd  exit 75\n" in out

@@ -70,7 +70,7 @@ class ReplayedDatabase:
 
     def __init__(self, path: Path, builders: dict[str, bytes]) -> None:
         self._path, self._builders = path, builders
-        self._base = path.with_name("begin.sqlite")
+        self._base, self._is_at_begin = path.with_name("begin.sqlite"), False
         path.replace(self._base)
         with told(path):
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
@@ -81,8 +81,11 @@ class ReplayedDatabase:
 
     def rewind(self) -> None:
         """Make everything as it was when the recording began."""
+        if self._is_at_begin:
+            return
         with told(self._path), closing(sqlite3.connect(f"{self._base.as_uri()}?mode=ro", uri=True)) as base:
             base.backup(self._database)
+        self._is_at_begin = True
 
     def moment(self) -> tuple[int, int]:
         """Return (epoch, seq) that the rows are of."""
@@ -92,6 +95,7 @@ class ReplayedDatabase:
 
     def apply(self, news: Iterable[JobChanged], moment: tuple[int, int]) -> None:
         """Put news of jobs in, each job's newest last, so that the rows are of `moment`."""
+        self._is_at_begin = False
         with told(self._path), self._transaction():
             for notice in news:
                 if notice.job_id:
