@@ -17,6 +17,8 @@ from aptui.shared import printing
 from aptui.shared.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
+_LEAN_START = "aptui.shared.lean_start"
+"""Imported before all that imports msgspec; `--version` and `--help` do without both."""
 VERBS = {
     "open": ("aptui.verbs.screens.screen", "show a cache on the screen, without an engine"),
     "batch": ("aptui.batch.run", "process everything that is new, changed or failed, then exit"),
@@ -146,6 +148,7 @@ def _dispatch(words: list[str]) -> int:
         return _alone(words)
     if verb not in VERBS:
         raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    import_module(_LEAN_START)
     if verb != "open":
         register_dialects()
     module = import_module(VERBS[verb][0])
@@ -259,6 +262,7 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     arguments = _with_color(parser.parse_args(words))
     name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
     is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
+    import_module(_LEAN_START)
     if verb != "open":
         register_dialects()
     try:

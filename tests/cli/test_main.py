@@ -144,6 +144,8 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
         "pygments",
         "rich",
         "aptui.demo.project",
+        "typing_extensions",
+        "inspect",
     }
     assert code == "0"
     assert "1 skipped" in ended[-1].stdout

@@ -1,0 +1,22 @@
+"""A lean start: importing this imports msgspec without typing_extensions; nothing else is here.
+
+msgspec prefers typing_extensions to typing where that is installed. What it takes from there typing has itself since Python
+3.11; but with it come inspect, ast and dis, a seventh of what a short command or the start of a worker takes. So while
+msgspec is imported typing_extensions is not to be found. The entries of processes import this module before any that does so.
+
+Tests: `tests/cli/test_main.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+_NAME = "typing_extensions"
+
+if _NAME not in sys.modules and "msgspec" not in sys.modules:
+    cast("dict[str, Any]", sys.modules)[_NAME] = None  # what the import system takes for "there is none"
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules[_NAME]
