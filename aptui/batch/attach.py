@@ -34,7 +34,7 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
         BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options, or the configuration is wrong.
     """
     try:
-        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="batch")
+        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
     except NoEngine:
         reporter.close()
         raise busy from None

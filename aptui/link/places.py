@@ -217,20 +217,42 @@ def describe_this_process(project: Folder, cache: Folder, *, version: str, proto
 
 
 def announce(cache_dir: Folder, record: EngineRecord) -> None:
-    """Write the engine of a cache into the registry, whole or not at all.
+    """Write the engine of a cache into the registry, whole or not at all, and beside the cache's lock for those who have another.
 
     Raises:
-        HostError: it cannot be written.
+        HostError: it cannot be written into the registry.
     """
-    folder = engine_dir(cache_dir)
+    folder, data = engine_dir(cache_dir), msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     make_private(folder)
-    replace_bytes(folder / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n", is_synced=False)
+    replace_bytes(folder / _RECORD, data, is_synced=False)
+    with contextlib.suppress(OSError, HostError):  # a cache that cannot be written is told of elsewhere
+        replace_bytes(_beside_lock(cache_dir), data, is_synced=False)
 
 
 def retract(cache_dir: Folder) -> None:
-    """Take the engine of a cache out of the registry."""
-    with contextlib.suppress(OSError):
-        os.unlink(engine_dir(cache_dir) / _RECORD)
+    """Take the engine of a cache, this process, out of the registry and out of the cache."""
+    for path in (engine_dir(cache_dir) / _RECORD, _beside_lock(cache_dir)):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _beside_lock(cache_dir: Folder) -> Path:
+    return Path(cache_dir, ".aptui", _RECORD)
+
+
+def engine_of(cache_dir: Folder) -> EngineRecord | None:
+    """Return the engine that a cache itself says it has, whatever registry that one is in; None = none that runs.
+
+    Whoever can write there may name another socket; who listens is looked at when it is connected to (`peer_credentials`).
+    """
+    record = _read(_beside_lock(cache_dir))
+    return record if record is not None and record.is_alive and os.path.exists(record.socket) else None
+
+
+def listening_at(cache_dir: Folder) -> str:
+    """Return where a client finds the engine of a cache: where the cache says, else where the registry has it."""
+    record = engine_of(cache_dir)
+    return record.socket if record is not None else socket_path(cache_dir)
 
 
 def engines() -> list[EngineRecord]:

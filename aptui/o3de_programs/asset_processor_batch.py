@@ -130,7 +130,7 @@ class _Batch:
 
         self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
         try:
-            client = EngineClient.connect(places.socket_path(self._start.config.cache_dir), kind="batch")
+            client = EngineClient.connect(places.listening_at(self._start.config.cache_dir), kind="batch")
         except NoEngine:
             raise busy from None
         self._roots = work.roots_in_database(self._start)

@@ -59,7 +59,7 @@ class RunRequest(Struct):
 def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
     """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
     try:
-        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="batch")
+        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
     except NoEngine:
         raise busy from None
     with client:

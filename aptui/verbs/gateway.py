@@ -96,7 +96,7 @@ def _start_engine(config: Config, arguments: Namespace) -> bool:
     from aptui.daemon import engine
 
     try:
-        EngineClient.connect(places.socket_path(config.cache_dir)).close()
+        EngineClient.connect(places.listening_at(config.cache_dir)).close()
     except NoEngine:
         options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from aptui.core.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.log_lines import Said, said_in
 from aptui.store.jobs.texts import Texts
+from aptui.store.logs.log_lines import Said, said_in
 from aptui.store.logs.logs import path_of
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import JobRow

@@ -296,7 +296,7 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return what the engine says of itself, None when none answers."""
     from aptui.link import places
 
-    socket = places.socket_path(config.cache_dir)
+    socket = places.listening_at(config.cache_dir)
     if not os.path.exists(socket):
         return None
     from aptui.link import port  # where no engine is, nobody pays for the wire

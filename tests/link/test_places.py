@@ -148,6 +148,27 @@ def test_the_registry_knows_who_runs(state: Path, tmp_path: Path) -> None:
     assert [engine.project for engine in places.engines()] == ["/one again"]
 
 
+def test_an_engine_is_found_by_its_cache_from_another_registry(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, socket = tmp_path / "cache", tmp_path / "socket"
+    (cache / ".aptui").mkdir(parents=True)
+    socket.touch()
+    places.announce(cache, record(cache=str(cache), socket=str(socket)))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+
+    assert places.engines() == []
+    assert places.listening_at(cache) == str(socket)
+    assert places.engine_of(cache) is not None
+    socket.unlink()
+    assert places.listening_at(cache) == places.socket_path(cache)
+    socket.touch()
+    places.announce(cache, record(cache=str(cache), socket=str(socket), pid_started=1))
+    assert places.engine_of(cache) is None
+    places.retract(cache)
+    assert os.listdir(cache / ".aptui") == []
+
+
 @pytest.mark.real
 def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:

@@ -151,7 +151,7 @@ class Engine:
 
     def _open(self, opening: PreparedSession) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
-        self.news.open_log(self.config.log_dir)
+        self.news.open_log(self.config.log_dir, tells_jobs=self.config.project.debug_output)
         self.closing.callback(self.news.close)
         for sentence in opening.sentences:
             self.news.say_once(sentence)

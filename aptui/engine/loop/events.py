@@ -5,6 +5,7 @@ Who listens is not known here.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from aptui import __version__
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.engine.loop.begun import BegunRuns
 from aptui.shared.errors import HostError
@@ -35,6 +37,7 @@ class NoticePublisher:
         self.told: deque[str] = deque()
         """What threads have to say."""
         self._log: EngineLog | None = None
+        self._tells_jobs = False
         self._said: set[str] = set()
         self._cause = 0
         self.begun = BegunRuns()
@@ -47,10 +50,16 @@ class NoticePublisher:
 
     # ------------------------------------------------------------------------------------------------------------ sentences
 
-    def open_log(self, folder: Path) -> None:
-        """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run."""
+    def open_log(self, folder: Path, *, tells_jobs: bool = False) -> None:
+        """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run.
+
+        Args:
+            tells_jobs: whether every step of a job is a line for debugging.
+        """
+        self._tells_jobs = tells_jobs
         try:
-            self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000)
+            begins = f"aptui {__version__} begins, process {os.getpid()}"
+            self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000, begins)
         except HostError as error:
             self.say_once(str(error))
 
@@ -77,6 +86,8 @@ class NoticePublisher:
             self._note(notice.level, notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
             self._note(LogLevel.ERROR, f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
+        elif self._tells_jobs and isinstance(notice, JobChanged) and notice.status:
+            self._note(LogLevel.DEBUG, _step(notice))
         for listener in self.listeners:
             listener(notice)
 
@@ -161,6 +172,13 @@ class NoticePublisher:
         ):
             return 0 if not left and not counts.is_scanning else -1
         return int(left * (now - then) / (done - before) * 1000)
+
+
+def _step(notice: JobChanged) -> str:
+    """Return what happened to a job, in one line."""
+    after = f" after {notice.duration_ms:,} ms" if notice.status == "completed" and notice.is_run else ""
+    why = f": {notice.reason}" if notice.status in ("pending", "processing") and notice.reason else ""
+    return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
 
 
 def _is_working(counts: Progress) -> bool:

@@ -26,7 +26,6 @@ from msgspec import Struct
 from aptui.core.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
-from aptui.store.jobs.log_lines import COUNTS
 from aptui.store.jobs.texts import Mask, Texts, contains, engine
 
 STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
@@ -49,6 +48,8 @@ _NUMBER_FIELDS = {
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
 """{field: (number it is about, whether it names the upper end)}."""
+COUNTS = {"error": "errors", "warning": "warnings"}
+"""{field that is about lines of logs: number of a job that says how many there are}."""
 BEINGS = ("flaky",)
 """What `is:` may ask for: a column of numbers that are 0 where a job is not."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from aptui.core.notices import JobChanged
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
-from aptui.store.jobs.log_lines import LogLines
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.checks import CheckMark
 
@@ -83,6 +82,16 @@ class AnalysisKeys:
             return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
 
 
+class LogReader(Protocol):
+    """Who knows what logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
+
+    def known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
+        """Return what is known."""
+
+    def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
+        """Return what they say; reads what is not known."""
+
+
 class JobTable:
     """Columns of jobs. One thread changes them; `row_count` rows may be read by any."""
 
@@ -101,7 +110,7 @@ class JobTable:
         for pool in (*self._pools.values(), self._formats):
             pool[""]  # code 0, of rows of which nothing is written yet
         self.checks = CheckColumn()
-        self.log_lines: LogLines | None = None
+        self.log_lines: LogReader | None = None
         """Who reads logs for filters, None = nobody."""
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}

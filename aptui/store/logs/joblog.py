@@ -233,10 +233,11 @@ class EngineLog:
     """The engine's own log, `<folder>/<base>.log`; a full one is renamed to `<base>.<epoch>.log`, and only the newest stay.
 
     Args:
-        started_ms: time of the run that begins; its three first records say so, as the reference's do.
+        started_ms: time of the run that begins.
+        begins: what its first record says; "" = three records, as the reference's logs have them.
     """
 
-    def __init__(self, folder: Path, base: str, started_ms: int) -> None:
+    def __init__(self, folder: Path, base: str, started_ms: int, begins: str = "") -> None:
         self._folder = folder
         self._base = base
         self._path = folder / f"{base}.log"
@@ -248,6 +249,9 @@ class EngineLog:
                 f"the log '{self._path}' cannot be written: {error.strerror}",
                 hint="look at its permissions, and at the room on its disk",
             ) from error
+        if begins:
+            self.append(LogRecord(LogLevel.INFO, base, begins, started_ms))
+            return
         ruler = "=" * 60
         self.append(
             *(LogRecord(LogLevel.INFO, "none", text, started_ms) for text in (ruler, "AzFramework File Logging New Run", ruler))

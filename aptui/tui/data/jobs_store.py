@@ -30,8 +30,8 @@ from aptui.store.jobs.job_table import (
     Rows,
     failed_causes,
 )
-from aptui.store.jobs.log_lines import LogLines
 from aptui.store.jobs.texts import Codes, Mask
+from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_cells import WORDS, job_cell, word_of

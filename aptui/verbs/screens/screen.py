@@ -62,7 +62,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     where = Places(
-        config.name, config.cache_dir, places.socket_path(config.cache_dir), start if starts_engine and not is_read_only else None
+        config.name, config.cache_dir, places.listening_at(config.cache_dir), start if starts_engine and not is_read_only else None
     )
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
 

@@ -90,7 +90,7 @@ def scan_missing(arguments: Namespace) -> int:
 def _engine(config: Config) -> Iterator[EngineClient | None]:
     """Connect to the engine that runs, None = none does."""
     try:
-        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="scan-missing")
+        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="scan-missing")
     except NoEngine:
         yield None
         return

@@ -108,7 +108,7 @@ def _perform(config: Config, order: Relocate) -> RelocationReport:
     from aptui.link.client import EngineClient, NoEngine
 
     try:
-        client = EngineClient.connect(places.socket_path(config.cache_dir))
+        client = EngineClient.connect(places.listening_at(config.cache_dir))
     except NoEngine:
         from aptui.engine.relocate.relocate import held, relocate
 

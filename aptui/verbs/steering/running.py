@@ -28,7 +28,7 @@ _HOLDERS_TOLD = 3
 def running_ids(config: Config) -> frozenset[int]:
     """Return the ids of the jobs that run, none where no engine answers; ask before the database is opened."""
     try:
-        with EngineClient.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
+        with EngineClient.connect(places.listening_at(config.cache_dir), timeout_s=1.0) as client:
             answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
             return msgspec.convert(answer["running"], frozenset[int])
     except HostError:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from aptui.core.messages import Notice, Progress, Said
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from aptui import __version__
+from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said
+from aptui.core.model import RelPath, RunKey
 from aptui.engine.loop.events import NoticePublisher
+from aptui.store.logs.joblog import parse
 
 
 def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:
@@ -57,6 +65,31 @@ def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
     idle = counts(done=3)
 
     assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
+
+
+def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_are_wanted(tmp_path: Path) -> None:
+    begun = JobChanged(
+        1, 7, RelPath("a.stl"), 1, "linux", "levels", "levels", "processing", "new source", "", 0, 0, 0, "", RunKey(3)
+    )  # fmt: skip
+    ended = replace(begun, status="completed", duration_ms=1200)
+    for tells_jobs in (False, True):
+        news = NoticePublisher([])
+        news.open_log(tmp_path, tells_jobs=tells_jobs)
+        news.tell(begun)
+        news.tell_begun([RunKey(3)])
+        news.tell(ended)
+        news.tell(replace(begun, status="failed", error="broken"))
+        news.close()
+
+    lines = [(line.level, line.text) for line in parse(tmp_path / "aptui.log")]
+    begins = (LogLevel.INFO, f"aptui {__version__} begins, process {os.getpid()}")
+    failed = (LogLevel.ERROR, "failed a.stl (linux, levels): broken")
+    assert lines[:3] == [begins, failed, begins]
+    assert lines[3:] == [
+        (LogLevel.DEBUG, "processing a.stl (linux, levels): new source"),
+        (LogLevel.DEBUG, "completed a.stl (linux, levels) after 1,200 ms"),
+        failed,
+    ]
 
 
 def test_a_sentence_is_said_once() -> None:

@@ -17,8 +17,8 @@ from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable
-from aptui.store.jobs.log_lines import LogLines
 from aptui.store.logs.joblog import write as write_log
+from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore

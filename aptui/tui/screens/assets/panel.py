@@ -145,7 +145,9 @@ def _folder_text(name: str, places: AssetPlaces) -> str:
 def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:
     """Return digest, size and time: as the engine last saw them, else as they are."""
     known = reader.file(path)
-    size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else _stat(file)
+    size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
+    if not known or not known.mtime_ns:  # the time of a file that was fresh then is not remembered: it is looked at again
+        size, mtime_s = (known.size, _stat(file)[1]) if known else _stat(file)
     facts = [("Digest", digest.hex())] if digest.strip(b"\0") else []
     if size >= 0:
         facts += [("Size", _full_size(size)), ("Changed", moment(mtime_s))]

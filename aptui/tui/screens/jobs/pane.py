@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.shared.sanitize import sanitize
-from aptui.store.jobs.log_lines import LogLines
+from aptui.store.logs.log_lines import LogLines
 from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.check_marks import CheckMarks

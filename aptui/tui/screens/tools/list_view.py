@@ -29,7 +29,7 @@ COLUMNS = (
     Column("group", "", 8, drop_rank=3),
     Column("name", "Tool", 20),
     Column("now", "Now", 14),
-    Column("does", "What it does", 0, 20),
+    Column("does", "What it does", 0, 36),
     Column("origin", "Set by", 8, drop_rank=2),
     Column("key", "Key", 12, drop_rank=1),
 )
@@ -121,7 +121,7 @@ def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
         yield ToolRow("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
     elif not is_paused:
         note = "What is pending now is finished; changes wait until ':resume'."
-        yield ToolRow("drain", "Queue", "Drain", "off", "finish what is pending, then look at nothing new", ":drain", note)
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish what waits, look at nothing new", ":drain", note)
     if facts.failed:
         now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
         yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
@@ -152,11 +152,11 @@ def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
         note = (
-            "Builders that know it make products for debugging. The jobs of all builders run again, each time it is turned."
+            "Builders that know it make products for debugging: their jobs run again each time. The log tells all steps of jobs."
             " It asks first."
         )
-        yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "ask builders for debug products", ":debug", note)
-    yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew: at once, or when idle", ":restart")
+        yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "debug products, and a fuller log", ":debug", note)
+    yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew", ":restart")
 
 
 def _settings(facts: ToolFacts) -> Iterator[ToolRow]:

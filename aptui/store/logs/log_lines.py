@@ -2,7 +2,7 @@
 
 Only jobs that counted errors or warnings are asked about, and each log is read once a run; of a huge one its beginning and its end.
 
-Tests: `tests/store/jobs/test_log_lines.py`.
+Tests: `tests/store/logs/test_log_lines.py`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from aptui.store.queries.reader import open_reader
 
 LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the lines that it is about}."""
-COUNTS = {"error": "errors", "warning": "warnings"}
-"""{field of the filter: number of a job that says how many such lines there are}."""
 
 _END_BYTES = 128 * 1024
 """So much is read of either end of a log: what is kept of a run's output (`worker.commands.output`)."""

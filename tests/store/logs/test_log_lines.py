@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
-from aptui.store.jobs import log_lines
-from aptui.store.jobs.log_lines import LogLines, said_in
-from aptui.store.logs import joblog
+from aptui.store.logs import joblog, log_lines
+from aptui.store.logs.log_lines import LogLines, said_in
 
 from ..conftest import Store, job_row, source_row
 
