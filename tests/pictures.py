@@ -1,4 +1,7 @@
-"""`python -m tests.pictures` makes the README's pictures, SVGs in `pictures/`, from the snapshots' scene and the real screens."""
+"""`python -m tests.pictures` makes the README's pictures, SVGs in `pictures/`, from the snapshots' scene and the real screens.
+
+One of them moves: what the recorded engine said is said again, and keys are pressed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.core.messages import JobChanged, Progress
+from tests.cast import Frame, row_of, svg_of
 
 if TYPE_CHECKING:
+    from aptui.core.messages import Notice
+    from aptui.tui.app import AptuiApp
     from tests.tui.scene import Engine, Scene
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -37,6 +43,29 @@ PICTURES = {
     "small": (SMALL, (("1", "2 lines"),), "words/poem.words"),
 }
 """{name: (size, ((what is pressed, words it brings), …), words that stand in the picture)}."""
+CAST = "cast"
+CAST_SIZE = (120, 30)
+CAST_STEPS: tuple[tuple[str, str, float], ...] = (
+    ("1", "2 lines", 2.0),
+    ("play 12", "idle", 0.35),
+    ("e", "Expecting", 1.6),
+    ("enter", "Esc back", 1.6),
+    ("escape", "failed first", 0.5),
+    ("x", "Fingerprint   ", 2.4),
+    ("escape", "failed first", 0.4),
+    ("slash", "/", 0.4),
+    ("s h a d", "lamp.frag", 1.6),
+    ("enter", "lamp.frag", 1.2),
+    ("escape", "failed first", 0.6),
+    ("2", "▸ words", 0.8),
+    ("right", "palette", 0.6),
+    ("down down down down", "│ data/palette.json", 2.4),
+    ("5", "shaders", 0.8),
+    ("m", "Analysis", 2.4),
+    ("1", "failed first", 0.8),
+)
+"""(What is pressed, words it brings, seconds it stays); `play N` says again, in so many pieces, what the recorded engine said."""
+MOST_CAST_BYTES = 300_000
 
 
 def make() -> Iterator[tuple[str, str]]:
@@ -46,6 +75,7 @@ def make() -> Iterator[tuple[str, str]]:
     with scene() as here:
         for name, (size, steps, _words) in PICTURES.items():
             yield name, asyncio.run(_drawn(here, size, steps))
+        yield CAST, asyncio.run(_cast(here))
 
 
 async def _drawn(here: Scene, size: tuple[int, int], steps: tuple[tuple[str, str], ...]) -> str:
@@ -58,6 +88,37 @@ async def _drawn(here: Scene, size: tuple[int, int], steps: tuple[tuple[str, str
             await here.until(app, lambda words=words: words in "\n".join(here.lines(app)))
         await here.settled(app)
         return _plain(here.masked(app.export_screenshot(title="aptui")))
+
+
+async def _cast(here: Scene) -> str:
+    frames: list[Frame] = []
+
+    async def take(app: AptuiApp, seconds: float) -> None:
+        await here.settled(app, 0.25)
+        strips = app.screen._compositor.render_strips()
+        rows = tuple(row_of([(here.masked(each.text), each.style) for each in strip]) for strip in strips)
+        frames.append(Frame(rows, seconds))
+
+    async with here.opened(CAST_SIZE) as (app, hands):
+        for pressed, words, seconds in CAST_STEPS:
+            if pressed.startswith("play "):
+                for piece in _pieces(here.notices(), int(pressed.split()[1])):
+                    for notice in piece:
+                        app.session.tell(notice)
+                    await take(app, seconds)
+            else:
+                await hands.press(*pressed.split())
+            await here.until(app, lambda words=words: words in "\n".join(here.lines(app)))
+            await take(app, seconds)
+    return svg_of(frames, CAST_SIZE[0], poster=len(frames) // 4)
+
+
+def _pieces(said: list[Notice], count: int) -> Iterator[list[Notice]]:
+    """Yield what was said while the project was built, in so many pieces of one length."""
+    built = [each for each in said if isinstance(each, (JobChanged, Progress))]
+    step = -(-len(built) // count)
+    for start in range(0, len(built), step):
+        yield built[start : start + step]
 
 
 def _set_to_work(here: Scene, engine: Engine) -> None:
