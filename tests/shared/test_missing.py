@@ -12,7 +12,7 @@ PLAIN = UUID.replace("-", "")
 BYTES = bytes.fromhex(PLAIN)
 EXTENSIONS = ("png", "txt", "lua", "c")
 PIECE = 1 << 20
-HOSTILE = 4 * PIECE
+HOSTILE = 2 * PIECE
 
 
 def names_in(data: bytes | str, *, limit: int = LINE_LIMIT, piece: int = PIECE) -> Names:

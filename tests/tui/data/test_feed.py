@@ -166,7 +166,7 @@ READS = st.lists(st.one_of(MOVES, LOOKS), max_size=5).map(lambda steps: ("read",
 BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",)])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # read before what was drained is in the database
 @example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # drained while rows are read
 @given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
