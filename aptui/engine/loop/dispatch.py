@@ -40,6 +40,8 @@ _RESULTS_PER_COMMIT = 256
 _RESULTS_PER_LIVE_COMMIT = 64
 """Clients wait while the pipeline takes results in: so many take it some milliseconds."""
 _HOLD_S = 0.02
+_BATCH_HOLD_S = 0.1
+"""The same where nobody waits for a product, and workers have enough to do without those that wait for its commit."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -153,9 +155,11 @@ class RunDispatcher:
 
         A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
         """
-        if len(self._results) >= min(self._results_per_commit, len(self._context.pipeline.running)):
+        pipeline = self._context.pipeline
+        if len(self._results) >= min(self._results_per_commit, len(pipeline.running)):
             return 0.0
-        return self._results_since + _HOLD_S - now
+        may_wait = self._context.live is None and pipeline.ready and pipeline.jobs.resources is None  # which a result sets free
+        return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
     def next_deadlines(self) -> list[float]:
         """Return when (monotonic) workers or lookups have to be seen to."""

@@ -1,0 +1,43 @@
+"""How long results wait for others that share their commit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from aptui.core.messages import Outcome, RunResult
+from aptui.engine.loop import dispatch
+from aptui.engine.loop.dispatch import RunDispatcher
+
+
+def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:
+    """Return one that holds a result since second 0."""
+    jobs = SimpleNamespace(resources=object() if has_resources else None)
+    pipeline = SimpleNamespace(running=dict.fromkeys(range(running)), ready=range(ready), jobs=jobs)
+    context = SimpleNamespace(roots={}, live=object() if is_live else None, pipeline=pipeline)
+    runs = RunDispatcher(cast("Any", context), runs_builders=True)
+    runs._take([RunResult(1, Outcome.SUCCEEDED)])
+    runs._results_since = 0.0
+    return runs
+
+
+def test_a_batch_whose_workers_have_enough_to_do_gathers_longer() -> None:
+    assert dispatcher(is_live=False, ready=5).hold_s(0.0) == dispatch._BATCH_HOLD_S > dispatch._HOLD_S
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"is_live": True, "ready": 5},  # somebody waits for the product
+        {"is_live": False, "ready": 0},  # what waits for this commit may be all that is left
+        {"is_live": False, "ready": 5, "has_resources": True},  # the result sets one free
+    ],
+)
+def test_results_that_somebody_may_wait_for_are_held_for_a_moment_only(how: dict[str, Any]) -> None:
+    assert dispatcher(**how).hold_s(0.0) == dispatch._HOLD_S
+
+
+def test_nothing_is_held_when_all_that_runs_has_reported() -> None:
+    assert dispatcher(is_live=False, ready=5, running=1).hold_s(0.0) == 0.0
