@@ -19,6 +19,7 @@ Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """SQL, and how its parameters come from those of the operation (None: as they are)."""
 
 RUNS_KEPT = 5
+"""Of each job; and the last one that succeeded, which somebody may want back after a night of failures."""
 _NO_UUID = "zeroblob(16)"
 
 
@@ -65,6 +66,10 @@ def _repeated(count: int) -> Callable[[Parameters], Parameters]:
 
 def _first_twice(row: Parameters) -> Parameters:
     return (row[0], row[0])
+
+
+def _first_three_times(row: Parameters) -> Parameters:
+    return (row[0], row[0], row[0])
 
 
 def _lower_target(row: Parameters) -> Parameters:
@@ -160,8 +165,9 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (_replace("aptui_runs", 13), None),
         (
             f"""DELETE FROM aptui_runs WHERE job_id = ? AND run_key <=
-            (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",
-            _first_twice,
+            (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})
+            AND run_key <> COALESCE((SELECT MAX(run_key) FROM aptui_runs WHERE job_id = ? AND outcome = 0), 0)""",
+            _first_three_times,
         ),
     ),
     "put_retries": ((_replace("aptui_retries", 3), None),),

@@ -51,7 +51,7 @@ def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
         return "its last run failed"
     found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
     first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
-    more = " or more" if count == len(runs) == RUNS_KEPT else ""
+    more = " or more" if count >= RUNS_KEPT else ""
     return f"failed since {count}{more} runs, first at {when(first_ms)}"
 
 

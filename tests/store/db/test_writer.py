@@ -156,6 +156,16 @@ def test_drops_come_before_puts_within_an_order(store: Store) -> None:
     assert store.rows("SELECT ProductName FROM Products") == [("linux/b",)]
 
 
+def test_the_last_run_that_succeeded_stays_however_many_failed_since(store: Store) -> None:
+    outcomes = {1: 0, 2: 0} | dict.fromkeys(range(3, 10), 1)
+    for key, outcome in outcomes.items():
+        store.put(put_run=[(1, key, 100 * key, 5, outcome, "", "", "", 1, "1", b"", "", "")])
+
+    assert [run.run_key for run in store.reader().runs_of(1)] == [9, 8, 7, 6, 5, 2]
+    store.put(put_run=[(1, 10, 1000, 5, 0, "", "", "", 1, "1", b"", "", "")])
+    assert [run.run_key for run in store.reader().runs_of(1)] == [10, 9, 8, 7, 6]
+
+
 def test_only_the_last_five_runs_of_a_job_stay(store: Store) -> None:
     fill(store)
 

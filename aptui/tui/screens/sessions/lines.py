@@ -105,6 +105,9 @@ def _compared(old: Session, new: Session, found: Comparison, width: int) -> Iter
         ("Shrank", found.shrank, _growth, ""),
         ("New", found.new, _nothing, ""),
     )
+    # All heads first: a list of hundreds that fail must not hide that a job became slow.
+    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _said, _role in groups if changes]
+    yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
     for head, changes, said, role in groups:
         if changes:
             yield ()
@@ -158,13 +161,13 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
         return [*lines, (Part(" nothing ran", "muted"),)]
     cells = max(_LEAST_BAR, width - _LABEL - 2)
     span_ms = max(span.ended_ms for span in found.spans) or 1
-    lines += [_lane(lane, found, cells, span_ms) for lane in range(found.lane_count)]
-    lines.append((Part(f"{'':{_LABEL}}0{brief(span_ms):>{cells - 1}}", "muted"),))
-    lines += [(), (Part(f" Critical path: {_jobs(len(found.critical))}, {brief(found.critical_ms)}", "header"),)]
+    lines.append((Part(f" Critical path: {_jobs(len(found.critical))}, {brief(found.critical_ms)}", "header"),))
     runs = {span.run.job_id: span.run for span in found.spans}
     for job_id in found.critical[-_MOST:]:
         run = runs[job_id]
         lines.append((Part(f"   {brief(run.duration_ms):>7}  ", "muted"), Part(shorten(sanitize(_name(run)), max(10, width - 14)))))
+    lines += [(), *(_lane(lane, found, cells, span_ms) for lane in range(found.lane_count))]
+    lines.append((Part(f"{'':{_LABEL}}0{brief(span_ms):>{cells - 1}}", "muted"),))
     return lines
 
 

@@ -71,6 +71,9 @@ def test_one_session_and_two_compared(store: Store) -> None:
     assert "1.png@linux" in both[at + 1]
     assert any("9.0 times" in line and "2.png" in line for line in both)
     assert " New (1)" in both
+    heads = next(at for at, line in enumerate(both) if "1 began to fail · " in line)
+    assert "1 slower" in both[heads]
+    assert heads < at
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -83,6 +86,8 @@ def test_a_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
     assert len(rows) == 2
     assert all(len(row) <= width for row in rows)
     assert sum("█" in row for row in rows) == 1
+    texts = said(lines)
+    assert next(at for at, line in enumerate(texts) if "Critical path" in line) < texts.index(rows[0])
     assert any(part.role == "failed" for parts in lines for part in parts)
 
 
