@@ -16,6 +16,7 @@ from tempfile import NamedTemporaryFile
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs import joblog
+from aptui.tui.background import run_in_background
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.texts import log_text
@@ -78,6 +79,23 @@ class Programs:
     def folder(self, infos: Sequence[JobInfo]) -> None:
         """Show the folder of the source."""
         self._open_source(infos[0], self._show_folder)
+
+    def capsule(self, infos: Sequence[JobInfo]) -> None:
+        """Have `aptui capsule` write the job into a file where the screen was started; it reads inputs, which may take a while."""
+        config = self._view.shell.config
+        if config is None:
+            self._view.shell.tell("there is no project here that a capsule could be made of", "warning")
+            return
+        run_in_background("aptui-capsule", self._write_capsule, str(config.project_dir), infos[0])
+
+    def _write_capsule(self, project: str, info: JobInfo) -> None:
+        name = native(info.source.rpartition("/")[2])
+        file = os.path.abspath(f"{name}@{info.platform}.capsule.tgz")
+        command = [sys.executable, "-m", "aptui", "-C", project, "--color", "never", "capsule", f"#{info.key}", "--out", file]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+        said = (ended.stderr + ended.stdout).strip() or "it said nothing"
+        severity = "error" if ended.returncode else "information"
+        self._view.shell.in_ui(self._view.shell.tell, said.removeprefix("aptui: "), severity, 15)
 
     def _show_folder(self, path: str) -> None:
         """Open the desktop's file browser where there is one, else a shell in the folder."""

@@ -45,6 +45,7 @@ ROW_ACTIONS = (
     RowAction("folder", "Show the folder of the source", 1),
     RowAction("log_folder", "Show the folder of the log", 1),
     RowAction("copy", "Copy…", 1),
+    RowAction("capsule", "Write a capsule: the job in a file", 1),
     RowAction("reprocess", "Reprocess", 2, needs_engine=True),
     RowAction("cancel", "Cancel", 2, needs_engine=True),
     RowAction("escalate", "Escalate", 2, needs_engine=True),
@@ -72,6 +73,7 @@ class RowActions:
             "folder": self.programs.folder,
             "log_folder": self.programs.log_folder,
             "copy": copying.copy,
+            "capsule": self.programs.capsule,
             "reprocess": engine.reprocess,
             "cancel": engine.cancel,
             "escalate": engine.escalate,
@@ -106,6 +108,8 @@ class RowActions:
     def _is_possible(self, action_id: str, infos: Sequence[JobInfo]) -> bool:
         if action_id == "cancel":
             return any(info.status in ("pending", "processing") for info in infos)
+        if action_id == "capsule":
+            return len(infos) == 1 and infos[0].key > 0 and self._view.shell.config is not None
         if action_id in ("pager", "log_editor", "log_folder"):
             return bool(self.programs.log_of(infos[0]))
         return True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -470,6 +472,25 @@ def test_keys_that_type_are_no_hints_while_people_type(tmp_path):
         assert "+ escalate" not in lines(app)[-1]
 
     in_jobs(tmp_path, look)
+
+
+def test_the_row_menu_writes_a_capsule_where_the_screen_was_started(tmp_path, monkeypatch):
+    ran = []
+
+    def run(command, **_named):
+        ran.append(command)
+        return SimpleNamespace(returncode=0, stdout="rock_01.png@linux.capsule.tgz: 1 input\n", stderr="")
+
+    async def do(app, pilot, pane):
+        monkeypatch.setattr("aptui.tui.screens.jobs.programs.subprocess.run", run)
+        monkeypatch.chdir(tmp_path)
+        pane.actions.do("capsule")
+        await until(pilot, lambda: "rock_01.png@linux.capsule.tgz: 1 input" in text(app))
+
+    in_jobs(tmp_path, do)
+
+    file = str(tmp_path / "rock_01.png@linux.capsule.tgz")
+    assert ran == [[sys.executable, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
 
 
 def test_the_row_menu_offers_what_can_be_done(tmp_path):
