@@ -45,6 +45,15 @@ def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(sessi
     assert [len(part.text) for part in Rule(session, name="bar").parts(102)[1:5]] == [35, 3, 2, 60]
 
 
+def test_the_share_and_the_bar_are_of_the_same_work_analyses_that_are_to_come_too(session: FakeSession) -> None:
+    session.latest_progress = progress(analyses_waiting=90, analyses_running=10)
+
+    assert activity_of(SessionState.ATTACHED, session.latest_progress, None).text == "● building 19 %"
+    done, failed = (len(part.text) for part in Rule(session, name="bar").parts(202)[1:3])
+    assert done + failed == 38
+    assert "38 of 100 jobs" in "".join(part.text for part in StatusLine(session).parts(140))
+
+
 def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
     idle = progress(jobs_waiting=0, jobs_running=0)
 

@@ -78,13 +78,18 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     if is_working(progress):
         if progress.is_scanning and not _left_to_do(progress):
             return Part("● scanning", "processing")
-        done, total = share_of(progress)
-        return Part(f"● building {100 * done // total} %" if total and done else "● building", "processing")
+        done = progress.done_now + progress.failed_now
+        return Part(f"● building {100 * done // _all(progress)} %" if done else "● building", "processing")
     return Part("✓ idle", "completed")
 
 
 def _left_to_do(progress: Progress) -> int:
     return progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
+
+
+def _all(progress: Progress) -> int:
+    """Return what the work under way is in all, analyses that are still to come too: what the bar is of, and the share."""
+    return progress.done_now + progress.failed_now + _left_to_do(progress)
 
 
 def is_working(progress: Progress | None) -> bool:
@@ -162,6 +167,6 @@ def _cells(progress: Progress | None, room: int) -> tuple[int, int, int]:
     if progress is None or not is_working(progress):
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running
-    total = progress.done_now + progress.failed_now + _left_to_do(progress)
+    total = _all(progress)
     done, failed, running = (max(int(room * kind / total), min(kind, 1)) if total else 0 for kind in kinds)
     return max(0, min(done, room - failed - running)), failed, running

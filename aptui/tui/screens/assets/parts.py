@@ -16,7 +16,7 @@ from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree
 
 SOURCE_COLUMNS = (
-    Column("name", "Name", 0, 20),
+    Column("name", "Name", 0, 28),
     Column("health", "Not well", 22, is_prose=True),
     Column("extension", "Ext", 6, drop_rank=2),
     Column("duration", "Analysis", 8, align="right", drop_rank=1),
