@@ -21,6 +21,9 @@ _LOOK_S = 0.05
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that are about no row, log or filter."""
+_LEAVE = "detach"
+_ROWS = frozenset({"the first rows", "the filter", "the search"})
+"""What who leaves need not wait for; a sheet that is about to open takes the same key to be closed."""
 
 
 class Keyboard:
@@ -39,10 +42,16 @@ class Keyboard:
             return ""
         pane, focused = self._pane(), self._app.focused
         if pane is None:
-            return "the first screen"
+            return "" if self._leaves(key) else "the first screen"
         if focused is not None and pane not in focused.ancestors_with_self:
             return ""
-        return pane.awaited(focused)
+        awaited = pane.awaited(focused)
+        return "" if awaited in _ROWS and self._leaves(key) else awaited
+
+    def _leaves(self, key: str) -> bool:
+        """Whether a key closes the screen: nobody has to wait for rows that do not come."""
+        found = self._app.screen.active_bindings.get(key)
+        return found is not None and found.binding.action == _LEAVE
 
     def missed(self, key: str, engine: EngineControl) -> str:
         """Return what a key would do if there were an engine to ask, "" = nothing."""

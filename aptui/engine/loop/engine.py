@@ -448,6 +448,7 @@ class Engine:
     def _counts(self) -> Progress:
         status = self.pipeline.status()
         at_work = min(status.running_jobs, len(self.runs.at_work()))
+        owed = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
         return Progress(
             self.seq,
             self.scans.files_seen,
@@ -457,7 +458,7 @@ class Engine:
             at_work,
             status.done,
             status.failed,
-            self.is_scanning,
+            self.is_scanning or not (owed or self.digests.is_idle),  # before the first files are read nobody knows of jobs
             failing_count=self._failed_before + status.failing if self.live is not None else -1,
         )
 

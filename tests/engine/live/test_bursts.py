@@ -11,6 +11,7 @@ from live_project import LiveProject
 
 from aptui.core.messages import FilesHashed, FolderSeen, HashOrder
 from aptui.engine.live.changes import ChangeTracker
+from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
@@ -55,6 +56,13 @@ def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
     """Have no file read until the patch is undone, so that what was seen stays pending."""
     patch.setattr(engine.digests, "read_few", lambda: None)
     patch.setattr(engine.digests, "send", lambda _pool: None)
+
+
+def is_told_to_look(live: EngineSupervisor) -> bool:
+    """Whether the last progress says that files are looked at; an engine that waits is woken, for it tells at its turns."""
+    live.wake()
+    told = live.latest_progress
+    return told is not None and told.is_scanning
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
@@ -131,3 +139,19 @@ def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_chan
         project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
 
         assert sum(len(order.copies) for order in orders) >= _COUNT
+
+
+def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_idle(project: LiveProject) -> None:
+    with project.running() as live, pytest.MonkeyPatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        hold_reading(engine, held)
+        for number in range(_COUNT):
+            project.write(f"assets/new/{number}.txt", str(number))
+        project.until(lambda: len(engine.pipeline.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
+
+        project.until(lambda: is_told_to_look(live), "told to be at work")
+        assert not engine.is_scanning
+        held.undo()
+        project.until_product("linux/new/0.txt", "0")
+        project.until(lambda: not is_told_to_look(live), "told to be done")

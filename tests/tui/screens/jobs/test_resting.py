@@ -120,8 +120,12 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         assert pane.awaited(pane.event_log.log_pane) == "the log"
         pane.store.is_loaded = False
         assert pane.awaited(pane.table) == "the first rows"
-        assert app.keyboard.awaited("ctrl+c") == ""
+        assert app.keyboard.awaited("j") == "the first rows"
+        assert [app.keyboard.awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
         pane.store.is_loaded = True
+        pane.awaited = lambda _focused: "the sheet"
+        assert app.keyboard.awaited("q") == "the sheet", "it closes that"
+        del pane.awaited
 
     in_jobs(tmp_path, wait)
 
