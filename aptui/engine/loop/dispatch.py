@@ -180,11 +180,16 @@ class RunDispatcher:
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.room)  # to find a result takes no worker
         inbox = self._context.inbox
-        if not is_paused and (free > 0 or critical > 0):
+        if not is_paused and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
         if self._run_next and free > 0:
             return SlotsFree(inbox.next_seq(), 1, 1, self._run_next.popleft())
         return None
+
+    def _is_first_urgent(self) -> bool:
+        """Whether the job that would start next may take the room that is kept for what is critical and for analyses."""
+        job = self._context.pipeline.ready.peek()
+        return job is not None and (job.is_critical or job.is_analysis)
 
     def run_next(self, job_id: int) -> None:
         """While paused: let one job more start, the one with this id if it is pending."""

@@ -1,4 +1,4 @@
-"""How long results wait for others that share their commit."""
+"""How long results wait for others that share their commit, and when slots are offered."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from aptui.core.messages import Outcome, RunResult
 from aptui.engine.loop import dispatch
 from aptui.engine.loop.dispatch import RunDispatcher
+from aptui.engine.loop.inbox import Inbox
 
 
 def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:
@@ -41,3 +42,16 @@ def test_results_that_somebody_may_wait_for_are_held_for_a_moment_only(how: dict
 
 def test_nothing_is_held_when_all_that_runs_has_reported() -> None:
     assert dispatcher(is_live=False, ready=5, running=1).hold_s(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("is_critical", "is_analysis"), [(False, False), (True, False), (False, True)])
+def test_the_room_for_what_is_critical_is_offered_to_nothing_else(is_critical: bool, is_analysis: bool) -> None:
+    first = SimpleNamespace(is_critical=is_critical, is_analysis=is_analysis)
+    ready = SimpleNamespace(peek=lambda: first)
+    context = SimpleNamespace(roots={}, live=None, pipeline=SimpleNamespace(ready=ready), inbox=Inbox())
+    runs = RunDispatcher(cast("Any", context), runs_builders=True)
+    runs.pool_if_any = cast("Any", SimpleNamespace(free=0, free_for_critical=1))
+
+    offered = runs.offer_slots(is_paused=False)
+
+    assert (offered is not None) is (is_critical or is_analysis)
