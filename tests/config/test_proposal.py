@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,15 @@ def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: pytest.Captu
     assert "1 *.gd" in said
     assert '  - {name: textures, uses: image, patterns: ["*.png"]}' in said
     assert not (tmp_path / "aptui.yaml").exists()
+
+
+def test_the_schema_that_the_file_speaks_of_is_where_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["init", str(tmp_path)])
+    (words,) = re.findall(r"the path that 'aptui ([^']*)' prints", (tmp_path / "aptui.yaml").read_text())
+    capsys.readouterr()
+
+    assert main.main(words.split()) == 0
+    assert json.loads(Path(capsys.readouterr().out.strip()).read_text())["$schema"]
 
 
 def test_a_project_inside_of_another_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -234,7 +234,7 @@ def test_terms_know_where_their_pattern_stands() -> None:
         ("status:", 8, "nothing stands behind", ""),
         ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""),
         ("statsu:x", 1, "no field 'statsu'", "'status:'"),
-        ("a colour:red", 3, "no field 'colour'", "in quotes"), ("after:soon", 7, "'soon' is no moment", "23:01"),
+        ("a colour:red", 3, "no field 'colour'", '; "colour:red" in quotes'), ("after:soon", 7, "'soon' is no moment", "23:01"),
         ("after:99:99", 7, "no moment", "2h"), ("slower:fast", 8, "no duration", "1.5s"),
         ("rock(", 5, "unclosed group", "backslash"),
         ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""),
