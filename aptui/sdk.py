@@ -311,7 +311,8 @@ class ProcessJobRequest(Struct):
     """Question to `process_job`. `products_dir` is an empty folder of this run's own; `temp_dir` another, for anything else.
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `progress` takes a fraction 0 …
-    1.
+    1. `quality` is "final", or "draft" where the configuration says `quality: [draft, final]` for the builder: something that
+    serves at once, until its final follows.
     """
 
     builder_name: str
@@ -331,6 +332,7 @@ class ProcessJobRequest(Struct):
     is_cancelled: Callable[[], bool] = lambda: False
     read_digest: str = ""
     scan_folders: tuple[str, ...] = ()
+    quality: str = "final"
 
     @property
     def full_path(self) -> str:

@@ -387,7 +387,7 @@ class World:
         self._scan = self._scan_steps(reassess=reassess, is_full=is_full)
 
     def _signature(self) -> str:
-        return sha(repr(self.project)).hex()
+        return sha(repr(replace(self.project, makes_finals=True))).hex()  # each run says anew whether it makes finals
 
     def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
         for folder in self._scanner.folders():
@@ -894,6 +894,7 @@ class World:
                 order.additional_fingerprint,
                 order.source_uuid.hex(),
             )
+            + (("draft",) if order.quality == "draft" else ())
             + (self._closure(order.rel, script, text),)
             + (tuple((rel, self.text(rel)) for rel in script.reads),)
             + (self._products_before(order, script),)
@@ -1014,9 +1015,9 @@ class World:
         """Return the last log of a job."""
         return "\n".join(record.text for record in self.logs.get(self.job(name).log_file, ()))
 
-    def clean(self) -> World:
-        """Return what a clean build of the present disk and configuration comes to."""
-        other = World(self.setup)
+    def clean(self, **changes: object) -> World:
+        """Return what a clean build of the present disk and configuration, with changes of that, comes to."""
+        other = World(replace(self.setup, **changes))  # type: ignore[arg-type]
         other._folder_ids = dict(self._folder_ids)  # shadows have them in the names of their products
         other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool
         other.boot()

@@ -103,6 +103,7 @@ class Setup(Struct, frozen=True):
     metadata_types: tuple[str, ...] = ()
     retry: RetryRule | None = None
     resources: tuple[tuple[str, int], ...] = ()
+    makes_finals: bool = True
 
     @property
     def all_folders(self) -> tuple[str, ...]:
@@ -133,6 +134,7 @@ class Setup(Struct, frozen=True):
             metadata_types=self.metadata_types,
             retry=self.retry,
             resources=self.resources,
+            makes_finals=self.makes_finals,
         )
 
 
@@ -154,6 +156,7 @@ class Tables:
     files: dict[tuple[int, str], Row] = field(default_factory=dict)
     runs: dict[tuple[int, int], Row] = field(default_factory=dict)
     retries: dict[int, tuple[int, str]] = field(default_factory=dict)
+    drafts: set[int] = field(default_factory=set)
     stats: dict[str, tuple[int, int]] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
     legacy: set[tuple[bytes, int, int]] = field(default_factory=set)
@@ -225,6 +228,7 @@ class FakeArchive:
             self._index.jobs.get(row[1], set()).discard(job_id)
         self._drop_products(job_id)
         self._drop_conflict(job_id)
+        self._drop_draft(job_id)
         for run_key in self._index.runs.pop(job_id, ()):
             del self.tables.runs[job_id, run_key]
 
@@ -322,6 +326,16 @@ class FakeArchive:
     def _put_retries(self, job_id: int, run_key: int, kinds: str) -> None:
         assert job_id in self.tables.jobs, f"retries of job {job_id}, which is not stored"
         self.tables.retries[job_id] = (run_key, kinds)
+
+    def _put_draft(self, job_id: int) -> None:
+        assert job_id in self.tables.jobs, f"a draft of job {job_id}, which is not stored"
+        self.tables.drafts.add(job_id)
+
+    def _drop_draft(self, job_id: int) -> None:
+        self.tables.drafts.discard(job_id)
+
+    def drafts(self) -> list[PathKey]:
+        return sorted({self._key(job_id) for job_id in self.tables.drafts if self.tables.jobs[job_id][6] == 4})
 
     def _put_stat(self, name: str, value_ms: int, time_ms: int) -> None:
         self.tables.stats[name] = (value_ms, time_ms)

@@ -23,6 +23,7 @@ from aptui.config.model import Config
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, UndeclaredReads
 from aptui.core.paths import from_text
+from aptui.core.quality import quality_of
 from aptui.shared.errors import UserError
 
 _POLL_S = 0.1
@@ -73,6 +74,7 @@ def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int,
         limit_s=builder.process_limit_s,
         memory_limit_bytes=builder.memory_limit_bytes,
         debug_output=manner.debug_output,
+        quality=quality_of(job.inputs).value,
         keeps_temp=manner.keeps_temp,
         settings=manner.settings,
     )

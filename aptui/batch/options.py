@@ -37,6 +37,8 @@ class RunOptions(Struct):
     """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
     removes_disabled: bool = False
     stop_after: StopAfter | None = None
+    makes_finals: bool = True
+    """Whether the finals of builders that make drafts first are made, too."""
     restores: tuple[tuple[int, int], ...] = ()
     """(job id, run key) of earlier runs whose products are put back."""
 
@@ -56,6 +58,11 @@ def engine_arguments(parser: ArgumentParser) -> None:
         " given several times",
     )  # fmt: skip
     parser.set_defaults(fail_slower=None, fail_flaky=False)
+    parser.add_argument("--draft", action="store_true", help="leave the finals of builders that make drafts first for later")
+    parser.add_argument(
+        "--require", choices=["final"], metavar="final",
+        help="exit 1 also if products of the platforms asked for are drafts, for their finals failed or were left for later",
+    )  # fmt: skip
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
         help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",
@@ -123,6 +130,8 @@ def platforms_of(arguments: Namespace) -> list[str] | None:
 def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
     """Return what the options of `engine_arguments` ask for."""
     platforms = platforms_of(arguments)
+    if arguments.draft and arguments.require:
+        raise UserError("'--draft' leaves drafts, and '--require final' refuses them", hint="leave one of them out")
     return RunOptions(
         is_full_scan,
         arguments.debug_output,
@@ -130,4 +139,5 @@ def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[
         None if platforms is None else tuple(platforms),
         tuple(arguments.set),
         accepts_empty=tuple(getattr(arguments, "accept_empty", ())),
+        makes_finals=not arguments.draft,
     )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, add_complaints, add_findings, add_flaky, add_slower, collect
+from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
 from aptui.config import load
 from aptui.config import model as configuration
 from aptui.shared import printing, trace
@@ -74,6 +74,8 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
     if summary.jobs_run or arguments.json or arguments.fail_flaky:
         add_flaky(summary, config, is_failure=arguments.fail_flaky)
+    if summary.jobs_run or arguments.json or arguments.require:
+        add_drafts(summary, config, is_failure=arguments.require is not None)
     add_findings(summary, config)
     code = exit_code(summary, arguments.fail_on)
     add_complaints(summary, config, arguments.fail_on)
@@ -101,6 +103,8 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
     began_s = time.monotonic()
     if wish.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
+    if not wish.makes_finals:
+        config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr, config.log_dir)
     opening = PreparedSession(config, trusts_times=not wish.is_full_scan)
     try:
@@ -111,6 +115,10 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         if trace.active is not None:
             hint = f"start it with the variable {trace.VARIABLE}=FILE"
             raise UserError("'--trace' is not for an engine that runs already", hint=hint) from None
+        if not wish.makes_finals:
+            raise UserError(
+                "'--draft' is not for an engine that runs: it works for others too", hint="'aptui stop' first"
+            ) from None
         if wish.stop_after is not None:
             raise UserError(
                 "'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first"
@@ -191,7 +199,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
         return UserError.exit_code
     if summary.stopped_after:
         return STOPPED_EARLY
-    is_bad = summary.jobs_failed > 0 or summary.is_too_slow or summary.is_too_flaky or summary.is_refused
+    is_bad = summary.jobs_failed > 0 or summary.is_too_slow or summary.is_too_flaky or summary.is_unfinished or summary.is_refused
     if fail_on is not None:
         is_bad = is_bad or summary.errors > 0 or (fail_on == "warning" and summary.warnings > 0)
     return JOBS_FAILED if is_bad else 0

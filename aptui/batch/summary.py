@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _SLOWER_TOLD = 10
 _FLAKY_TOLD = 10
+_DRAFTS_TOLD = 10
 _FINDINGS_TOLD = 20
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
@@ -71,6 +73,15 @@ class FlakyJob(Struct, frozen=True):
     failed_of: str
 
 
+class DraftJob(Struct, frozen=True):
+    """A job whose products are drafts (`core.quality`)."""
+
+    source: str
+    platform: str
+    job_key: str
+    builder: str
+
+
 class Summary(Struct):
     """See the module; `jobs_pending` is not 0 only where a run was interrupted.
 
@@ -100,6 +111,9 @@ class Summary(Struct):
     flaky: list[FlakyJob] = field(default_factory=list)
     is_too_flaky: bool = False
     """Whether there are some that `--fail-on flaky` does not allow."""
+    drafts: list[DraftJob] = field(default_factory=list)
+    is_unfinished: bool = False
+    """Whether there are some that `--require final` does not allow."""
     stopped_after: str = ""
     """What `--stop-after` stopped it for."""
     is_count_partial: bool = False
@@ -158,6 +172,7 @@ class Summary(Struct):
             ],
             "slower": [to_builtins(each) for each in self.slower],
             "flaky": [to_builtins(each) for each in self.flaky],
+            "drafts": [to_builtins(each) for each in self.drafts],
             **({"checks": [to_builtins(each) for each in self.findings]} if self.findings else {}),
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
@@ -173,6 +188,7 @@ class Summary(Struct):
         )
         self._tell_slower()
         self._tell_flaky()
+        self._tell_drafts()
         self._tell_findings()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending or self.is_count_partial:
@@ -227,6 +243,14 @@ class Summary(Struct):
             printing.say(f"  {name}  {printing.line(each.failed_of)}", "yellow")
         if len(self.flaky) > _FLAKY_TOLD:
             printing.say(f"  and {len(self.flaky) - _FLAKY_TOLD:,} more: aptui jobs --filter is:flaky")
+
+    def _tell_drafts(self) -> None:
+        if self.drafts:
+            printing.say("drafts: their finals failed or are still to come:", "bold")
+        for each in self.drafts[:_DRAFTS_TOLD]:
+            printing.say(f"  {job_name(each.source, each.platform, each.job_key)}", "red" if self.is_unfinished else "yellow")
+        if len(self.drafts) > _DRAFTS_TOLD:
+            printing.say(f"  and {len(self.drafts) - _DRAFTS_TOLD:,} more: aptui jobs --filter is:draft")
 
     @staticmethod
     def _tell(head: str, failures: list[Failure], verb: str) -> None:
@@ -306,6 +330,17 @@ def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
     named = ((row, builders.get(row.builder, uuid_text(row.builder))) for row in rows)
     summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in named]
     summary.is_too_flaky = is_failure and bool(rows)
+
+
+def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
+    """Name the jobs whose products are drafts; `is_failure`: whether that ends a run with 1."""
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
+    asked = set(_asked_for(config))
+    with closing(open_reader(config.cache_dir / DATABASE)) as database:
+        rows = [row for job_id in database.draft_jobs() if (row := database.job(job_id)) is not None and row.platform in asked]
+    named = ((row, builders.get(row.builder, uuid_text(row.builder))) for row in rows)
+    summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in named]
+    summary.is_unfinished = is_failure and bool(rows)
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:

@@ -14,8 +14,8 @@ from aptui.core.model import BuilderKind
 from aptui.core.shell.template import PLACEHOLDER
 
 PLACEHOLDERS = (
-    "source", "products_dir", "stem", "name", "ext", "rel", "platform", "depfile", "product_dependencies", "temp_dir",
-    "params.NAME",
+    "source", "products_dir", "stem", "name", "ext", "rel", "platform", "quality", "depfile", "product_dependencies",
+    "temp_dir", "params.NAME",
 )  # fmt: skip
 _BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 _PROGRAM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*=[^\s'\"`$;&|<>()]*\s+)*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|$|[;&|<>])")

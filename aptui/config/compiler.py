@@ -384,6 +384,7 @@ class Compiler:
             variables=() if kind is BuilderKind.COPY else self._variables(node),
             retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
             resources=runs.held(node),
+            has_drafts=runs.has_drafts(node),
         )
         return builder if platforms else None
 
@@ -403,7 +404,10 @@ class Compiler:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
         foreign = (
-            [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads", "environment", "retry", "resources")]
+            [
+                (key, "'uses:' or 'command:'")
+                for key in ("patterns", "undeclared_reads", "environment", "retry", "resources", "quality")
+            ]
             if forms[0] == "copy"
             else []
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 11
+FORM = 12
 """Rises when the compiled form changes."""
 
 

@@ -20,6 +20,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_analysis": "source_id, builder_uuid",
     "drop_job": "job_id",  # with its products, runs and conflicts
     "drop_products": "job_id",
+    "drop_draft": "job_id",  # what it has made is its final, or gone
     "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
     "drop_file": "scan_folder_id, name",  # name: relative path
@@ -43,6 +44,7 @@ ROW_OPERATIONS: dict[str, str] = {
     # products_digest and step: core.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
+    "put_draft": "job_id",  # what it has made is a draft (core.quality)
     "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
@@ -136,6 +138,10 @@ class Archive(Protocol):
 
     def pending(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work that did not fail."""
+        ...
+
+    def drafts(self) -> list[PathKey]:
+        """Return the keys of the sources that have jobs which rest on their drafts."""
         ...
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:

@@ -137,6 +137,7 @@ _PHRASES = {
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
     "ring": "the ring through '{name}'",
+    "quality": "the quality",
     "rule": "the configuration of builder '{name}'",
 }
 _VALUED = frozenset(

@@ -75,7 +75,7 @@ class ProcessOrder(Struct, frozen=True):
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
     outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
-    `AnalyseOrder`.
+    `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`).
     """
 
     run_key: int
@@ -97,6 +97,7 @@ class ProcessOrder(Struct, frozen=True):
     debug_output: bool = False
     keeps_temp: bool = False
     settings: str = ""
+    quality: str = "final"
 
 
 class CopyOrder(Struct, frozen=True):
@@ -193,6 +194,7 @@ class RunResult(Struct, frozen=True):
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
     processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
     builder ran, "" = one did. `kind` is what it failed of (`core.retry`), "" = nobody knows, or another run would, too.
+    `is_final`: it is a final, though a draft was asked for (`core.quality`).
     """
 
     run_key: int
@@ -212,6 +214,7 @@ class RunResult(Struct, frozen=True):
     origin: str = ""
     used: Used = NOTHING_USED
     kind: str = ""
+    is_final: bool = False
 
 
 class HashResult(Struct, frozen=True):

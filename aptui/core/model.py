@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from aptui.core.checks import Check
 from aptui.core.facts import ProductFacts
+from aptui.core.quality import is_of_draft
 from aptui.core.retry import RetryRule
 from aptui.core.run_report import Ties
 
@@ -140,7 +141,8 @@ class Builder(Struct, frozen=True):
     decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
     the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
-    are names of what each of its runs holds (`Project.resources`), sorted.
+    are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
+    when nothing else is pending (`core.quality`).
     """
 
     uuid: bytes
@@ -176,6 +178,7 @@ class Builder(Struct, frozen=True):
     variables: tuple[tuple[str, str], ...] = ()
     retry: RetryRule | None = None
     resources: tuple[str, ...] = ()
+    has_drafts: bool = False
 
     @property
     def needs_analysis(self) -> bool:
@@ -213,7 +216,8 @@ class Project(Struct, frozen=True):
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
     `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
-    `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time).
+    `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
+    `makes_finals` jobs rest on their drafts.
     """
 
     platforms: tuple[Platform, ...]
@@ -238,6 +242,7 @@ class Project(Struct, frozen=True):
     checks: tuple[Check, ...] = ()
     retry: RetryRule | None = None
     resources: tuple[tuple[str, int], ...] = ()
+    makes_finals: bool = True
 
 
 UNKNOWN_SIZE = -1
@@ -404,7 +409,8 @@ class Job(Struct, eq=False):
     the failed runs of the present plan that were tried again, by what they failed of (`core.retry`), `flaky` those before the
     committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
-    it has no row yet, or one from before its source changed; that of its folder waits for it. `ties` tell what files its run used.
+    it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
+    (`pipeline.drafts`). `ties` tell what files its run used.
     """
 
     source: Source
@@ -424,6 +430,7 @@ class Job(Struct, eq=False):
     is_forced: bool = False
     is_doubted: bool = False
     is_unsaved: bool = False
+    is_due: bool = False
     tried: tuple[str, ...] = ()
     stale_count: int = 0
     reason: str = ""
@@ -458,6 +465,16 @@ class Job(Struct, eq=False):
     def set_reason(self, reason: str) -> None:
         """Say why a run is needed; where an earlier result came from is no news any more."""
         self.reason, self.origin = reason, ""
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether what it last made is a draft."""
+        return is_of_draft(self.inputs)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether its present plan is to put a final in place of the draft that it has."""
+        return is_of_draft(self.inputs) and not is_of_draft(self.planned_inputs)
 
     @property
     def is_analysis(self) -> bool:

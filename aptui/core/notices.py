@@ -45,6 +45,7 @@ class JobChanged(Struct, frozen=True):
 
     `is_run` is False where nothing ran: it is made of the same as before, or gone.
     `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.retry`), "" = none did.
+    `is_draft`: these are drafts (`core.quality`).
     """
 
     cause: int
@@ -66,6 +67,7 @@ class JobChanged(Struct, frozen=True):
     is_run: bool = True
     facts: ProductFacts | None = None
     flaky: str = ""
+    is_draft: bool = False
 
 
 class ProductsChanged(Struct, frozen=True):

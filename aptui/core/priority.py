@@ -10,7 +10,7 @@ from itertools import chain
 from aptui.core.model import Job, JobState, PathKey
 from aptui.core.resources import Names, Resources
 
-Rank = tuple[bool, int, int, bool, bool, bool, int, str, str, str]
+Rank = tuple[bool, bool, int, int, bool, bool, bool, int, str, str, str]
 
 
 _STALE_SHARE, _STALE_LEAST = 4, 1024
@@ -79,6 +79,7 @@ class ReadyQueue:
     def rank(self, job: Job) -> Rank:
         """Return where `job` stands; lower starts first."""
         return (
+            job.is_finishing,
             not job.is_critical,
             -job.escalation,
             -self.interest.of(job.source.key),
@@ -97,7 +98,7 @@ class ReadyQueue:
 
     def put_first(self, job: Job) -> None:
         """Let `job` be the next one, whatever its rank."""
-        self._put(job, (False, -(1 << 62), *self.rank(job)[2:]))
+        self._put(job, (False, False, -(1 << 62), *self.rank(job)[3:]))
 
     def _put(self, job: Job, rank: Rank) -> None:
         self._serial += 1

@@ -87,5 +87,7 @@ class JobRowColumns:
                 return round(row.duration_s * 1000)
             case "flaky":
                 return bool(row.flaky)
+            case "draft":
+                return row.is_draft
             case _:
                 return int(getattr(row, field))

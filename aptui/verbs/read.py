@@ -163,6 +163,7 @@ def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
     text += ", restored" if row.is_restored else ""
     text += ", flaky" if row.flaky else ""
+    text += ", draft" if row.is_draft else ""
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
 
 
@@ -199,6 +200,7 @@ def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
         "failure_cause": row.failure_cause,
         "restored": row.is_restored,
         "flaky": row.flaky,
+        "draft": row.is_draft,
     }
 
 
@@ -226,7 +228,7 @@ def status(arguments: Namespace) -> int:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
         slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
-        found = findings(project.database, config.checks)
+        draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.found(config.cache_dir)
     answer = engine_answer(config)  # one in trouble, as on a full disk, has let go of the cache
@@ -244,6 +246,7 @@ def status(arguments: Namespace) -> int:
                 "errors": totals.errors,
                 "slower_jobs": slower_count,
                 "flaky_jobs": flaky_count,
+                "draft_jobs": draft_count,
                 "checks": Counter(each.level for each in found),
                 "products": totals.products,
                 "product_bytes": product_bytes,
@@ -281,6 +284,8 @@ def status(arguments: Namespace) -> int:
         printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
     if flaky_count:
         printing.say(f"flaky      {printing.count(flaky_count, 'job')}: aptui jobs --filter is:flaky", "yellow")
+    if draft_count:
+        printing.say(f"drafts     {printing.count(draft_count, 'job')}: aptui jobs --filter is:draft", "yellow")
     return 0
 
 

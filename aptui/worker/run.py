@@ -309,6 +309,7 @@ class _BuilderRun:
             temp_dir=self.folders.temp,
             log=self.log.for_builder(),
             debug_output=self.order.debug_output,
+            quality=self.order.quality,
             scan_folders=reads.scan_folders(),
         )
         peak = _Peak()

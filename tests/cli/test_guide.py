@@ -37,5 +37,6 @@ def test_every_variable_that_the_program_reads_is_listed() -> None:
         read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
 
     read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # said by an engine to its own workers
+    read -= {"APTUI_QUALITY"}  # said to commands
     read -= {"APTUI_EVENT", "APTUI_TEXT"}  # said to the programs that `on` starts
     assert read <= guide.ENVIRONMENT.keys(), "guide.ENVIRONMENT lists what people can set"

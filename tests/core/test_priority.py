@@ -72,7 +72,7 @@ def test_an_analysis_counts_as_of_the_host() -> None:
     queue = ReadyQueue("linux")
     analysis = ready("b.s", platform="")
 
-    assert queue.rank(analysis)[5] is False
+    assert queue.rank(analysis)[6] is False
 
 
 def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:

@@ -102,7 +102,7 @@ ADJUSTMENTS = st.sampled_from(
     )
 )
 SETUPS = Setup(
-    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"), resources=("gpu",))),
+    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"), resources=("gpu",), has_drafts=True)),
     platforms=("linux", "server"),
     resources=(("gpu", 2),),
     retry=RetryRule(2, ("timeout", "crash")),
@@ -194,6 +194,8 @@ class Simulation(RuleBasedStateMachine):
         folders=st.sampled_from((("game",), ("game", "shared"), ("shared", "game"))),
         has_companion=st.booleans(),
         metadata_types=st.sampled_from(((), (), (".s",), (".txt",))),
+        has_drafts=st.booleans(),
+        makes_finals=st.sampled_from((True, True, False)),
     )
     def configure(
         self,
@@ -204,8 +206,10 @@ class Simulation(RuleBasedStateMachine):
         folders: tuple[str, ...],
         has_companion: bool,
         metadata_types: tuple[str, ...],
+        has_drafts: bool,
+        makes_finals: bool,
     ) -> None:
-        copy, script = copier(platforms=platforms), scripter(version=version, platforms=platforms)
+        copy, script = copier(platforms=platforms), scripter(version=version, platforms=platforms, has_drafts=has_drafts)
         other = copier("other", "*.s", platforms=platforms)
         twin = scripter("twin", platforms=platforms)
         chosen = {
@@ -222,6 +226,7 @@ class Simulation(RuleBasedStateMachine):
             folders=folders,
             companions=(Companion(glob("*.s"), "note"),) if has_companion else (),
             metadata_types=metadata_types,
+            makes_finals=makes_finals,
         )
         self.needs_restart = True
 
@@ -407,10 +412,12 @@ class Simulation(RuleBasedStateMachine):
         world.fates.clear()
         world.commit_fates.clear()
         self.check_rest()
+        if not world.setup.makes_finals:
+            self.make_finals()
         if any(HOST_ERRORS.search(job.error) for job in world.live_jobs().values() if job.state is JobState.FAILED):
             world.settle()
             self.check_rest()
-        clean = world.clean()
+        clean = world.clean(makes_finals=True)
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
@@ -427,12 +434,21 @@ class Simulation(RuleBasedStateMachine):
             assert (jobs[name].state, error_of(jobs[name])) == (job.state, error_of(job)), name
             if job.state is JobState.COMPLETED and not job.is_analysis:
                 assert contents(jobs[name]) == contents(job), name
+                assert not jobs[name].is_draft, name
         owned = {product.name: product.digest for job in jobs.values() for product in job.products}
         assert sum(len(job.products) for job in jobs.values()) == len(owned), "two jobs own one product"
         rests = tuple(f"{platform}/" for platform in world.setup.resting)
         owned = {name: digest for name, digest in owned.items() if not name.startswith(rests)}
         cache = {name: digest for name, digest in world.cache.items() if not name.startswith(rests)}
         assert cache == owned, "the cache holds other things than the database says"
+
+    def make_finals(self) -> None:
+        """Settle once more with the finals that were left out: without them all may rest on a draft or a final of the same."""
+        self.world.configure(makes_finals=True)
+        self.world.settle(restart=True)
+        self.world.configure(makes_finals=False)
+        self.needs_restart = True
+        self.check_rest()
 
     def check_rest(self) -> None:
         world, memory = self.world, self.world.pipeline.memory

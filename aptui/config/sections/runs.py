@@ -1,4 +1,4 @@
-"""What is said of runs beside what they make: which failures are tried again (`retry:`), what is scarce (`resources:`).
+"""What is said of runs: which failures are tried again (`retry:`), what is scarce (`resources:`), of what quality they are.
 
 Tests: `tests/config/sections/test_runs.py`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aptui.core.quality import Quality
 from aptui.core.retry import EXIT, FailureKind, RetryRule
 from aptui.shared.errors import UserError
 
@@ -34,6 +35,12 @@ def held(builder: Node) -> tuple[str, ...]:
     """Return the resources that the runs of a builder hold."""
     listed = builder.get("resources")
     return tuple(sorted({item.value for item in (listed.value if listed else ())}))
+
+
+def has_drafts(builder: Node) -> bool:
+    """Whether a builder makes a draft before its final."""
+    listed = builder.get("quality")
+    return listed is not None and Quality.DRAFT in listed.plain()
 
 
 def mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:

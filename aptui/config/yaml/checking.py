@@ -73,7 +73,11 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
             yield UserError(f"'{key}' is missing in '{label}'", where=node.where)
     else:
         hint = (
-            nearest(error.instance, error.validator_value) if error.validator == "enum" and isinstance(error.instance, str) else ""
+            nearest(error.instance, error.validator_value)
+            if error.validator == "enum"
+            and isinstance(error.instance, str)
+            and all(isinstance(word, str) for word in error.validator_value)
+            else ""
         )
         yield UserError(f"'{label}' must be {_expected(error)}, not {shown(node)}", where=node.where, hint=hint)
 

@@ -173,6 +173,11 @@ _BUILDER = _record(
     },
     retry=_RETRY,
     resources=_list(_text("a name", pattern=_NAME), "a list of resources", "What each of its runs holds."),
+    quality={
+        "enum": [["final"], ["draft", "final"]],
+        "title": "[final] or [draft, final]",
+        "description": "With draft, it makes one at once and its final when nothing else is pending; final unless said otherwise.",
+    },
     asset_type=_text("a UUID", "Asset type of its products.", pattern=_UUID),
     products=_list(_text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),
     depfile=_text("a file name", "Command: a Makefile-style list of what was read; relative to the temp folder."),

@@ -43,6 +43,8 @@ class Failures:
                 self._jobs.delete_products(job)
                 job.fingerprint = 0
                 self._ledger.drop("drop_products", (job.id,))
+                if job.is_draft:
+                    self._ledger.drop("drop_draft", (job.id,))
             if not keeps_claims:
                 self._jobs.todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
         else:

@@ -145,6 +145,7 @@ class Pipeline:
         self.files.close_complete_folders()  # before a commit, behind which no row may be ordered
         if isinstance(event, FilesHashed) and event.copies:
             self.runs.commit_copies(event)
+        self.plans.make_finals()
         self.jobs.save_idle_plans()
         self.files.close_complete_folders()
         self.jobs.put_edges()

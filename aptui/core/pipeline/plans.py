@@ -15,6 +15,7 @@ from aptui.core.identity import legacy_of, names_of
 from aptui.core.machine import Trigger
 from aptui.core.messages import SourcesChanged
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, SETTLED, Builder, Job, JobPlan, JobState, PathKey, Source
+from aptui.core.pipeline.drafts import Drafts
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.feedback import ChainFeedback
 from aptui.core.pipeline.identities import Identities
@@ -40,6 +41,7 @@ class Plans:
     def __init__(self, jobs: Jobs, failures: Failures, identities: Identities) -> None:
         self.retries = Retries()
         self.feedback = ChainFeedback(jobs.memory, {builder.uuid: builder.name for builder in jobs.project.builders}, jobs.running)
+        self.drafts = Drafts(jobs)
         self._jobs = jobs
         self._failures = failures
         self._identities = identities
@@ -264,7 +266,9 @@ class Plans:
         if assembly.waits:
             self._wait(job, assembly)
             return
-        number = fingerprint.number(assembly.manifest)
+        number, manifest = fingerprint.number(assembly.manifest), assembly.manifest
+        if self._builders[job.builder].has_drafts:
+            number, manifest = self.drafts.choose(job, number, assembly)
         if job.state is JobState.CANCELLED and job.planned == UNKNOWN:
             job.planned = number
             self._jobs.save(job)
@@ -272,7 +276,7 @@ class Plans:
         if job.fingerprint == number and not job.is_forced and not is_blocked and self._may_match(job, number):
             self._match(job, number)
         elif self._is_owed(job, number, is_retry=is_retry) or (is_blocked and job.state is JobState.COMPLETED):
-            self._owe(job, number, assembly.manifest)
+            self._owe(job, number, manifest)
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
@@ -324,12 +328,14 @@ class Plans:
                 blocker.escalation = max(job.escalation, _DEPENDENCY_ESCALATION)
                 if blocker.state is JobState.QUEUED:
                     self._jobs.ready.push(blocker)
-        if job.state is JobState.WAITING and job.planned is None:
-            return
-        self._jobs.hold_back(job)
-        self._jobs.feed(job, Trigger.BLOCK if job.state is JobState.QUEUED else Trigger.PLAN)
-        job.planned, job.planned_inputs = None, ()
-        self._jobs.save(job)
+        if not (job.state is JobState.WAITING and job.planned is None):
+            self._jobs.hold_back(job)
+            self._jobs.feed(job, Trigger.BLOCK if job.state is JobState.QUEUED else Trigger.PLAN)
+            job.planned, job.planned_inputs = None, ()
+            self._jobs.save(job)
+        for blocker in assembly.blockers:
+            if self.drafts.is_in_the_way(blocker, job):
+                self._match(blocker, blocker.fingerprint)
 
     def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
@@ -381,6 +387,15 @@ class Plans:
         self._jobs.save(job)
         self._reports.tell(job, is_settled=was_failed, is_run=False)
         self._jobs.settled(job, is_changed=False)
+        if job.is_draft:
+            self.drafts.owe(job)
+
+    def make_finals(self) -> None:
+        """Have the finals made that are due, now that nothing else is pending."""
+        while due := self.drafts.take():
+            self._todo.extend((job, False) for job in due)
+            self.look_at_todo()
+            self.end_chains()
 
     def can_force(self, job: Job) -> bool:
         """Whether `force` has an effect."""

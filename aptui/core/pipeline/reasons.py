@@ -5,7 +5,7 @@ Tests: `tests/core/pipeline/test_configuration.py`.
 
 from __future__ import annotations
 
-from aptui.core import fingerprint
+from aptui.core import fingerprint, quality
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Job, JobState
 from aptui.core.pipeline.jobs import Jobs
@@ -30,9 +30,12 @@ class Reasons:
                 is_same = job.planned == number or (job.state is JobState.FAILED and job.planned is None)
                 return "tried again: it failed before" if is_same else "something it is made of changed since it failed"
             return "new source" if not job.fingerprint else job.reason or "not recorded"
-        old, new = self._expand(job, job.inputs), self._expand(job, manifest)
+        before, now = quality.as_final(job.inputs), quality.as_final(manifest)
+        if before == now and job.is_draft and manifest == now and not job.error:
+            return "the final follows its draft"
+        old, new = self._expand(job, before), self._expand(job, now)
         if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
-            old, new = job.inputs, manifest
+            old, new = before, now
         difference = fingerprint.explain(old, new)
         return difference or ("tried again: it failed before" if job.state is JobState.FAILED else "products are missing")
 

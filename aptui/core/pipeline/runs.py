@@ -40,6 +40,7 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
+from aptui.core.quality import as_final, is_of_draft
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit
 
@@ -263,7 +264,10 @@ class Runs:
         self._chains.look(names)
 
     def _put_discovered(self, job: Job, result: RunResult) -> None:
-        """Put what a run found while processing into the manifest that its fingerprint will stand for."""
+        """Put what a run found while processing, and its quality, into the manifest that its fingerprint will stand for."""
+        if result.is_final and is_of_draft(job.planned_inputs):
+            job.planned_inputs = as_final(job.planned_inputs)
+            job.planned = fingerprint.number(job.planned_inputs)
         if not result.discovered and not job.discovered:
             return
         found: dict[str, str] = {}
@@ -312,6 +316,8 @@ class Runs:
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1
         self._commits.committed(commit)
+        if job.is_draft:
+            self._plans.drafts.owe(job)
         self._ledger.touched[job.source] = None
         gone = [name for name, digest in change.products if not digest]
         self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))

@@ -9,6 +9,7 @@ from aptui.core.machine import Trigger
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder, SlotsFree, StartRuns
 from aptui.core.model import Job
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.quality import quality_of
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
@@ -103,4 +104,5 @@ class Starts:
             plan.additional_fingerprint,
             plan.priority, plan.is_critical, (fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), fact.digest, staging,
             builder.process_limit_s, builder.memory_limit_bytes, self._project.debug_output, settings=settings,
+            quality=quality_of(job.planned_inputs).value,
         )  # fmt: skip

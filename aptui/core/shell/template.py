@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from aptui.core.shell.code import TemplateError, Word, check, is_before_command
 
 PLACEHOLDER = re.compile(
-    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
 )
 
 

@@ -16,6 +16,7 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product, Project
+from aptui.core.quality import is_of_draft
 from aptui.core.retry import flaky
 from aptui.core.state.conflicts import Conflicts, Verdict
 from aptui.core.state.ledger import Ledger
@@ -220,6 +221,10 @@ class Commits:
         )
         if told := flaky(job.tried):
             yield "put_retries", (job.id, job.run_key, told)
+        if is_of_draft(commit.inputs):
+            yield "put_draft", (job.id,)
+        elif job.is_draft:
+            yield "drop_draft", (job.id,)
         for other in commit.wishes:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 

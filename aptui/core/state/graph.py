@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core import fingerprint
@@ -25,6 +25,7 @@ from aptui.core.model import (
     FileFact,
     Job,
     JobDependency,
+    JobState,
     PathKey,
     Project,
     RelPath,
@@ -45,7 +46,10 @@ Ring = tuple[frozenset[Identity], tuple[str, ...]]
 
 
 class Assembly(Struct):
-    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet."""
+    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet.
+
+    `has_drafts`: it covers a job whose final is still to come; `finals` are the names of those covered jobs whose is not.
+    """
 
     manifest: Manifest
     waits: set[PathKey]
@@ -53,6 +57,8 @@ class Assembly(Struct):
     blockers: list[Job]
     misses_dependency: bool = False
     ring: tuple[str, ...] = ()
+    has_drafts: bool = False
+    finals: set[str] = field(default_factory=set)
     is_settled_by_chains: bool = True
     """Whether what is missing may turn up as an intermediate, and is worth waiting for."""
 
@@ -309,6 +315,12 @@ class Graph:
             assembly.waits.add(other.source.key)
             assembly.blockers.append(other)
             return []
+        builder = self._builders.get(other.builder)
+        if builder is not None and builder.has_drafts and dependency.kind in (DependencyKind.FINGERPRINT, DependencyKind.ORDER):
+            if other.is_draft and other.state is JobState.COMPLETED:
+                assembly.has_drafts = True
+            else:
+                assembly.finals.add(name)
         if dependency.kind is DependencyKind.FINGERPRINT:
             return [("job", name, f"{(other.planned or other.fingerprint):032x}")]
         if dependency.kind is DependencyKind.ORDER:

@@ -22,6 +22,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_analysis": (("put_analysis", 0),),
     "drop_job": (("put_job", 0), *_OF_PRODUCTS, ("put_run", 0), ("put_conflict", 1)),
     "drop_products": _OF_PRODUCTS,
+    "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
 """{operation that drops: ((operation that puts, the column equal to the first column of the dropped row), …)}."""

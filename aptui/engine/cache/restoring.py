@@ -20,6 +20,7 @@ from msgspec import Struct
 from aptui.core.history import RunStep, moments
 from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
+from aptui.core.quality import is_of_any_draft
 from aptui.engine.cache.shared_results import place_of
 from aptui.shared.errors import UserError
 from aptui.sharing.stores.folder_store import FolderStore
@@ -58,13 +59,16 @@ def kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
         if at < 0:
             raise UserError("there is no such run of this job", hint="'aptui log JOB --history' lists those that are kept")
         known = {product.name: product for product in database.products_of(job_id)}
-        made = _moments(database, job_id, known)[at].products
+        then = _moments(database, job_id, known)[at]
     run = runs[at]
     if run.outcome != Outcome.SUCCEEDED:
         raise UserError(f"run {at + 1} of this job failed: it made nothing", hint="'aptui log JOB --history' tells which did not")
+    if is_of_any_draft(then.inputs):
+        hint = "'aptui log JOB --history' lists them all; its final is the next one"
+        raise UserError(f"run {at + 1} of this job made a draft: what is restored takes the place of finals", hint=hint)
     if not config.sharing.local_store:
         raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
-    products = tuple(_kept(config, name, digest, known) for name, digest, _size in made)
+    products = tuple(_kept(config, name, digest, known) for name, digest, _size in then.products)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
     return KeptRun(products, f"that of its run of {when}{RESTORED}")
 
@@ -108,6 +112,7 @@ def restored(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, s
         log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {kept.origin}", time.time_ns() // 1_000_000),),
         duration_ms=round(1000 * (time.monotonic() - began_s)),
         origin=kept.origin,
+        is_final=True,
     )
 
 

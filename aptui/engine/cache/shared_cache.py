@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseOrder, CommitProducts, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
 from aptui.core.paths import cache_path, from_text
+from aptui.core.quality import Quality, as_final
 from aptui.engine.cache import shared_results as results
 from aptui.engine.cache.shared_rules import SharingRules
 from aptui.sharing import totals
@@ -162,11 +164,16 @@ class SharedCache:
 
     def _found(self, look: _Lookup) -> RunResult | None:
         began_s = time.monotonic()
-        look.hit = hit = self._service.find(look.facts, self._present, look.folder, is_shared=look.is_shared)
-        if hit is None:
-            return None
-        results.sync(hit.staged)
-        return results.as_result(hit, look.order, self._roots, round(1000 * (time.monotonic() - began_s)))
+        is_draft = look.order.quality == Quality.DRAFT
+        finals = (replace(look.facts, manifest=as_final(look.facts.manifest)),) if is_draft else ()
+        for facts in (*finals, look.facts):  # where somebody has the final nobody needs the draft
+            hit = self._service.find(facts, self._present, look.folder, is_shared=look.is_shared)
+            if hit is not None:
+                look.hit = hit
+                results.sync(hit.staged)
+                result = results.as_result(hit, look.order, self._roots, round(1000 * (time.monotonic() - began_s)))
+                return replace(result, is_final=facts in finals)
+        return None
 
     @property
     def room(self) -> int:

@@ -107,6 +107,7 @@ class PreparedSession:
                 self.guard.check(folder, lambda: archive)
             digests = archive.folder_digests()
             is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
+            is_settled = is_settled and not (self.project.makes_finals and archive.drafts())
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
             known = archive.outside() if is_settled else {}
             is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))

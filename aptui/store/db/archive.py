@@ -125,6 +125,12 @@ class DatabaseArchive:
             JOIN aptui_sources o ON o.source_id = f.SourceID ORDER BY f.is_legacy, f.created_ms, o.path_key"""
         return [PathKey(key) for (key,) in self._database.execute(sql, {"uuid": uuid})]
 
+    def drafts(self) -> list[PathKey]:
+        """Return the keys of the sources that have jobs which rest on their drafts."""
+        sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
+            JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4 ORDER BY d.job_id"""
+        return [PathKey(key) for (key,) in self._database.execute(sql)]
+
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
         sql = """SELECT j.JobID, o.path_key FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value

@@ -101,6 +101,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_analysis": (("DELETE FROM aptui_analyses WHERE source_id = ? AND builder = ?", None),),
     "drop_job": (("DELETE FROM Jobs WHERE JobID = ?", None),),
     "drop_products": (("DELETE FROM Products WHERE JobPK = ?", None),),
+    "drop_draft": (("DELETE FROM aptui_drafts WHERE job_id = ?", None),),
     "drop_edges": (
         (
             "DELETE FROM aptui_edges WHERE source_id IN (SELECT SourceID FROM Sources WHERE SourceGuid = ?) AND builder = ?",
@@ -170,6 +171,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             _first_three_times,
         ),
     ),
+    "put_draft": ((_replace("aptui_drafts", 1), None),),
     "put_retries": ((_replace("aptui_retries", 3), None),),
     "put_stat": ((_replace("aptui_stats", 3), None),),
     "put_conflict": ((_replace("aptui_conflicts", 2), None),),

@@ -141,11 +141,25 @@ _RETRIES = (
     DELETE FROM aptui_retries WHERE job_id = OLD.JobID; END""",
 )
 
+
+def _drafts_are_kept(database: sqlite3.Connection) -> None:
+    """Whatever is there already is a final."""
+    for sql in _DRAFTS:
+        database.execute(sql)
+
+
+_DRAFTS = (
+    "CREATE TABLE aptui_drafts (job_id INTEGER NOT NULL PRIMARY KEY)",
+    """CREATE TRIGGER aptui_drafts_go AFTER DELETE ON Jobs BEGIN
+    DELETE FROM aptui_drafts WHERE job_id = OLD.JobID; END""",
+)
+
 STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     OLDEST: _origin_is_a_column,
     3: _sessions_are_kept,
     4: _products_have_facts,
     5: _files_and_stats_are_views,
     6: _retries_are_kept,
+    7: _drafts_are_kept,
 }
 """{version: what leads to the next one}."""

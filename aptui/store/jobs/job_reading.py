@@ -67,6 +67,7 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
         table.set_errors(reader.ask(_ERRORS_SQL).fetchall())
         table.set_facts(read_facts(reader))
         table.set_flaky(reader.flaky_jobs())
+        table.set_drafts(reader.draft_jobs())
         _read_analyses(reader, table, ids, folders)
         if ours < jobs:
             table.set_durations(reader.ask(_FOREIGN_DURATIONS_SQL).fetchall())

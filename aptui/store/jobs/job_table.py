@@ -31,7 +31,7 @@ _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
     "builder": np.uint16, "rest": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32, "completed_ms": np.int64,
     "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
-    "run_key": np.int64, "flaky": np.bool_, "alive": np.bool_,
+    "run_key": np.int64, "flaky": np.bool_, "draft": np.bool_, "alive": np.bool_,
 }  # fmt: skip
 _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
@@ -66,6 +66,7 @@ class JobValues(Struct, frozen=True):
     run_key: int
     facts: ProductFacts | None = None
     flaky: str = ""
+    is_draft: bool = False
 
 
 class AnalysisKeys:
@@ -263,7 +264,7 @@ class JobTable:
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
         part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
-        for name in part.keys() & {"error", "cause", "group", "flaky", *_FACTS}:
+        for name in part.keys() & {"error", "cause", "group", "flaky", "draft", *_FACTS}:
             part[name][:] = 0
         platforms, keys, builders, reasons = texts
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
@@ -287,6 +288,10 @@ class JobTable:
     def set_flaky(self, job_ids: Sequence[int]) -> None:
         """Mark jobs that succeeded after a failed run."""
         self._columns["flaky"][self._rows_of(job_ids)] = True
+
+    def set_drafts(self, job_ids: Sequence[int]) -> None:
+        """Mark jobs whose products are drafts."""
+        self._columns["draft"][self._rows_of(job_ids)] = True
 
     def set_facts(self, facts: Iterable[tuple[int, ProductFacts]]) -> None:
         """Set what is said of the products of jobs, by job id."""
@@ -352,6 +357,7 @@ class JobTable:
         for name in ("warnings", "errors", "duration_ms", "run_key"):
             columns[name][rows] = [getattr(item, name) for item in items]
         columns["flaky"][rows] = [bool(item.flaky) for item in items]
+        columns["draft"][rows] = [item.is_draft for item in items]
         self._write_facts(rows, [item.facts for item in items])
         columns["completed_ms"][rows] = completed_ms
         columns["rest"][rows] = columns["status"][rows] = statuses

@@ -53,12 +53,14 @@ _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
-    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, ''), COALESCE(t.kinds, '')
+    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, ''), COALESCE(t.kinds, ''),
+    d.job_id IS NOT NULL
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
-LEFT JOIN aptui_jobs o ON o.job_id = j.JobID LEFT JOIN aptui_retries t ON t.job_id = j.JobID AND t.run_key = j.JobRunKey"""
+LEFT JOIN aptui_jobs o ON o.job_id = j.JobID LEFT JOIN aptui_retries t ON t.job_id = j.JobID AND t.run_key = j.JobRunKey
+LEFT JOIN aptui_drafts d ON d.job_id = j.JobID"""
 _ANALYSES_SQL = """
 SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.completed_ms, a.duration_ms, a.warnings, a.errors,
-    a.log_file, 0, a.error, 0, s.SourceID, '', '', ''
+    a.log_file, 0, a.error, 0, s.SourceID, '', '', '', 0
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE a.state = 'failed'"""
 _SOURCES_SQL = """
@@ -87,7 +89,8 @@ RESTORED = ", restored by hand"
 class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
 
-    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.retry`).
+    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.retry`). `is_draft`: what it made last is a draft
+    (`core.quality`).
     """
 
     source: str
@@ -110,6 +113,7 @@ class JobRow(Struct, frozen=True):
     failure_cause: str
     origin: str = ""
     flaky: str = ""
+    is_draft: bool = False
 
     @property
     def is_restored(self) -> bool:
@@ -255,6 +259,12 @@ class Reader:
     def flaky_jobs(self) -> list[int]:
         """Return the ids of the jobs that succeeded after a failed run, in the order of their sources."""
         sql = """SELECT j.JobID FROM aptui_retries t CROSS JOIN Jobs j ON j.JobID = t.job_id AND j.JobRunKey = t.run_key
+            JOIN Sources s ON s.SourceID = j.SourcePK ORDER BY s.SourceName, j.JobID"""
+        return [job_id for (job_id,) in self._database.execute(sql)]
+
+    def draft_jobs(self) -> list[int]:
+        """Return the ids of the jobs whose products are drafts, in the order of their sources."""
+        sql = """SELECT j.JobID FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
             JOIN Sources s ON s.SourceID = j.SourcePK ORDER BY s.SourceName, j.JobID"""
         return [job_id for (job_id,) in self._database.execute(sql)]
 
@@ -434,8 +444,9 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
-    job_id, error, run_key, source_id, failure_cause, origin, flaky = row[12:]
+    job_id, error, run_key, source_id, failure_cause, origin, flaky, is_draft = row[12:]
     return JobRow(
         source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
         duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin, flaky,
+        bool(is_draft),
     )  # fmt: skip

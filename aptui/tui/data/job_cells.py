@@ -78,10 +78,10 @@ def _reason(table: JobTable, row: int) -> Cell:
     if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
         # The path stands in the row already.
         return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:").lstrip())
-    flaky = "flaky; " if table.value("flaky", row) else ""
+    lead = ("draft; " if table.value("draft", row) else "") + ("flaky; " if table.value("flaky", row) else "")
     if (mark := _mark(table, row)) is not None:
-        return Cell(flaky + mark.text)
-    return Cell(flaky + table.words("reason", row), "muted")
+        return Cell(lead + mark.text)
+    return Cell(lead + table.words("reason", row), "muted")
 
 
 def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> str:

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
 from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
+from aptui.core.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.commands import command as commands
@@ -64,12 +65,14 @@ def run_command(
         Refused: it cannot be started, or made no product.
     """
     rule = builder.command or CommandRule("")
-    values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params)
+    values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params) | {"quality": order.quality}
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
         values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
         command = commands.invocation(rule.command, values)
         environment = {**inherited, "TMPDIR": folders.temp}
+        if builder.has_drafts:
+            environment[QUALITY_VARIABLE] = order.quality
         kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
         if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
             ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
@@ -152,6 +155,7 @@ def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, pa
         "name": name,
         "ext": ext[1:],
         "platform": platform,
+        "quality": Quality.FINAL.value,
         "rel": rel,
     }
     return {**{f"params.{key}": _text(value) for key, value in params.items()}, **plain}

@@ -1,7 +1,8 @@
-"""`retry:` and `resources:`: what they mean, what is refused and where, and that they decide about no product."""
+"""`retry:`, `resources:` and `quality:`: what they mean, what is refused and where, and that they decide about no product."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,28 @@ def test_which_resources_are_refused_and_where(load: Load, said: str, of_builder
 def test_what_is_copied_holds_nothing(load: Load) -> None:
     with pytest.raises(ConfigErrors, match="'resources' belongs to a builder with 'uses:' or 'command:'"):
         load("resources: {gpu: 1}\n", of_copy=", resources: [gpu]")
+
+
+def test_quality_is_remembered_and_changes_the_signature_of_drafts_alone(load: Load) -> None:
+    bare, finals = load().project, load(of_builder=", quality: [final]").project
+    compiled = load(of_builder=", quality: [draft, final]")
+    remembered = load(of_builder=", quality: [draft, final]")
+
+    assert [builder.has_drafts for builder in compiled.project.builders] == [True, False]
+    assert remembered == compiled
+    assert finals.signature == bare.signature != compiled.project.signature
+
+
+@pytest.mark.parametrize(
+    "said", ["draft", "[draft]", "[final, draft]", "[draft, final, final]", "[]", "[best]", "true", "{draft: 1}"]
+)
+def test_which_qualities_are_refused_and_where(load: Load, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape("[final] or [draft, final]")) as caught:
+        load(of_builder=f", quality: {said}")
+
+    assert str(caught.value).partition("aptui.yaml:")[2].startswith("3:80: ")
+
+
+def test_what_is_copied_has_no_drafts(load: Load) -> None:
+    with pytest.raises(ConfigErrors, match="'quality' belongs to a builder with 'uses:' or 'command:'"):
+        load(of_copy=", quality: [draft, final]")

@@ -51,6 +51,8 @@ def as_version_2(path: Path) -> None:
             database.execute(sql)
         database.execute("DROP TABLE aptui_retries")
         database.execute("DROP TRIGGER aptui_retries_go")
+        database.execute("DROP TABLE aptui_drafts")
+        database.execute("DROP TRIGGER aptui_drafts_go")
         database.execute("DROP TABLE aptui_facts")
         database.execute("DROP TRIGGER aptui_facts_go")
         for going in ("TRIGGER aptui_gone_Sources", "TRIGGER aptui_gone_Jobs", *(f"TABLE aptui_{name}" for name in SESSION_TABLES)):

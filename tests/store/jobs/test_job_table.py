@@ -220,3 +220,31 @@ def test_a_row_is_there_once_it_is_written() -> None:
 
     assert seen == [0]
     assert table.order("platform", is_descending=False).tolist() == [0]
+
+
+def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
+    store.put(
+        put_source=[source_row()],
+        put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
+        put_draft=[(1,), (2,)],
+    )
+    store.put(drop_draft=[(2,)])
+
+    with closing(open_reader(store.path)) as reader:
+        table = read_job_table(reader, {})
+        rows = [(row.job_id, row.is_draft) for row in reader.jobs()]
+        listed = reader.draft_jobs()
+    table.put(JobValues(3, "a.png", 1, "windows", "image", "", 2, 0, 0, 0, 0, "", "", 8, is_draft=True))
+    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
+
+    assert (rows, listed) == ([(1, True), (2, False), (3, False)], [1])
+    assert parse("is:draft").matches(table).tolist() == [False, False, True]
+
+
+def test_a_jobs_mark_of_a_draft_goes_with_it(store: Store) -> None:
+    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_draft=[(1,)])
+
+    store.put(drop_job=[(1,)])
+
+    with closing(sqlite3.connect(store.path)) as database:
+        assert database.execute("SELECT COUNT(*) FROM aptui_drafts").fetchone() == (0,)

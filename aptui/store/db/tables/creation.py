@@ -73,6 +73,7 @@ _COMPANIONS = (
     ("Sources", "SourceID", "aptui_edges", "source_id"),
     ("Jobs", "JobID", "aptui_jobs", "job_id"),
     ("Jobs", "JobID", "aptui_retries", "job_id"),
+    ("Jobs", "JobID", "aptui_drafts", "job_id"),
     ("Jobs", "JobID", "aptui_runs", "job_id"),
     ("Jobs", "JobID", "aptui_conflicts", "job_id"),
     ("Products", "ProductID", "aptui_products", "product_id"),

@@ -112,6 +112,15 @@ class Retries(Table):
         table_name = "aptui_retries"
 
 
+class Drafts(Table):
+    """Jobs whose products are drafts (`core.quality`)."""
+
+    job_id = IntegerField(primary_key=True)
+
+    class Meta:
+        table_name = "aptui_drafts"
+
+
 class Analyses(Table):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
@@ -373,6 +382,7 @@ OWN_TABLES: tuple[type[Model], ...] = (
     LegacyUuids,
     OwnJobs,
     Retries,
+    Drafts,
     Analyses,
     Edges,
     OwnProducts,

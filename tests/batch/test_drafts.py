@@ -1,0 +1,193 @@
+"""`aptui batch` over builders that make drafts first: what is made, marked, left for later and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from verb_project import Run, runner
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: upper
+    patterns: ["*.up"]
+    quality: [draft, final]
+    command: "test ! -e fail-{quality} && (echo {quality} $APTUI_QUALITY; cat {source}) > {products_dir}/{stem}.txt"
+  - {name: stamp, uses: stamp, quality: [draft, final]}
+platforms: {linux: {}}
+workers: 1
+"""
+STAMP = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Stamp:
+    name = "stamp"
+    version = "1"
+    patterns = ("*.st",)
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("stamp", platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        with open(request.product_path(request.stem + ".bin"), "w") as file:
+            file.write(request.quality)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".bin")])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg-cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "builders").mkdir()
+    (folder / "builders" / "stamp.py").write_text(STAMP)
+    (folder / "aptui.yaml").write_text(CONFIG)
+    (folder / "assets" / "a.up").write_text("a")
+    (folder / "assets" / "b.st").write_text("b")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def products(project: Path) -> dict[str, str]:
+    """Return {file name: text}."""
+    return {
+        path.name: path.read_text() for path in sorted((project / "Cache" / "linux").glob("*.*")) if path.suffix in (".txt", ".bin")
+    }
+
+
+FINALS = {"a.txt": "final final\na", "b.bin": "final"}
+DRAFTS = {"a.txt": "draft draft\na", "b.bin": "draft"}
+
+
+def test_a_run_ends_with_finals(run: Run, project: Path) -> None:
+    code, out, _ = run("batch", "--json", "--require", "final")
+
+    told = json.loads(out)
+    assert (code, told["jobs_run"], told["drafts"]) == (0, 4, [])
+    assert products(project) == FINALS
+
+
+def test_finals_may_be_left_for_later(run: Run, project: Path) -> None:
+    code, out, _ = run("batch", "--draft", "--json")
+    left = products(project)
+    listed = json.loads(run("jobs", "--filter", "is:draft", "--json")[1])
+    shown = run("jobs")[1]
+    again = json.loads(run("batch", "--draft", "--json")[1])["jobs_run"]
+    later = json.loads(run("batch", "--json")[1])
+
+    told = json.loads(out)
+    assert (code, told["jobs_run"]) == (0, 2)
+    assert [(each["source"], each["builder"]) for each in told["drafts"]] == [("a.up", "upper"), ("b.st", "stamp")]
+    assert left == DRAFTS
+    assert [job["draft"] for job in listed] == [True, True]
+    assert shown.count("completed, draft") == 2
+    assert (again, later["jobs_run"], later["drafts"]) == (0, 2, [])
+    assert products(project) == FINALS
+
+
+def test_a_gate_refuses_drafts(run: Run, project: Path) -> None:
+    config = project / "aptui.yaml"
+    config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
+
+    code, _, _ = run("batch", "--draft")
+    gated, out, _ = run("batch", "--require", "final")
+    ungated, _, _ = run("batch")
+
+    assert (code, gated, ungated) == (0, 1, 1)
+    assert "drafts: their finals failed or are still to come:\n  a.up" in out
+    assert products(project) == {**FINALS, "a.txt": "draft draft\na"}
+
+
+def test_a_draft_alone_passes_only_without_the_gate(run: Run, project: Path) -> None:
+    config = project / "aptui.yaml"
+    config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
+    run("batch")
+
+    code, out, _ = run("status", "--json")
+
+    assert (code, json.loads(out)["draft_jobs"]) == (0, 1)
+
+
+def test_to_leave_drafts_and_to_refuse_them_is_a_contradiction(run: Run) -> None:
+    code, _, err = run("batch", "--draft", "--require", "final")
+
+    assert code == 3
+    assert "'--draft' leaves drafts, and '--require final' refuses them" in err
+
+
+def test_only_finals_can_be_required(run: Run) -> None:
+    code, _, err = run("batch", "--require", "best")
+
+    assert code == 3
+    assert "best" in err
+
+
+def test_a_project_without_drafts_passes_the_gate(run: Run, project: Path) -> None:
+    (project / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nplatforms: {linux: {}}\n")
+
+    code, out, _ = run("batch", "--draft", "--json")
+
+    assert (code, json.loads(out)["drafts"]) == (0, [])
+    assert run("batch", "--require", "final")[0] == 0
+
+
+def test_switching_drafts_on_runs_nothing_again(run: Run, project: Path) -> None:
+    config = project / "aptui.yaml"
+    with_drafts = config.read_text()
+    config.write_text(with_drafts.replace("    quality: [draft, final]\n", "").replace(", quality: [draft, final]", ""))
+    run("batch")
+    config.write_text(with_drafts)
+
+    _, out, _ = run("batch", "--json")
+
+    assert json.loads(out)["jobs_run"] == 0
+
+
+def test_a_draft_is_not_restored_as_a_final(run: Run, project: Path) -> None:
+    run("batch")
+
+    code, _, err = run("restore", "a.up", "--run", "2")
+
+    assert code == 3
+    assert "run 2 of this job made a draft" in err
+    assert products(project) == FINALS
+
+
+def test_a_final_that_is_restored_stays_though_the_job_rests_on_a_draft(run: Run, project: Path) -> None:
+    (project / "assets" / "b.st").unlink()
+    run("batch")
+    (project / "assets" / "a.up").write_text("other")
+    run("batch", "--draft")
+
+    code, _, err = run("restore", "a.up", "--run", "2")
+    restored = products(project)
+    _, out, _ = run("batch", "--json")
+
+    assert (code, err) == (0, err)
+    assert restored == products(project) == {"a.txt": "final final\na"}
+    assert json.loads(out)["drafts"] == []
+
+
+def test_a_final_that_the_store_has_is_taken_at_once(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "assets" / "a.up").write_text("other")
+    run("batch")
+    (project / "assets" / "a.up").write_text("a")
+
+    _, out, _ = run("batch", "--draft", "--json")
+
+    assert json.loads(out)["drafts"] == []
+    assert products(project) == FINALS

@@ -1,0 +1,368 @@
+"""Playbook of drafts and finals: what is made at once, what follows when nothing else is pending, and what a change does to it."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+from msgspec.structs import replace
+
+from aptui.core.messages import ProcessOrder, StartRuns
+
+NAME = "a.s@linux:main"
+
+
+def world_with(*, makes_finals: bool = True, **more: object) -> World:
+    """Return a world whose script builder knows drafts."""
+    return World(Setup(builders=(copier(), scripter(has_drafts=True, **more)), makes_finals=makes_finals))
+
+
+def asked(world: World) -> list[str]:
+    """Return the runs in the order in which they were started, as `a.s draft`."""
+    orders = [order for command in world.commands if isinstance(command, StartRuns) for order in command.orders]
+    return [f"{order.rel} {order.quality}" for order in orders if isinstance(order, ProcessOrder)]
+
+
+def reasons(world: World) -> list[str]:
+    """Return why the runs that were committed were needed, the first one first."""
+    return [str(row[5]) for _key, row in sorted(world.archive.tables.runs.items(), key=lambda item: item[0][1])]
+
+
+def until(world: World, count: int) -> None:
+    """Work until so many runs were asked for."""
+    for _step in range(1000):
+        if len(asked(world)) >= count:
+            return
+        world._moves()[0]()
+    raise AssertionError(f"only {asked(world)}")
+
+
+def test_a_builder_without_drafts_makes_finals() -> None:
+    world = World(Setup())
+    world.write("a.s")
+
+    world.settle()
+
+    assert asked(world) == ["a.s final"]
+    assert world.archive.tables.drafts == set()
+
+
+def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    draft, served = world.job(NAME), world.cache["linux/a.out"]
+    was_draft = draft.is_draft and len(world.archive.tables.drafts) == 1
+
+    world.run()
+
+    assert was_draft
+    assert asked(world) == ["a.s draft", "a.s final"]
+    assert not world.job(NAME).is_draft
+    assert world.archive.tables.drafts == set()
+    assert world.cache["linux/a.out"] != served
+    assert reasons(world) == ["new source", "the final follows its draft"]
+
+
+def test_what_was_made_before_the_builder_knew_drafts_is_its_final() -> None:
+    world = World(Setup())
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.configure(builders=(copier(), scripter(has_drafts=True)))
+    world.settle(restart=True)
+
+    assert asked(world) == []
+
+
+def test_finals_wait_until_nothing_else_is_pending() -> None:
+    world = world_with()
+    world.slots = 1
+    for rel in ("a.s", "b.s", "c.s"):
+        world.write(rel)
+
+    world.settle()
+
+    assert asked(world)[:3] == ["a.s draft", "b.s draft", "c.s draft"]
+    assert asked(world)[3:] == ["a.s final", "b.s final", "c.s final"]
+
+
+def test_a_change_ends_the_final_of_what_was_before() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+
+    world.write("a.s", "x")
+    world.settle()
+
+    assert asked(world) == ["a.s draft", "a.s final", "a.s draft", "a.s final"]
+    assert world.cache == world.clean().cache
+
+
+def test_a_draft_stands_before_the_finals_of_others() -> None:
+    world = world_with()
+    world.slots = 1
+    for rel in ("a.s", "b.s", "c.s"):
+        world.write(rel)
+    world.scan()
+    until(world, 4)
+    world.held.add(NAME)
+
+    world.write("c.s", "x")
+    world.settle()
+    world.held.clear()
+    world.run()
+
+    assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
+
+
+def test_a_final_that_fails_leaves_the_draft_and_the_job_failed() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    served = world.cache["linux/a.out"]
+    world.fates[NAME] = ["exit 1"]
+
+    world.run()
+    job = world.job(NAME)
+
+    assert (world.statuses(), job.error) == ({NAME: "failed"}, "it was exit 1")
+    assert job.is_draft
+    assert world.cache == {"linux/a.out": served}
+    assert len(world.archive.tables.drafts) == 1
+
+
+def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    world.fates[NAME] = ["exit 1"]
+    world.run()
+    world.forget_runs()
+
+    world.scan(retries=False)
+    world.run()
+    not_asked_for = asked(world)
+    world.settle(restart=True)
+
+    assert not_asked_for == []
+    assert asked(world) == ["a.s final"]
+    assert world.cache == world.clean().cache
+
+
+def test_a_draft_that_fails_is_a_job_that_failed() -> None:
+    world = world_with()
+    world.write("a.s", "FAIL")
+
+    world.settle()
+
+    assert asked(world) == ["a.s draft"]
+    assert world.statuses() == {NAME: "failed"}
+
+
+def test_products_that_are_deleted_on_failure_are_no_drafts() -> None:
+    world = world_with(deletes_products_on_failure=True)
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    world.fates[NAME] = ["exit 1"]
+
+    world.run()
+
+    assert world.cache == {}
+    assert world.archive.tables.drafts == set()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_finals_that_are_owed_survive_an_engine_that_dies(at: int) -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, at)
+    world.crash()
+
+    world.settle(restart=True)
+
+    assert not world.job(NAME).is_draft
+    assert world.cache == world.clean().cache
+
+
+def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
+    world = world_with(makes_finals=False)
+    world.write("a.s")
+    world.settle()
+    world.settle(restart=True)
+    drafted = asked(world)
+
+    world.configure(makes_finals=True)
+    world.settle(restart=True)
+
+    assert drafted == ["a.s draft"]
+    assert asked(world) == ["a.s draft", "a.s final"]
+
+
+def test_without_finals_those_that_are_there_stay() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.configure(makes_finals=False)
+    world.settle(restart=True)
+
+    assert asked(world) == []
+
+
+def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
+    world = world_with()
+    for at, rel in enumerate("abcdef"):
+        world.write(f"{rel}.s", f"after {'abcdef'[at - 1]}.s:main" if at else "")
+
+    world.settle()
+
+    assert asked(world) == [f"{rel}.s {quality}" for quality in ("draft", "final") for rel in "abcdef"]
+    assert world.cache == world.clean().cache
+
+
+def test_the_final_of_one_makes_the_final_of_who_is_made_of_it_without_a_draft() -> None:
+    world = world_with()
+    world.write("b.s", "after a.s:main")
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.write("a.s", "x")
+    world.settle()
+
+    assert asked(world) == ["a.s draft", "b.s draft", "a.s final", "b.s final"]
+
+
+def test_an_edit_does_not_wait_for_the_final_of_what_it_is_made_of() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.write("b.s")
+    world.settle()
+    world.forget_runs()
+    world.write("a.s", "x")
+    world.scan()
+    until(world, 2)
+    world.held.add(NAME)
+
+    world.write("b.s", "after a.s:main")
+    world.settle()
+    before = asked(world)
+    world.held.clear()
+    world.run()
+
+    assert before == ["a.s draft", "a.s final", "b.s draft", "a.s final"]
+    assert asked(world)[4:] == ["b.s final"]
+    assert world.cache == world.clean().cache
+
+
+def test_jobs_that_wait_for_a_draft_that_stays_one_become_finals_all_the_same() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.write("b.s", "after a.s:main")
+    world.scan()
+    until(world, 3)
+    world.fates[NAME] = ["exit 1"]
+
+    world.run()
+
+    assert world.statuses() == {NAME: "failed", "b.s@linux:main": "completed"}
+    assert not world.job("b.s@linux:main").is_draft
+
+
+def test_a_product_that_is_lost_is_a_draft_again_at_once() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.lose("linux/a.out")
+    world.settle()
+
+    assert asked(world) == ["a.s draft", "a.s final"]
+
+
+def test_who_asks_for_a_run_gets_what_is_there_anew() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.settle()
+    world.forget_runs()
+
+    world.ask("reprocess", keys=("a.s",))
+    world.settle()
+
+    assert asked(world) == ["a.s final"]
+
+
+def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    world.ask("cancel", names=(NAME,))
+
+    world.settle()
+    world.settle(restart=True)
+
+    assert world.statuses() == {NAME: "cancelled"}
+    assert world.job(NAME).is_draft
+    assert asked(world) == ["a.s draft", "a.s final"]
+
+
+def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
+    world = world_with(makes_finals=False)
+    world.write("a.s")
+    world.settle()
+
+    world.configure(builders=(copier(), scripter()))
+    world.settle(restart=True)
+
+    assert asked(world) == ["a.s draft", "a.s final"]
+    assert world.archive.tables.drafts == set()
+
+
+def test_nothing_is_due_where_there_is_nothing() -> None:
+    world = world_with()
+
+    world.settle()
+
+    assert (asked(world), world.pipeline.is_idle) == ([], True)
+
+
+def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.core.pipeline.drafts._BATCH", 4)
+    world = world_with()
+    for at in range(30):
+        world.write(f"{at:02}.s", f"after {at + 3:02}.s:main" if at % 5 == 0 else "")
+
+    world.settle()
+
+    assert sorted(asked(world)) == sorted(f"{at:02}.s {quality}" for at in range(30) for quality in ("draft", "final"))
+    assert world.archive.tables.drafts == set()
+
+
+def test_a_final_that_somebody_has_comes_in_place_of_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with()
+    made = world._outcome
+
+    def fetched(order: object, text: str | None, name: str) -> object:
+        result = made(replace(order, quality="final") if isinstance(order, ProcessOrder) else order, text, name)
+        return replace(result, is_final=True, origin="fetched") if isinstance(order, ProcessOrder) else result
+
+    monkeypatch.setattr(world, "_outcome", fetched)
+    world.write("a.s", "read b.txt")
+
+    world.settle()
+
+    assert asked(world) == ["a.s draft"]
+    assert not world.job(NAME).is_draft
+    assert world.cache == world.clean().cache
+    assert world.archive.tables.drafts == set()
