@@ -66,7 +66,8 @@ class Jobs:
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName) -> None:
         self.project = project
-        self.memory = WorkingSet(archive, {folder.id: rank for rank, folder in enumerate(project.scan_folders)})
+        ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
+        self.memory = WorkingSet(archive, ranks, project.resting_platforms)
         self.memory.has_identities |= bool(project.metadata_types)  # duplicate paths are not who their path says they are
         self.ledger = Ledger(*archive.next_ids())
         self.settings = SettingsTree(project, archive.settings())

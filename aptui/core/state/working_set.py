@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -50,11 +50,14 @@ class WorkingSet:
 
     Args:
         ranks: {scan folder id: its place among the scan folders}; who had a UUID in an earlier one answers to it before others.
+        resting: platforms whose jobs are left as they are, pending ones too: no source stays here for them.
     """
 
-    def __init__(self, archive: Archive, ranks: Mapping[int, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self, archive: Archive, ranks: Mapping[int, int] = MappingProxyType({}), resting: Collection[str] = frozenset()
+    ) -> None:
         self.archive = archive
-        self._ranks = ranks
+        self._ranks, self._resting = ranks, frozenset(resting)
         self.sources: dict[PathKey, Source] = {}
         self.folders: dict[str, PendingFolder] = {}
         self.hashing: dict[PathKey, FileFact] = {}
@@ -249,11 +252,11 @@ class WorkingSet:
             del self.sources[source.key]
             source.jobs = {}  # they point back at it: nothing is left for the collector to find
 
-    @staticmethod
-    def _is_settled_source(source: Source) -> bool:
+    def _is_settled_source(self, source: Source) -> bool:
         return all(
             job.state in SETTLED and not (job.is_forced or job.is_doubted) and (job.fingerprint or not job.is_analysis or job.error)
             for job in source.jobs.values()
+            if job.platform not in self._resting
         )
 
     # --------------------------------------------------------------------------------------------------------------- files

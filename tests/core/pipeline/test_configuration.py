@@ -7,7 +7,7 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
-from aptui.core.model import Companion
+from aptui.core.model import SETTLED, Companion
 
 BOTH = ("linux", "server")
 
@@ -199,6 +199,25 @@ def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
 
     assert world.ran() == ["a.txt@server:data", "b.s@server:main"]
     assert world.cache == world.clean().cache
+
+
+def test_what_is_pending_of_a_platform_that_rests_from_now_on_keeps_no_source_in_memory() -> None:
+    pending = 0
+    for steps in range(1, 12):
+        world = world_of(scripter(platforms=BOTH), platforms=BOTH)
+        world.write("b.s", "y")
+        world.scan()
+        world.run_scan_only()
+        for _step in range(steps):
+            if moves := world._moves():
+                moves[0]()
+        world.configure(platforms=("linux",), resting=("server",))
+
+        world.settle(restart=True)
+
+        pending += world.job("b.s@server:main").state not in SETTLED
+        assert not world.pipeline.memory.sources, steps
+    assert pending, "it was never pending when it was to rest"
 
 
 def test_reprocessing_leaves_a_resting_platform_alone() -> None:
