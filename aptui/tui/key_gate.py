@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that are about no row, log or filter."""
-_LEAVE = "detach"
+_LEAVE, _SHOW = "detach", "show_number("
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
 """What who leaves need not wait for; a sheet that is about to open takes the same key to be closed."""
 
@@ -46,12 +46,19 @@ class Keyboard:
         if focused is not None and pane not in focused.ancestors_with_self:
             return ""
         awaited = pane.awaited(focused)
-        return "" if awaited in _ROWS and self._leaves(key) else awaited
+        return "" if awaited in _ROWS and self._goes_away(key) else awaited
 
     def _leaves(self, key: str) -> bool:
         """Whether a key closes the screen: nobody has to wait for rows that do not come."""
+        return self._action(key) == _LEAVE
+
+    def _goes_away(self, key: str) -> bool:
+        """Whether a key closes the screen or goes to another, where there are other rows."""
+        return self._leaves(key) or self._action(key).startswith(_SHOW)
+
+    def _action(self, key: str) -> str:
         found = self._app.screen.active_bindings.get(key)
-        return found is not None and found.binding.action == _LEAVE
+        return found.binding.action if found is not None else ""
 
     def missed(self, key: str, engine: EngineControl) -> str:
         """Return what a key would do if there were an engine to ask, "" = nothing."""

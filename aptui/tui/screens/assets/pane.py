@@ -352,7 +352,9 @@ class AssetsPane(MissingTrees):
             self._went = ("", 0.0)
 
     def awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: what a search finds."""
+        """Return what the next key has to wait for: the first rows of a tree, what a search finds."""
+        if self.kind not in self.models or (self.shown_model().tree is None and self.store.error is None):
+            return "the first rows"
         return "" if isinstance(focused, Input) or not self.is_searching() else "the search"
 
     def action_search(self) -> None:

@@ -1,5 +1,6 @@
 """The Assets screen: every key of it over a real database, at both sizes; hostile names; news that come while one looks."""
 
+import asyncio
 import os
 import sqlite3
 import struct
@@ -20,6 +21,7 @@ from aptui.link.port import Reprocess
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
+from aptui.tui.data import assets_store
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession
@@ -514,6 +516,30 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
         assert pane.awaited(pane.shown_tree()) == ""
 
     in_assets(tmp_path, wait)
+
+
+@pytest.mark.usefixtures("store")
+def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypatch):
+    may_read = threading.Event()
+    read_tree = assets_store.read_tree
+    monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))
+
+    async def type_ahead(app, pilot, _session):
+        pane = app.pane
+        try:
+            assert pane.awaited(pane.shown_tree()) == "the first rows"
+            assert [app.keyboard.awaited(key) for key in ("1", "q")] == ["", ""]
+            typed = asyncio.ensure_future(app.gate.lets_through("j"))
+            await pilot.pause(0.1)
+            assert not typed.done()
+        finally:
+            may_read.set()
+        assert await typed
+        await press(pilot, "j", "j", "l")
+        assert cursor_on(pane) == "scripts"
+        assert "door.lua" in text(app)
+
+    in_shell(tmp_path, type_ahead, size=MEDIUM, session=FakeSession(tmp_path), panes=PANES)
 
 
 @pytest.mark.usefixtures("store")
