@@ -39,6 +39,8 @@ _PUT_RUN = """INSERT OR REPLACE INTO aptui_runs(job_id, run_key, completed_ms, d
     fingerprint, version, products, step, origin)
 VALUES (:job_id, :run_key, :completed_ms, :duration_ms, :outcome, :reason, :error, :log_file, 0, '', x'', '', '')"""
 _PUT_RETRY = "INSERT OR REPLACE INTO aptui_retries(job_id, run_key, kinds) VALUES (:job_id, :run_key, :flaky)"
+_PUT_DRAFT = "INSERT OR REPLACE INTO aptui_drafts(job_id) VALUES (:job_id)"
+_DROP_DRAFT = "DELETE FROM aptui_drafts WHERE job_id = :job_id"
 _PUT_ANALYSIS = """INSERT INTO aptui_analyses(source_id, builder, state, fingerprint, error, warnings, errors, duration_ms,
     completed_ms, log_file, reason, plans)
 VALUES (:source_id, :builder, :state, NULL, :error, :warnings, :errors, :duration_ms, :completed_ms, :log_file, :reason, x'')
@@ -131,6 +133,7 @@ class ReplayedDatabase:
             self._database.execute(_PUT_RUN, values | {"outcome": int(_OUTCOMES[notice.status])})
         if notice.flaky:
             self._database.execute(_PUT_RETRY, values)
+        self._database.execute(_PUT_DRAFT if notice.is_draft else _DROP_DRAFT, values)
 
     def _put_analysis(self, notice: JobChanged) -> None:
         values = self._values(notice)

@@ -7,7 +7,7 @@ from fake_world import World
 from fakes import Setup, copier, scripter
 from msgspec.structs import replace
 
-from aptui.core.messages import ProcessOrder, StartRuns
+from aptui.core.messages import JobChanged, ProcessOrder, StartRuns
 
 NAME = "a.s@linux:main"
 
@@ -366,3 +366,13 @@ def test_a_final_that_somebody_has_comes_in_place_of_the_draft(monkeypatch: pyte
     assert not world.job(NAME).is_draft
     assert world.cache == world.clean().cache
     assert world.archive.tables.drafts == set()
+
+
+def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
+    world = world_with()
+    world.write("a.s")
+
+    world.settle()
+
+    told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
+    assert [notice.is_draft for notice in told] == [True, False]

@@ -87,6 +87,17 @@ def test_jobs_come_with_their_sources_and_go(replayed: tuple[Path, ReplayedDatab
         assert reader.inputs_of(2) == ()
 
 
+def test_a_job_is_a_draft_until_news_say_that_its_final_is_there(replayed: tuple[Path, ReplayedDatabase]) -> None:
+    path, replay = replayed
+
+    replay.apply([notice(1, "completed", is_draft=True), notice(2, "completed", is_draft=True)], (1, 7))
+    drafts = [row and row.is_draft for row in (job(path, 1), job(path, 2))]
+    replay.apply([notice(1, "completed")], (1, 8))
+
+    assert drafts == [True, True]
+    assert [row and row.is_draft for row in (job(path, 1), job(path, 2))] == [False, True]
+
+
 def test_a_failed_analysis_is_listed_until_it_is_mended(replayed: tuple[Path, ReplayedDatabase]) -> None:
     path, replay = replayed
     key = f"CreateJobs_{{{BUILDER.hex()}}}"

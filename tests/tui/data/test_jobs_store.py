@@ -441,3 +441,16 @@ def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
 
     assert (jobs.row_count(), jobs.total, jobs.failure_groups(), jobs.next_with("errors", 0, 1)) == (0, 0, [], None)
     jobs.close()
+
+
+def test_a_row_is_a_draft_until_news_say_that_its_final_is_there(jobs: JobsStore) -> None:
+    jobs.apply(news(notice(3, "textures/sand.PNG", is_draft=True)))
+    marked, found = jobs.cell(shown(jobs).index(3), "reason").text, filtered(jobs, "is:draft")
+    jobs.apply(news(notice(3, "textures/sand.PNG", "processing", is_draft=True)))
+    while_final_is_made = filtered(jobs, "is:draft")
+    jobs.apply(news(notice(3, "textures/sand.PNG")))
+
+    assert (marked, found, while_final_is_made) == ("draft; changed", [3], [3])
+    assert filtered(jobs, "is:draft") == []
+    filtered(jobs, "")
+    assert jobs.cell(shown(jobs).index(3), "reason").text == "changed"
