@@ -17,6 +17,7 @@ from aptui.batch.run import run as run_batch
 from aptui.config import load
 from aptui.config.model import Config, SharedCacheSettings
 from aptui.core.model import COMMON_PLATFORM
+from aptui.core.quality import Quality
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -103,7 +104,7 @@ def _run(file: str, arguments: Namespace) -> int:
         config = replace(loaded, sharing=SharedCacheSettings())
         noise = StringIO()
         with redirect_stderr(noise):
-            run_batch(config, RunOptions())
+            run_batch(config, RunOptions(makes_finals=facts["job"].get("quality") != Quality.DRAFT))
         database = open_reader(config.cache_dir / DATABASE)
         try:
             came = _outcome(facts["job"], database)

@@ -33,6 +33,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.history import Made, RunStep, moments
 from aptui.core.messages import Outcome
 from aptui.core.model import Builder
+from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.replacing import replacing
@@ -69,14 +70,17 @@ def packed(row: JobRow, builder: Builder, database: Reader, config: Config) -> C
     """
     if config.foreign:
         raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
+    manifest = _manifest(row, database)
+    quality = Quality.DRAFT if is_of_any_draft(manifest) else Quality.FINAL
     capsule = Capsule(_facts(row, builder, database, config))
-    found = _Inputs(database, _manifest(row, database))
+    capsule.facts["job"]["quality"] = quality.value
+    found = _Inputs(database, manifest)
     found.add_to(capsule, row)
     for path in sorted((config.project_dir / "builders").rglob("*.py")):
         capsule.files[f"builders/{path.relative_to(config.project_dir / 'builders')}"] = str(path)
     capsule.files["aptui.yaml"] = _project(row, builder, config)
     if builder.command is not None and row.job_id:
-        capsule.files["run.sh"] = _script(row, builder)
+        capsule.files["run.sh"] = _script(row, builder, quality)
     capsule.files[FACTS] = json.dumps(capsule.facts, indent=2).encode() + b"\n"
     return capsule
 
@@ -190,17 +194,19 @@ def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
     return json.dumps(own, indent=2).encode() + b"\n"
 
 
-def _script(row: JobRow, builder: Builder) -> bytes:
+def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
     """Return the script that runs a command as its last run did, into `out/` beside it."""
     assert builder.command is not None
     params = json.loads(dict(builder.platform_params).get(row.platform) or builder.params or "{}")
     values = values_of(row.source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{row.source}", params)
+    values["quality"] = quality.value
     values["depfile"], values["product_dependencies"] = f"{_HERE}/temp/depfile.d", f"{_HERE}/temp/product_dependencies.txt"
     try:
         command = commands.invocation(builder.command.command, values)
     except commands.CommandError as error:
         return f"#!/bin/sh\n# {printing.line(str(error))}\nexit 1\n".encode()
-    exports = [f"export {name}={_quoted(value)}" for name, value in command.environment]
+    told = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
+    exports = [f"export {name}={_quoted(value)}" for name, value in (*told, *command.environment)]
     line = " ".join(map(_quoted, command.arguments))
     lines = ["#!/bin/sh", "# The command of this job, over the sources beside it; its products are in out/.", "set -eu"]
     lines += [

@@ -136,3 +136,45 @@ def test_a_capsule_that_would_write_elsewhere_is_refused(run: Run, tmp_path: Pat
 
     assert run("capsule", "run", str(evil))[0] == 3
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.fixture
+def drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Enter a project whose builder knows drafts; it has one source."""
+    project = tmp_path / "drafts"
+    (project / "assets").mkdir(parents=True)
+    (project / "assets/a.up").write_text("a")
+    (project / "aptui.yaml").write_text("""
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: upper
+    patterns: ["*.up"]
+    quality: [draft, final]
+    command: "echo {quality} $APTUI_QUALITY > {products_dir}/{stem}.txt"
+platforms: {linux: {}}
+workers: 1
+""")
+    own_homes(tmp_path, monkeypatch)
+    monkeypatch.chdir(project)
+    return runner(capsys)
+
+
+def made_by_script(file: Path, folder: Path) -> str:
+    """Return what the script of a capsule makes."""
+    with tarfile.open(file) as tar:
+        tar.extractall(folder, filter="data")
+    subprocess.run([folder / "capsule/run.sh"], check=True, cwd="/", capture_output=True)
+    return (folder / "capsule/out/a.txt").read_text()
+
+
+@pytest.mark.parametrize(("words", "quality"), [(("--draft",), "draft"), ((), "final")])
+def test_a_capsule_makes_what_its_run_made(drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str) -> None:
+    file = tmp_path / "a.tgz"
+    assert drafts("batch", *words)[0] == 0
+
+    made = json.loads(drafts("capsule", "a.up", "--out", str(file), "--json")[1])
+    code, out, _ = drafts("capsule", "run", str(file), "--json")
+
+    assert (code, json.loads(out)["differences"]) == (0, [])
+    assert made["job"]["quality"] == quality
+    assert made_by_script(file, tmp_path / "there") == f"{quality} {quality}\n"
