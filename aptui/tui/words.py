@@ -12,20 +12,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 ROLES = {"warnings": "warning", "errors": "error"}
 """{word of a filter: role of its colour and glyph} where the two are not one word."""
-_TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 100, 1000, 10_000, 60_000, 3_600_000
+_TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS = 100, 1000, 10_000, 60_000
 
 
 def brief(duration_ms: int) -> str:
-    """Return a duration in few letters: `40ms`, `0.8s`, `48s`, `1m40s`, `2h05m`."""
-    if 0 < duration_ms < _TENTH_MS:
-        return f"{duration_ms}ms"
-    if duration_ms < _TEN_S_MS:
-        return f"{duration_ms / _SECOND_MS:.1f}s"
-    if duration_ms < _MINUTE_MS:
-        return f"{duration_ms // _SECOND_MS}s"
-    if duration_ms < _HOUR_MS:
-        return f"{duration_ms // _MINUTE_MS}m{duration_ms % _MINUTE_MS // _SECOND_MS:02d}s"
-    return f"{duration_ms // _HOUR_MS}h{duration_ms % _HOUR_MS // _MINUTE_MS:02d}m"
+    """Return a duration written as `duration_text` does, with fewer digits: 40 ms, 0.8 s, 48 s, 1m 40s, 2h 05m."""
+    if 0 < duration_ms < _TENTH_MS or duration_ms >= _MINUTE_MS:
+        return duration_text(duration_ms)
+    return f"{duration_ms / _SECOND_MS:.1f} s" if duration_ms < _TEN_S_MS else f"{duration_ms // _SECOND_MS} s"
 
 
 def size_text(size: int) -> str:
@@ -67,9 +61,9 @@ def moment_text(time_ms: int, now_ms: int) -> str:
 
 def duration_text(duration_ms: int) -> str:
     """Return a duration in at most seven characters: 14 ms, 1.42 s, 2m 05s, 1h 02m."""
-    if duration_ms < 1000:
+    if duration_ms < _SECOND_MS:
         return f"{duration_ms} ms"
-    if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.2f} s" if duration_ms < 10_000 else f"{duration_ms / 1000:.1f} s"
-    minutes, seconds = divmod(duration_ms // 1000, 60)
+    if duration_ms < _MINUTE_MS:
+        return f"{duration_ms / _SECOND_MS:.2f} s" if duration_ms < _TEN_S_MS else f"{duration_ms / _SECOND_MS:.1f} s"
+    minutes, seconds = divmod(duration_ms // _SECOND_MS, 60)
     return f"{minutes}m {seconds:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"

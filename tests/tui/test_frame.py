@@ -34,7 +34,7 @@ def session(tmp_path: Path) -> FakeSession:
 def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSession) -> None:
     said = "".join(part.text for part in StatusLine(session).parts(140))
 
-    assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0s left · 2 running · 3.8 a second" in said
+    assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
 def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(session: FakeSession) -> None:

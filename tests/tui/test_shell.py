@@ -81,8 +81,8 @@ def test_without_any_pane_the_frame_stands(tmp_path):
 
 def test_the_status_line_tells_what_goes_on_where_there_is_room(tmp_path):
     async def look(app, _pilot, _session):
-        assert "aptui  AutomatedTesting   ● building 18 %  815 of 4,217 jobs · 3 failed · 1m40s left · 12 running" in lines(app)[0]
-        assert "processing 48s" in lines(app)[0] or "214 to analyse · 17 a second" in lines(app)[0]
+        assert "aptui  AutomatedTesting   ● building 18 %  815 of 4,217 jobs · 3 failed · 1m 40s left · 12 running" in lines(app)[0]
+        assert "processing 48 s" in lines(app)[0] or "214 to analyse · 17 a second" in lines(app)[0]
         assert lines(app)[1].endswith("watching 2 roots   attached")
         assert "━━━" in lines(app)[2]
 
@@ -92,7 +92,7 @@ def test_the_status_line_tells_what_goes_on_where_there_is_room(tmp_path):
 def test_at_80_columns_the_counts_stay_and_the_timers_go(tmp_path):
     async def look(app, _pilot, _session):
         assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of 4,217 jobs · 3 failed")
-        assert "scan 0.8s" not in lines(app)[0]
+        assert "scan 0.8 s" not in lines(app)[0]
         assert "7 Tools" in lines(app)[1]
         assert lines(app)[1].endswith("attached")
 

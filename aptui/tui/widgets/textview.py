@@ -199,8 +199,8 @@ class TextView(Rows):
         preview = self._preview
         if not preview.lines:
             return preview.kind
-        more = f"the first {len(preview.lines):,} lines" if preview.is_cut else f"{len(preview.lines):,} lines"
-        return f"{preview.kind}  {more}"
+        words = f"{len(preview.lines):,} {'line' if len(preview.lines) == 1 else 'lines'}"
+        return f"{preview.kind}  {f'the first {words}' if preview.is_cut else words}"
 
     def text_of(self, key: int) -> str:
         """Return a line as text, for copying."""

@@ -23,7 +23,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.words import duration_text, moment_text
+from aptui.tui.words import brief, duration_text, moment_text
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
 
 from ..database import database
@@ -424,6 +424,14 @@ def test_many_rows_show_a_first_screenful_and_then_all(jobs: JobsStore) -> None:
 )
 def test_durations_are_short(duration_ms: int, text: str) -> None:
     assert duration_text(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [(0, "0.0 s"), (40, "40 ms"), (840, "0.8 s"), (48_300, "48 s"), (100_000, "1m 40s"), (7_500_000, "2h 05m")],
+)
+def test_durations_where_there_is_little_room_are_written_alike(duration_ms: int, text: str) -> None:
+    assert brief(duration_ms) == text
 
 
 def test_moments_of_today_have_no_date() -> None:

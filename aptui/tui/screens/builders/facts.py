@@ -105,6 +105,11 @@ def columns_for(names: Sequence[str]) -> tuple[Column, ...]:
     return (structs.replace(BUILDERS[0], width=max(_NARROWEST_NAME, width)), *BUILDERS[1:])
 
 
+def duration_cell(took_ms: float) -> Cell:
+    """Return how long something took; what took nothing, or was not done, has no duration, as in Jobs."""
+    return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
+
+
 def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
     """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
     builder, spent = known.builder, known.all_spent
@@ -117,8 +122,8 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
         "version": Cell(builder.version, "muted") if builder else nothing,
         "patterns": Cell(", ".join(pattern.text for pattern in builder.patterns), "muted") if builder else nothing,
         "jobs": Cell(f"{jobs:,}") if jobs else nothing,
-        "average": Cell(duration_text(round(spent.average_ms))) if spent.count else nothing,
-        "total": Cell(duration_text(spent.total_ms)) if spent.count else nothing,
+        "average": duration_cell(spent.average_ms),
+        "total": duration_cell(spent.total_ms),
         "share": Cell(share_bar(spent.total_ms / all_ms) if all_ms else "", "accent"),
     }
     order = {

@@ -17,7 +17,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
-from aptui.tui.screens.builders.facts import KnownBuilder
+from aptui.tui.screens.builders.facts import KnownBuilder, duration_cell
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
@@ -149,9 +149,9 @@ def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
     return {
         "name": Cell(_TITLES[group.which], "title"),
         "count": Cell(f"{spent.count:,}"),
-        "total": Cell(duration_text(spent.total_ms)),
-        "average": Cell(duration_text(round(spent.average_ms))),
-        "slowest": Cell(duration_text(spent.slowest_ms)),
+        "total": duration_cell(spent.total_ms),
+        "average": duration_cell(spent.average_ms),
+        "slowest": duration_cell(spent.slowest_ms),
         "bar": Cell(share_bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
     }
 

@@ -53,15 +53,15 @@ def _listed(found: Sequence[Session], width: int) -> Iterator[Parts]:
         yield (Part(" no session is recorded yet", "muted"),)
         return
     form, cells = ("%m-%d %H:%M", 11) if width < _WIDE else ("%Y-%m-%d %H:%M", 16)
-    yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>6} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
+    yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>7} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
     for one in found:
         failed = f"{one.jobs_failed:,}" if one.jobs_failed else ""
         failing = f"{one.failing:,}" if one.failing else ""
         yield (
             Part(f" {one.number:>5}  ", "key"),
-            Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>6} {one.jobs_run:>8,} "),
+            Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>7} {one.jobs_run:>8,} "),
             Part(f"{failed:>7} {failing:>7}", "failed" if failed or failing else ""),
-            Part(f"  {shorten(sanitize(_why(one)), max(10, width - cells - 42))}"),
+            Part(f"  {shorten(sanitize(_why(one)), max(10, width - cells - 43))}"),
         )
     yield ()
     yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)

@@ -12,9 +12,11 @@ from aptui.core.messages import HealthChanged, JobChanged
 from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.shared.errors import UserError
 from aptui.shared.health import Health
+from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts
 from aptui.tui.screens.builders import pane as screen
+from aptui.tui.screens.builders.facts import KnownBuilder, row_of
 from aptui.tui.widgets.cells import share_bar
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
@@ -378,3 +380,13 @@ def test_every_size_and_hostile_text(tmp_path, store, size):
 
 def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
     assert [share_bar(share, 8) for share in (0, 0.001, 0.05, 0.5, 1)] == ["", "", "╸", "━" * 4, "━" * 8]
+
+
+@pytest.mark.parametrize(
+    ("spent", "expected"),
+    [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
+)
+def test_what_took_no_time_has_no_duration(spent, expected):
+    known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, spent, Spent()))
+    cells = row_of(1, known, "", 0).cells
+    assert (cells["average"].text, cells["total"].text) == expected

@@ -65,7 +65,7 @@ def test_one_session_and_two_compared(store: Store) -> None:
 
     one = said(history(reader, ["last"], lambda _uuid: "image", 80))
     assert " Failed" in one
-    assert any("0.9s" in line and "2.png@linux:Image  image" in line for line in one)
+    assert any("0.9 s" in line and "2.png@linux:Image  image" in line for line in one)
     both = said(history(reader, ["2", "1"], str, 80))
     at = both.index(" Began to fail (1)")
     assert "1.png@linux" in both[at + 1]
