@@ -47,7 +47,7 @@ def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError
             reporter.close()
     if answer and answer.get("configuration"):
         raise UserError(
-            f"the engine that runs does not take the configuration over: {answer['configuration']}",
+            f"the running engine did not reload the configuration: {answer['configuration']}",
             hint="correct what it says, or 'aptui stop' and start again",
         )
     builders = {builder.uuid: builder.name for builder in config.project.builders}

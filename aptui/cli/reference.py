@@ -180,7 +180,8 @@ def _o3de_sections() -> dict[str, Rows]:
     processor += [(f"--{old}", f"works: the same as {new}") for old, new in switches.ALIASES.items()]
     builder = [(f"-{name}", f"works: {text}") for name, text in builder_switches.SWITCHES.items()]
     builder += [(f"-{name}", _accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
-    builder += [(f"-task={task}", f'refused: "-task={task} {builder_switches.WHY_REFUSED}"') for task in builder_switches.CHILDREN]
+    refusal = f"{builder_switches.WHY_REFUSED}; {builder_switches.INSTEAD}"
+    builder += [(f"-task={task}", f'refused: "-task={task} {refusal}"') for task in builder_switches.CHILDREN]
     sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
     for command, table in {"any command": bundler_switches.PROJECT, **bundler_switches.COMMANDS}.items():
         rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]

@@ -272,7 +272,7 @@ class AsyncClient:
                 else:
                     self._take_bytes(message.data)
         except RequestMistake as mistake:
-            return 1002, Disconnected(f"the gateway says what nobody understands: {mistake.what}")
+            return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
         # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.

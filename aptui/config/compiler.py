@@ -192,7 +192,7 @@ class Compiler:
             return
         if not ("team_key_file" in said or "writers" in said or is_own(self._store(store.value))):
             self._wrong(
-                "whoever can write to this shared cache would make the products here: it has no key",
+                "anyone who can write to this shared cache could replace products here: it has no key",
                 store,
                 "'aptui cache init' makes one; 'trust: unsealed' does without",
             )

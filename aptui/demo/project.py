@@ -255,7 +255,7 @@ Two sources are wrong on purpose:
   {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
   {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
 
-{_left_out(possible)}Now try: edit a file and process again, and only its own jobs run; mend the comma, and the failure goes away.
+{_left_out(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
 """
 
 

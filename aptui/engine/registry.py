@@ -156,16 +156,14 @@ def remembered_names(cache_file: Path) -> dict[bytes, str]:
 def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(
-            f"{stand_in.name} cannot be looked at: {answer.error}", hint="'aptui doctor' says more; mend the file that is named"
+            f"{stand_in.name} cannot be loaded: {answer.error}", hint="'aptui doctor' says more; fix the file that is named"
         )
     there = {builder.uuid for builder in answer.found}
     for problem in answer.problems:
         lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
         if lost:
             # Without its builder a source loses its products: a slip in a script must not cost them.
-            raise UserError(
-                problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; mend it, or take the script away"
-            )
+            raise UserError(problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; fix it, or remove the script")
         tell(problem.text)
 
 
@@ -360,8 +358,8 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(
-            f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}",
-            hint="'aptui doctor' says more; mend the file that is named",
+            f"the builders cannot be loaded: {text[-1] if text else f'status {ended.returncode}'}",
+            hint="'aptui doctor' says more; fix the file that is named",
         ) from None
 
 

@@ -117,7 +117,7 @@ class EngineClient:
             client.hello = msgspec.convert(answer, EngineWelcome)
         except msgspec.ValidationError as error:
             client.close()
-            raise EngineGone(f"the engine says hello in a way nobody understands: {error}") from error
+            raise EngineGone(f"the engine's greeting is invalid: {error}") from error
         except BaseException:
             client.close()
             raise
@@ -144,7 +144,7 @@ class EngineClient:
                 # Its last words may wait to be read: the reading thread shall find them, and then the end.
                 self._shut_down()
                 if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                    self._last_words = EngineGone("the engine takes nothing any more", hint="it is stuck or stopped")
+                    self._last_words = EngineGone("the engine no longer reads requests", hint="it is stuck or stopped")
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
@@ -229,7 +229,7 @@ class EngineClient:
             for line in self._lines.feed(data):
                 self._take(codec.decode_message(line))
         except (codec.MalformedLine, codec.LineTooLong) as error:
-            self._last_words = EngineGone(f"the engine says what nobody understands: {error or 'a line without end'}")
+            self._last_words = EngineGone(f"the engine sent an invalid message: {error or 'a line without end'}")
             data = b""
         if not data:
             self._finish(EngineGone("the connection to the engine has ended"))
@@ -303,5 +303,5 @@ def _refused_connection(path: str, error: OSError) -> HostError:
     if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
         return NoEngine(f"no engine listens at '{path}'", hint="start one")
     if isinstance(error, BlockingIOError):
-        return EngineGone(f"the engine at '{path}' lets nobody in", hint="it is stuck or stopped")
+        return EngineGone(f"the engine at '{path}' accepts no connections", hint="it is stuck or stopped")
     return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint="look at its permissions")

@@ -241,7 +241,9 @@ def read_recording(path: Path, folder: Path) -> Recording:
     except OSError as error:
         if error.filename == str(path):
             raise _unreadable(path, error) from error
-        raise HostError(f"what is in '{path}' cannot be unfolded: {error.strerror}", hint="look at the room in $TMPDIR") from error
+        raise HostError(
+            f"what is in '{path}' cannot be unfolded: {error.strerror}", hint="check the free space in $TMPDIR"
+        ) from error
     return found
 
 

@@ -183,7 +183,7 @@ class LinkServer:
             listener.close()
             raise HostError(
                 f"socket '{self.path}' cannot be made: {error.strerror or error}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
         listener.setblocking(False)
         self._listener = listener
@@ -366,7 +366,7 @@ class LinkServer:
             return
         client.begun_s = client.begun_s or self._clock()
         if sum(each.lines.begun_bytes for each in self._clients.values()) > self._limits.begun_bytes:
-            self._dismiss(client, "too much has begun and not ended", code=BusyError.exit_code)
+            self._dismiss(client, "too many unfinished messages", code=BusyError.exit_code)
 
     def _take(self, client: _Client, line: bytes) -> None:
         try:
@@ -483,6 +483,6 @@ def _remove_stale(path: str) -> None:
         except OSError as error:
             raise HostError(
                 f"socket '{path}' cannot be made: {error.strerror or error}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
     raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

@@ -215,4 +215,7 @@ def _kept_folder() -> str:
     try:
         return tempfile.mkdtemp(prefix="asset-builder-")
     except OSError as error:
-        raise HostError(f"no folder can be made in '{tempfile.gettempdir()}': {error.strerror}") from error
+        raise HostError(
+            f"no folder can be created in '{tempfile.gettempdir()}': {error.strerror}",
+            hint="free space there, or set TMPDIR to another folder",
+        ) from error

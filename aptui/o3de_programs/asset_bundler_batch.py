@@ -60,7 +60,7 @@ def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutpu
     path = project.path(given.needed("seedListFile"), seeds.SUFFIX)
     for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
         if given.has(name) and not project.asked:
-            raise UserError(f"--{name} needs --platform")
+            raise UserError(f"--{name} needs --platform", hint="say which ones, as in --platform=pc,server")
     listed = load_seeds(path)
     before = listed.text() if path.exists() else None
     products = {platform: project.products(platform) for platform in project.platforms}
@@ -142,9 +142,11 @@ def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> No
 def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     name = given.one("assetListFile")
     if not name and not given.has("print"):
-        raise UserError("'assetLists' needs --assetListFile or --print")
+        raise UserError(
+            "'assetLists' needs --assetListFile or --print", hint="say which list to write, or that it is to be printed"
+        )
     if given.has("generateDebugFile") and not name:
-        raise UserError("--generateDebugFile needs --assetListFile")
+        raise UserError("--generateDebugFile needs --assetListFile", hint="the debug file is written beside the list")
     makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
     platforms = project.platforms_of(name)
     paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}

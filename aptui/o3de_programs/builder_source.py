@@ -37,7 +37,7 @@ def found(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[S
         if path.startswith(f"{scan_folder.path}/"):
             rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
             return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
-    raise UserError(f"'{path}' lies in no scan folder of the project", hint="'aptui config' lists them")
+    raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
 
 
 def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:

@@ -37,6 +37,7 @@ IGNORED = {
 }
 CHILDREN = ("resident", "register", "create", "process")
 WHY_REFUSED = "is for children of O3DE's asset processor; here the engine has workers of its own"
+INSTEAD = "-debug=<absolute path> runs the builders of one source"
 _DEBUGS = ("debug", "debug_create", "debug_process")
 _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
@@ -64,7 +65,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
         return BuilderSwitches(wants_help=True)
     task = given.get("task", [""])[-1].lower()
     if task in CHILDREN:
-        raise UserError(f"-task={task} {WHY_REFUSED}")
+        raise UserError(f"-task={task} {WHY_REFUSED}", hint=INSTEAD)
     if task and task not in _DEBUGS:
         raise UserError(f"there is no task '{task}'", hint=", ".join(_DEBUGS))
     mode = task or next((name for name in _DEBUGS if name in given), "")
@@ -72,7 +73,9 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
         raise UserError("the source is missing", hint="-debug=<absolute path>")
     source = given.get("input" if task else mode, [""])[-1]
     if not os.path.isabs(source):
-        raise UserError(f"-{'input' if task else mode} wants an absolute path, not '{source}'")
+        raise UserError(
+            f"-{'input' if task else mode} wants an absolute path, not '{source}'", hint=f"such as '{os.path.abspath(source)}'"
+        )
     source = os.path.normpath(source)
     project = given.get("project-path", [""])[-1]
     forwarded = tuple(f"--{name}={value}" for name in _FORWARDED for value in given.get(name, ()))
@@ -96,7 +99,7 @@ def _given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, .
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' belongs to no switch")
+                raise UserError(f"'{word}' belongs to no switch", hint="'AssetBuilder --help' lists the switches")
             given[waiting].append(word)
             waiting = ""
             continue

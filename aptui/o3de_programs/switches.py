@@ -158,7 +158,9 @@ class GivenSwitches(Struct, frozen=True):
         try:
             return None if text is None else int(text)
         except ValueError:
-            raise UserError(f"--{_BY_NAME[name.lower()].name} wants a number, not '{text}'") from None
+            raise UserError(
+                f"--{_BY_NAME[name.lower()].name} wants a number, not '{text}'", hint="--help lists the switches"
+            ) from None
 
     @property
     def ignored(self) -> list[Switch]:

@@ -268,7 +268,7 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
     except OSError as error:
         raise UserError(
             f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}",
-            hint="look at their permissions, or mend 'serve.tls_cert' and 'serve.tls_key'",
+            hint="check their permissions, or fix 'serve.tls_cert' and 'serve.tls_key'",
         ) from None
     return context
 
@@ -299,7 +299,7 @@ def listen(serve: GatewaySettings) -> socket.socket:
                 f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port' or '--port', 0 is any"
             ) from None
         raise UserError(
-            f"nobody can listen at {serve.address} port {serve.port}: {error.strerror}",
+            f"cannot listen at {serve.address} port {serve.port}: {error.strerror}",
             hint="set another 'serve.port', or end what listens there",
         ) from None
     return bound

@@ -69,7 +69,7 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     except (ValueError, OSError) as error:
         raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is no path: {error}") from None
     if not any(_is_below(full, root) or _is_below(full, _real(root)) for root in roots):
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which lies outside the project's scan folders")
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is outside the project's scan folders")
     if not any(_is_below(real, _real(root)) for root in roots):
         raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', a link that leads out of the project's scan folders")
     return real

@@ -37,7 +37,7 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
     except OSError as error:
         raise HostError(
             f"{what or _quoted(path)} cannot be written: {error.strerror or error}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
     finally:
         with suppress(OSError):

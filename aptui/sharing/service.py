@@ -293,7 +293,7 @@ class Service:
     def _fail(self, error: StoreError) -> None:
         self._teller.about(error)
         if self._breaker.failed():
-            self._teller.tell(f"rest {error.where}", f"the shared cache is left alone for a while: {error}")
+            self._teller.tell(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
 
     def _is_shunned(self, name: str) -> bool:
         return self._shunned.get(name, 0.0) > self._clock()

@@ -401,7 +401,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         if await super()._check_bindings(key, priority):
             return True
         if not priority and self.session.is_read_only and (what := self.keyboard.missed(key, self.engine)):
-            self.tell(f"only looking here, so nobody can {what}: the screen was opened to read", "warning")
+            self.tell(f"cannot {what}: the screen is read-only", "warning")
         return False
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

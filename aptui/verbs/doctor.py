@@ -89,7 +89,7 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
     try:
         config = load_config(arguments)
     except KnownError as error:
-        yield DoctorCheck("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
+        yield DoctorCheck("configuration", "fail", str(error).replace("\n", " | "), "fix it; the checks below need it")
         return
     yield DoctorCheck(
         "configuration",
@@ -184,7 +184,7 @@ def _builders(config: Config) -> DoctorCheck:
     try:
         builders = all_builders(config)
     except KnownError as error:
-        return DoctorCheck("builders", "fail", str(error), "mend it; nothing can be processed before")
+        return DoctorCheck("builders", "fail", str(error), "fix it; nothing can be processed before")
     return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
 
 
@@ -204,7 +204,7 @@ def _tracing(config: Config) -> DoctorCheck:
 def _scan_folders(config: Config) -> DoctorCheck:
     missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
     if missing:
-        return DoctorCheck("scan folders", "fail", f"not there: {', '.join(missing)}", "make them, or mend 'scan_folders'")
+        return DoctorCheck("scan folders", "fail", f"not there: {', '.join(missing)}", "create them, or fix 'scan_folders'")
     sensitive = "case matters" if not os.path.exists(config.project_dir / "APTUI.YAML") else "case does not matter on this disk"
     return DoctorCheck("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
 
@@ -347,7 +347,7 @@ def _sandbox(config: Config) -> DoctorCheck:
 def _links(config: Config) -> DoctorCheck:
     """Say whether checkouts hang together by hard links."""
     if config.sharing.local_store and config.sharing.links:
-        said = "'local_store.links: hard': whoever writes into a product changes it in every checkout"
+        said = "'local_store.links: hard': writing into a product changes it in every checkout"
         return DoctorCheck("local store", "warn", said, "take 'links' out, unless disk space matters more")
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
 

@@ -350,7 +350,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
         except OSError as error:
             raise HostError(
                 f"'{arguments.output}' cannot be written: {error.strerror}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from None
     else:
         sys.stdout.buffer.write(data)

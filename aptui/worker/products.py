@@ -170,7 +170,7 @@ def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) 
     path = os.path.normpath(os.path.join(folders.products, product.path))
     is_ours = path.startswith((f"{folders.products}/", f"{folders.temp}/"))
     if not is_ours and not os.path.isabs(product.path):
-        raise AnswerRefused(f"product {product.path!r} lies outside the folder for products")
+        raise AnswerRefused(f"product {product.path!r} is outside the folder for products")
     found = _lstat(path, product.path)
     if stat.S_ISLNK(found.st_mode) or (is_ours and _is_behind_link(path, folders)):
         raise AnswerRefused(f"product {product.path!r} is a link, or behind one")

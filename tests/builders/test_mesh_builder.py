@@ -141,7 +141,7 @@ def test_material_files_and_textures_are_dependencies_also_the_missing_ones(benc
 
 def test_what_lies_outside_the_project_fails_the_job_and_names_who_named_it(bench):
     (bench.folder / "key").write_bytes(b"newmtl canary\n")
-    outside = "lies outside the project's scan folders"
+    outside = "is outside the project's scan folders"
 
     assert (
         bench.error(bench.write("a.obj", "mtllib ../key\n" + SQUARE + "f 1 2 3\n"))

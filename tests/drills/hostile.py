@@ -68,7 +68,7 @@ LIES = {
     "Truncates": "product 't.out' is still open for writing",
     "Link": "product 'l.out' is a link, or behind one",
     "BehindLink": "product 'd/hostname' is a link, or behind one",
-    "Outside": "product '../escaped.out' lies outside the folder for products",
+    "Outside": "product '../escaped.out' is outside the folder for products",
     "Absolute": "product '/nowhere/at/all.out' does not exist",
     "DuplicateName": "products 'a.out' and 'x/A.OUT' have the same name",
     "DuplicateSubId": "products 'a.out' and 'b.out' have the same sub id 7",

@@ -353,7 +353,7 @@ def test_messages_that_begin_and_never_end_are_bounded_for_all_together() -> Non
 
         guests[2].send(b"x" * 40_000)
 
-        assert guests[2].hear()["refusal"]["what"] == "too much has begun and not ended"
+        assert guests[2].hear()["refusal"]["what"] == "too many unfinished messages"
         assert room.desk.gone == [3]
 
 

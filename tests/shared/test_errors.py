@@ -11,7 +11,12 @@ ROOT = Path(errors.__file__).parents[1]
 ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
 """Words of messages that are their own next step."""
-ELSEWHERE = {"o3de_programs", "o3de/bundling", "sharing/records/record.py", "store/db/writer.py", "store/db/schema.py"}
+ELSEWHERE = {
+    "o3de_programs/start.py",
+    "o3de_programs/builder_source.py",
+    "o3de/bundling/object_stream.py",
+    "sharing/records/record.py",
+}
 """O3DE's own lines, and errors that another one is made of, which says it."""
 
 

@@ -416,7 +416,7 @@ def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(
 
     assert len(server.asked) == 5
     assert other.service.is_away
-    assert [text for text in other.said if "left alone" in text]
+    assert [text for text in other.said if "not used for a while" in text]
     server.faults.clear()
     other.clock.shift = 31.0
     other.find(facts("x.png"))

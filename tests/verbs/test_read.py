@@ -251,7 +251,7 @@ def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
 def test_why_of_a_file_in_the_cache_that_nobody_made(run: Run) -> None:
     answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
 
-    assert (answer["is"], answer["said"]) == ("outside", "it lies in the cache, and no job made it")
+    assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
 
 
 def test_why_of_an_edited_source_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
@@ -263,7 +263,7 @@ def test_why_of_an_edited_source_says_that_nobody_looked_yet(run: Run, processed
         path.write_text("other")
         assert json.loads(run("why", "x.words", "--json")[1])["unprocessed"].startswith("its file changed since")
         path.unlink()
-        assert "its file is gone since it was looked at" in run("why", "x.words")[1]
+        assert "its file was deleted since the last scan" in run("why", "x.words")[1]
     finally:
         path.write_text(text)
 
@@ -283,7 +283,7 @@ def test_why_of_a_failure(run: Run) -> None:
         ("plain", "unwanted", "no builder wants it"),
         ("notes.tmp", "ignored", "it is ignored by the rule '*.tmp' ("),
         ("raw/scan.txt", "ignored", "it is ignored by the rule 'raw/' ("),
-        ("aptui.yaml", "outside", "it lies in no scan folder"),
+        ("aptui.yaml", "outside", "it is in no scan folder"),
         ("assets/sub", "folder", "it is a folder"),
     ],
 )

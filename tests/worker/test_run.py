@@ -289,7 +289,7 @@ def linked(request, target, name="l.out"):
 LIES = {
     "missing": (lambda r: [JobProduct("never.out")], "product 'never.out' does not exist"),
     "below a file": (lambda r: [product(r, "x"), JobProduct("x/y.out", 1)], "product 'x/y.out' does not exist"),
-    "outside": (lambda r: [JobProduct("../../../x.out")], "product '../../../x.out' lies outside the folder for products"),
+    "outside": (lambda r: [JobProduct("../../../x.out")], "product '../../../x.out' is outside the folder for products"),
     "link": (lambda r: [linked(r, "/etc/hostname")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
     "dangling link": (lambda r: [linked(r, "nowhere")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
     "behind a link": (

@@ -242,5 +242,5 @@ def _replace(file: Path, data: bytes) -> None:
     except OSError as error:
         raise HostError(
             f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from None

@@ -89,12 +89,12 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
         raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
     if url.scheme == "tcp" and not is_loopback(url.hostname):
         raise UserError(
-            f"'{address}' is not encrypted: whoever reaches it runs programs here",
+            f"'{address}' is not encrypted: anyone who reaches it can run programs here",
             hint="use tls://; tcp:// is for the loopback alone",
         )
     if url.scheme == "tcp" and not is_insecure:
         raise UserError(
-            f"'{address}' asks nobody who they are: every user of this machine could run programs as you",
+            f"'{address}' has no authentication: every user of this machine could run programs as you",
             hint="use tls:// with certificates; 'insecure: true' ('aptui worker --insecure') where you are the only user",
         )
 

@@ -49,7 +49,7 @@ def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]
     url = urlsplit(sharing_store)
     risks = []
     if not is_sealed and not is_own(sharing_store):
-        risks.append("whoever can write to it, or sits on the line, makes the products here: it is read without a key")
+        risks.append("anyone who can write to it, or intercept the connection, could replace products here: it needs no key")
     if url.scheme == "http" and not is_loopback(url.hostname or ""):
         risks.append("everybody on the way reads what is fetched and sent: it is http, not https")
     return risks

@@ -125,7 +125,7 @@ class Analyses:
                 continue
             rel = self._graph.relative(edge.target)
             if rel is None:
-                log.append(_warn(builder, f"dependency '{edge.target}' lies outside every scan folder: left out"))
+                log.append(_warn(builder, f"dependency '{edge.target}' is outside all scan folders: left out"))
             elif edge.kind is EdgeKind.WILDCARD and "*" not in rel:
                 log.append(_warn(builder, f"wildcard dependency '{edge.target}' has no '*': left out"))
             elif key_of(RelPath(rel)) != job.source.key:

@@ -23,7 +23,7 @@ def adopt(config: Config) -> str:
     platforms = (*(platform.id for platform in config.project.platforms), *config.project.resting_platforms, INTERMEDIATES)
     folders = list(_set_aside(config.cache_dir, platforms))
     named = "".join(f", '{folder.name}'" for folder in folders)
-    return f"the cache of O3DE's Asset Processor was taken over: '{database.name}'{named} in '{config.cache_dir}' are what it left"
+    return f"the cache of O3DE's Asset Processor was adopted: '{database.name}'{named} in '{config.cache_dir}' are what it left"
 
 
 def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
@@ -38,6 +38,6 @@ def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
         except OSError as error:
             raise HostError(
                 f"the folder '{folder}' cannot be set aside: {error.strerror}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
         yield aside

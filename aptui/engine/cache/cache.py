@@ -170,7 +170,7 @@ class Cache:
         """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
         disk = os.statvfs(self.root)
         if disk.f_flag & os.ST_RDONLY:
-            raise HostError(f"cache '{self.root}' lies on a file system that is read-only", hint="look why: 'dmesg' may say")
+            raise HostError(f"cache '{self.root}' is on a read-only file system", hint="look why: 'dmesg' may say")
         free = disk.f_bavail * disk.f_frsize
         if free < RESERVE_BYTES:
             raise HostError(

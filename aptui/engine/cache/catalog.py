@@ -158,7 +158,7 @@ class Catalogs:
             os.replace(fresh, path)
         except OSError as error:
             raise HostError(
-                f"catalog '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+                f"catalog '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
             ) from error
 
 

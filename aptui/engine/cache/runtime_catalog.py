@@ -147,7 +147,7 @@ class RuntimeCatalogs:
             beside.replace(path)
         except OSError as error:
             raise HostError(
-                f"catalog '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+                f"catalog '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
             ) from error
 
 

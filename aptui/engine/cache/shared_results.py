@@ -117,7 +117,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
     for root in roots:
         if path.startswith(f"{root}/"):
             return path[len(root) + 1 :]
-    raise NotShareable(f"it depends on '{path}', which lies outside every scan folder")
+    raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
 
 def as_result(hit: CacheHit, order: ProcessOrder, roots: Sequence[str], milliseconds: int) -> RunResult:

@@ -247,7 +247,7 @@ class _Job:
         root = self._root(item.folder)
         path = os.path.normpath(f"{root}/{os_path(item.rel)}")
         if not path.startswith(root + "/"):
-            raise FileNotFoundError(2, f"'{item.rel}' lies outside its scan folder")
+            raise FileNotFoundError(2, f"'{item.rel}' is outside its scan folder")
         return path
 
     def _order(self) -> ProcessOrder:

@@ -191,7 +191,7 @@ class EngineSupervisor:
         except OSError as error:
             raise HostError(
                 f"cache '{self.config.cache_dir}' cannot be written: {error.strerror}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
         self.watcher = Watcher(roots, self.watching.take, self._hear_health, settings=WatchTimings(fence=fence))
         self.watcher.start()
@@ -320,7 +320,7 @@ class EngineSupervisor:
             self._watch_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
             if self.watching.is_quiet and engine.pipeline.stuck():  # else a file is left to the watcher, and jobs wait for it
-                engine.news.say_once("jobs wait for something that never comes; please report this")
+                engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
         if self.stops_when_idle and self.watching.is_quiet:
@@ -355,7 +355,7 @@ class EngineSupervisor:
             self._retry_s = retry_s
             self._break_down(error)
         else:
-            self._say("the engine goes on", LogLevel.INFO)
+            self._say("the engine continues", LogLevel.INFO)
 
     # ------------------------------------------------------------------------------------------------------ configuration
 
@@ -403,7 +403,7 @@ class EngineSupervisor:
                 is_told = loaded.config.serve != self.config.serve
                 self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's business, not the engine's
         if error and error != self._configuration_error:
-            self._say(f"the configuration is not taken over: {error}", LogLevel.ERROR)
+            self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self._configuration_error = error
         if self.engine is not None and not is_changed:
             code.told(self.engine, error)
@@ -444,12 +444,12 @@ class EngineSupervisor:
             self.engine = self._engine()
         except KnownError as error:
             self._configuration_error = str(error)
-            self._say(f"the configuration is not taken over: {error}", LogLevel.ERROR)
+            self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
             self.config = before
             self.watching.configure(before.project)
             self.engine = self._engine()
         else:
-            self._say("the configuration was taken over", LogLevel.INFO)
+            self._say("the configuration was reloaded", LogLevel.INFO)
         if self.watcher is not None:
             self.watcher.replace(self._wanted_roots())
         self._begin(self.engine, retries=False)

@@ -470,7 +470,7 @@ class Engine:
         if not jobs:
             return
         names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
-        raise InternalError(f"{len(jobs)} jobs wait for something that never comes: {names}", hint="please report this")
+        raise InternalError(f"{len(jobs)} jobs are waiting for something that cannot happen: {names}", hint="please report this")
 
     def settle(self, *, checkpoints: bool = True) -> None:
         """Nothing is pending: record what the next start compares with.

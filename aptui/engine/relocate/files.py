@@ -96,7 +96,7 @@ class DiskTree:
         """Return why an absolute path is none that people keep in a scan folder, "" = it is one."""
         found = self.owner(path)
         if found is None:
-            return "it lies outside of the scan folders"
+            return "it is outside the scan folders"
         link = _link_above(found[0].path, found[1])
         return f"'{link}' is a link" if link else ""
 
@@ -120,7 +120,7 @@ class DiskTree:
         """Return what stands against putting the file `old` at `new`, "" = nothing."""
         found = self.owner(new)
         if found is None:
-            return "the destination lies outside of the scan folders"
+            return "the destination is outside the scan folders"
         link = _link_above(found[0].path, found[1])
         if link:
             return f"'{link}' in the destination is a link"

@@ -151,9 +151,7 @@ def _named_exactly(source: str, tree: Tree) -> bool:
 
 
 def _outside(source: str) -> RelocationError:
-    what = (
-        f"'{source}' lies outside of the scan folders" if source.startswith("/") else f"there is no '{source}' in any scan folder"
-    )
+    what = f"'{source}' is outside the scan folders" if source.startswith("/") else f"there is no '{source}' in any scan folder"
     return RelocationError(
         what,
         f"Path {source} points to a file outside the current project's scan folders.",
@@ -216,7 +214,7 @@ def _find_absolute(source: str, tree: Tree) -> FoundSource:
     if owner is None:
         above = parent(source)
         raise RelocationError(
-            f"'{above}' lies outside of the scan folders",
+            f"'{above}' is outside the scan folders",
             f"Path {above} points to a folder outside the current project's scan folders.",
         )
     files = tuple(_matching(owner[1], owner[0], tree))
@@ -321,7 +319,7 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
         )
     if text.startswith("/") and tree.owner(text) is None:
         raise RelocationError(
-            f"the destination '{destination}' lies outside of the scan folders", "Destination must exist within a scanfolder."
+            f"the destination '{destination}' is outside the scan folders", "Destination must exist within a scanfolder."
         )
     has, wants = (given.count("*"), 0) if found.is_plain else (text.count("*"), found.pattern.count("*"))
     if has != wants:

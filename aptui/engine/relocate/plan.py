@@ -265,7 +265,7 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
     if relocate_paths.differ_in_case_only(item.old_file, item.new_file):
         return "a change of case alone is not supported: other systems would not see it"
     if not item.new:
-        return "the destination lies outside of the scan folders"
+        return "the destination is outside the scan folders"
     return tree.why_not_to(item.old_file, item.new_file)
 
 

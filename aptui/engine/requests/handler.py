@@ -288,7 +288,7 @@ class RequestHandler:
 
     def _reloaded(self, request: Request, error: str, is_changed: bool) -> None:
         if error:
-            request.refuse(f"the configuration is not taken over: {error}")
+            request.refuse(f"the configuration was not reloaded: {error}")
         else:
             request.answer(is_changed=is_changed)
 

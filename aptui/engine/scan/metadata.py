@@ -148,7 +148,7 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
     except UnicodeDecodeError:
         return _unusable(meta, data, "is damaged: it is not UTF-8"), None
     except (ValueError, RecursionError):
-        return _unusable(meta, data, "is damaged: nobody can read numbers that long, or lists that deep"), None
+        return _unusable(meta, data, "is damaged: its numbers are too long, or its lists too deep"), None
     try:
         said = document["UUID"]
         uuid = UUID(str(said["uuid"])).bytes
@@ -207,5 +207,5 @@ def _uuid(text: str) -> SourceUuid | None:
 
 
 def _unusable(meta: FileFact, data: bytes, why: str) -> SourceIdentity:
-    problem = f"its identity file '{meta.rel}' {why}: mend it, or delete it to get a new identity"
+    problem = f"its identity file '{meta.rel}' {why}: fix it, or delete it to get a new identity"
     return SourceIdentity(_NONE, digest=Digest(hashlib.sha256(data).digest()), problem=problem)

@@ -195,7 +195,7 @@ class Walk:
         if error.errno not in _LEADS_NOWHERE:
             raise error
         if entry.is_symlink():
-            self.sentences.append(f"link '{entry.path}' leads nowhere; it is not looked at")
+            self.sentences.append(f"link '{entry.path}' is broken: its target does not exist; it is ignored")
 
 
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:

@@ -77,7 +77,7 @@ class RootGuard:
         if not names:
             return f"is empty, and had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
         there = before.intersection(names)
-        return f"lies on another device, and most of what it had is not there ({len(there)} of {len(before)})" * (
+        return f"is on another device, and most of its entries are missing ({len(there)} of {len(before)})" * (
             2 * len(there) < len(before)
         )
 

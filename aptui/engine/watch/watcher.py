@@ -283,7 +283,7 @@ class Watcher:
 
     def _check_beat(self, gap_s: float) -> None:
         if gap_s > self._settings.heartbeat_gap_s:
-            self._lose_all(f"the watching thread stood still for {gap_s:.1f} s")
+            self._lose_all(f"the watching thread was stuck for {gap_s:.1f} s")
         while self._suspicions:
             self._lose_all(self._suspicions.popleft(), is_sure=True)
 

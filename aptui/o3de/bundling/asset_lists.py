@@ -57,7 +57,7 @@ def text_of(assets: Iterable[ListedAsset]) -> str:
 def _asset(element: Element) -> ListedAsset:
     owner, hashed = element.get("assetId"), element.get("hash")
     if owner is None or hashed is None or len(hashed.children) != _WORDS:
-        raise UserError("an asset of the list has no id or no hash")
+        raise UserError("an asset of the list has no id or no hash", hint=object_stream.DAMAGED)
     words = [int(word.value or "0") & 0xFFFF_FFFF for word in hashed.children]
     digest = struct.pack(">5I", *words)
     path = element.text("assetRelativePath")
@@ -129,7 +129,9 @@ def matching(assets: Sequence[ListedAsset], pattern: str, *, is_regex: bool) -> 
     try:
         match = re.compile(pattern, re.IGNORECASE).fullmatch if is_regex else wildcard(pattern).fullmatch
     except re.error as error:
-        raise UserError(f"'{pattern}' is no regular expression: {error}") from None
+        raise UserError(
+            f"'{pattern}' is no regular expression: {error}", hint="correct it, or say --filePatternType=0 for wildcards"
+        ) from None
     return [item for item in assets if match(item.path)]
 
 

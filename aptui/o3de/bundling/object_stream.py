@@ -18,6 +18,8 @@ from msgspec import field as attribute
 from aptui.shared.errors import HostError, UserError
 
 MOST_BYTES = 256 << 20
+DAMAGED = "name another file, or restore this one from version control"
+"""The next step where a file is not what its name says."""
 _DEEPEST = 64
 _TAG = re.compile(r"""<(?P<close>/?)(?P<kind>[A-Za-z]+)(?P<attributes>(?:\s+[A-Za-z]+=(?:"[^"]*"|'[^']*'))*)\s*(?P<alone>/?)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z]+)=(?:"([^"]*)"|'([^']*)')""")
@@ -55,7 +57,7 @@ class Element(Struct):
         """
         text = self.text(name, str(default))
         if not re.fullmatch(r"-?[0-9]{1,20}", text):
-            raise UserError(f"'{name}' wants a whole number, not '{text[:40]}'")
+            raise UserError(f"'{name}' is not a whole number but '{text[:40]}'", hint=DAMAGED)
         return int(text)
 
     def set(self, name: str, value: str) -> None:
@@ -104,7 +106,7 @@ def load(path: Path, type_id: str) -> Stream:
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
             raise UserError("it is a file of another kind")
     except UserError as error:
-        raise UserError(f"'{path}' is not what it should be: {error.what}") from None
+        raise UserError(f"'{path}' is not what it should be: {error.what}", hint=DAMAGED) from None
     return stream
 
 
@@ -125,7 +127,7 @@ def parse(text: str) -> Stream:
             stream.after = lead
             break
         if not open_elements:
-            raise UserError("something stands behind the end of its ObjectStream")
+            raise UserError("there is text after the end of its ObjectStream")
         if tag["close"]:
             element = open_elements.pop()
             element.tail = lead
@@ -150,11 +152,11 @@ def _tags(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
     for tag in _TAG.finditer(text):
         between = text[at : tag.start()]
         if between.strip() or tag["kind"] not in _KINDS:
-            raise UserError(f"what stands at character {at} is no part of an ObjectStream")
+            raise UserError(f"the text at character {at} does not belong to an ObjectStream")
         yield between, tag
         at = tag.end()
     if text[at:].strip():
-        raise UserError(f"what stands at character {at} is no part of an ObjectStream")
+        raise UserError(f"the text at character {at} does not belong to an ObjectStream")
     yield text[at:], None
 
 

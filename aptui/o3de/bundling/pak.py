@@ -82,7 +82,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
     except OSError as error:
         raise HostError(
             f"bundle '{target}' cannot be written: {error.strerror or error}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
     finally:
         for each in done:

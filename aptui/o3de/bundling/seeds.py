@@ -133,5 +133,5 @@ def _seed(element: Element) -> Seed:
 def _id_of(element: Element) -> tuple[str, int]:
     found = element.get("assetId")
     if found is None:
-        raise UserError("a seed has no asset id")
+        raise UserError("a seed has no asset id", hint=object_stream.DAMAGED)
     return found.text("guid").upper(), found.number("subId")

@@ -57,7 +57,10 @@ def load_rules(path: Path) -> list[ComparisonStep]:
 def _step(element: Element, path: Path) -> ComparisonStep:
     number = element.number("comparisonType", _NO_PATTERN)
     if number not in list(ComparisonKind):
-        raise UserError(f"'{path}' has a comparison of type {number}, which is not known")
+        raise UserError(
+            f"'{path}' has a comparison of unknown type {number}",
+            hint=f"types go from 0 to {max(ComparisonKind)}; 'compare --help' names them",
+        )
     return ComparisonStep(
         ComparisonKind(number),
         element.text("firstInput"),

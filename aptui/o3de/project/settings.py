@@ -119,7 +119,7 @@ class _Translation:
                 is_on = truth(node) or key == host_platform()
                 found[key].value["enabled"] = Node(is_on, node.where, node.key_where)
             elif truth(node) and key != COMMON_PLATFORM:
-                what = f"platform '{name}' is enabled, but nobody declares it"
+                what = f"platform '{name}' is enabled, but not declared"
                 self._mistakes.append(UserError(what, where=node.key_where or node.where, hint=nearest(key, found)))
         return Node(found, self._places.project)
 

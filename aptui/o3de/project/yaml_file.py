@@ -48,7 +48,7 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
     except OSError as error:
         raise HostError(
             f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from None
     return file, (*opened.warnings, *_scripts(opened))
 

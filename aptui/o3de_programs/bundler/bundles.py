@@ -16,7 +16,7 @@ from aptui.o3de.bundling.pak import PackedAsset
 from aptui.o3de.bundling.settings_files import BUNDLE_SUFFIX, BUNDLE_VERSIONS, MOST_MIB, SETTINGS_SUFFIX, BundleSettings
 from aptui.o3de_programs.bundler.output import BundlerOutput
 from aptui.o3de_programs.bundler.project import BundlerProject, for_platform
-from aptui.o3de_programs.bundler.switches import BundlerSwitches
+from aptui.o3de_programs.bundler.switches import HELP, BundlerSwitches
 from aptui.shared.errors import UserError
 
 
@@ -74,10 +74,14 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
     settings, lists, targets = (list(given.all(name)) for name in ("bundleSettingsFile", "assetListFile", "outputBundlePath"))
     count = max(len(settings), len(lists), len(targets))
     if not count:
-        raise UserError("'bundles' needs --bundleSettingsFile, or --assetListFile and --outputBundlePath")
+        raise UserError(
+            "'bundles' needs --bundleSettingsFile, or --assetListFile and --outputBundlePath", hint=HELP.format("bundles")
+        )
     for name, said in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
         if len(said) not in (0, count):
-            raise UserError(f"--{name} has {len(said)} values, and others have {count}")
+            raise UserError(
+                f"--{name} has {len(said)} values, and others have {count}", hint="give each switch one value for each bundle"
+            )
     orders = []
     for at in range(count):
         one = [values[at] if values else "" for values in (settings, lists, targets)]
@@ -103,13 +107,13 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
     """Write the bundle of seeds and what they need, without a list."""
     words = given.all("addSeed")
     if not words:
-        raise UserError("'bundleSeed' needs --addSeed")
+        raise UserError("'bundleSeed' needs --addSeed", hint="name a product, as in --addSeed=levels/main.spawnable")
     settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
     orders = []
     for platform in project.platforms_of(settings, target):
         said = BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
         if not (target or said.bundle):
-            raise UserError("'bundleSeed' needs --outputBundlePath")
+            raise UserError("'bundleSeed' needs --outputBundlePath", hint="name the bundle, as in --outputBundlePath=game.pak")
         products = project.products(platform)
         keys = []
         for word in words:
@@ -118,7 +122,10 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
                 output.warn(f"'{word}' is no product for platform '{platform}'")
             keys += found
         if not keys:
-            raise UserError(f"none of the seeds has a product for platform '{platform}'")
+            raise UserError(
+                f"none of the seeds has a product for platform '{platform}'",
+                hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
+            )
         listed = products.listed(products.closure(keys, ()))
         path = project.path(for_platform(target or said.bundle, platform), BUNDLE_SUFFIX)
         max_mib = given.number("maxSize", 1, MOST_MIB) or said.max_mib

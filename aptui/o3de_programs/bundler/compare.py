@@ -14,7 +14,7 @@ from aptui.o3de.bundling.asset_lists import ComparisonKind, ListedAsset
 from aptui.o3de.bundling.settings_files import ComparisonStep
 from aptui.o3de_programs.bundler.output import BundlerOutput
 from aptui.o3de_programs.bundler.project import BundlerProject, for_platform
-from aptui.o3de_programs.bundler.switches import BundlerSwitches
+from aptui.o3de_programs.bundler.switches import HELP, BundlerSwitches
 from aptui.shared.errors import UserError
 
 _RULER = "-" * 42
@@ -27,7 +27,7 @@ def comparison_rules(given: BundlerSwitches, project: BundlerProject, output: Bu
     path = project.path(given.needed("comparisonRulesFile"), settings_files.RULES_SUFFIX)
     steps = _with_files(_steps(given), given)
     if not steps:
-        raise UserError("'comparisonRules' needs --comparisonType")
+        raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
     if path.exists() and given.has("addComparison") and not given.has("allowOverwrites"):
         steps = [*settings_files.load_rules(path), *steps]
     elif not given.has("addComparison"):
@@ -41,7 +41,7 @@ def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
     ruled = settings_files.load_rules(project.existing(name, settings_files.RULES_SUFFIX)) if name else []
     steps = _with_files([*ruled, *_steps(given)], given)
     if not steps:
-        raise UserError("'compare' needs --comparisonType or --comparisonRulesFile")
+        raise UserError("'compare' needs --comparisonType or --comparisonRulesFile", hint=HELP.format("compare"))
     for at, step in enumerate(steps):
         if not step.first or (
             not step.second and step.kind not in (ComparisonKind.FILE_PATTERN, ComparisonKind.INTERSECTION_COUNT)
@@ -91,7 +91,7 @@ class _Run:
         if name in self._results:
             return self._results[name]
         if name.startswith(_VARIABLE):
-            raise UserError(f"no comparison before has the output '{name}'")
+            raise UserError(f"no comparison before has the output '{name}'", hint="give an earlier comparison this --output")
         return asset_lists.load(self._project.existing(for_platform(name, self._platform), asset_lists.SUFFIX))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
@@ -126,11 +126,14 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
     for name, said in (("filePattern", patterns), ("filePatternType", types)):
         if len(said) != wanted:
-            raise UserError(f"there are {wanted} comparisons by filePattern, and --{name} has {len(said)} values")
+            raise UserError(
+                f"there are {wanted} comparisons by filePattern, and --{name} has {len(said)} values",
+                hint="give one value for each",
+            )
     if any(word not in ("0", "1") for word in types):
-        raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)")
+        raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
     if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
-        raise UserError("intersectionCount goes with no other comparison")
+        raise UserError("intersectionCount goes with no other comparison", hint="run 'compare' once for each of them")
     count = given.number("intersectionCount", 1, 1_000_000) or 2
     steps = []
     for kind in kinds:
@@ -156,5 +159,5 @@ def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[Com
     left = {"firstAssetFile": firsts, "secondAssetFile": seconds, "output": outputs}
     for name, values in left.items():
         if values:
-            raise UserError(f"--{name} has more values than there are comparisons")
+            raise UserError(f"--{name} has more values than there are comparisons", hint="remove some, or add to --comparisonType")
     return done

@@ -68,7 +68,9 @@ class BundlerOutput:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise HostError(f"'{path.parent}' cannot be made: {error.strerror}") from error
+            raise HostError(
+                f"'{path.parent}' cannot be created: {error.strerror}", hint="check the permissions of the folder above it"
+            ) from error
         replace_bytes(path, text.encode("utf-8", "surrogateescape"))
         if self.is_verbose:
             self.say(f"Written: {path}")

@@ -130,9 +130,12 @@ class BundlerProject:
         """
         said = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
         if len(said) > 1:
-            raise UserError(f"the files are for different platforms: {', '.join(sorted(said))}")
+            raise UserError(f"the files are for different platforms: {', '.join(sorted(said))}", hint="name files of one platform")
         if said and self.asked and not said.issubset(self.asked):
-            raise UserError(f"the file is for platform '{next(iter(said))}', and --platform says {', '.join(self.asked)}")
+            raise UserError(
+                f"the file is for platform '{next(iter(said))}', and --platform says {', '.join(self.asked)}",
+                hint="correct one of the two",
+            )
         return tuple(said) or self.platforms
 
     # ------------------------------------------------------------------------------------------------------------- products
@@ -202,7 +205,7 @@ class BundlerProject:
         """
         name = name.replace("\\", "/")
         if not name.lower().endswith(suffix):
-            raise UserError(f"'{name}' does not end with {suffix}")
+            raise UserError(f"'{name}' does not end with {suffix}", hint=f"name a {suffix} file")
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:
@@ -265,7 +268,7 @@ def _dependencies(path: Path) -> Iterator[tuple[str, bool]]:
     try:
         text = path.read_text("utf-8", "surrogateescape")[: object_stream.MOST_BYTES]
     except OSError as error:
-        raise HostError(f"'{path}' cannot be read: {error.strerror}") from error
+        raise HostError(f"'{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
     for match in _DEPENDENCY.finditer(_COMMENT.sub("", text)):
         given = {name: one or other for name, one, other in _ATTRIBUTE.findall(match["attributes"])}
         if given.get("path"):

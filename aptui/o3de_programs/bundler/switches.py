@@ -25,6 +25,8 @@ class Takes(Enum):
     """Nothing, or values between commas."""
 
 
+HELP = "'AssetBundlerBatch {} --help' shows what it takes"
+"""The next step where a command line is wrong, of a command."""
 PROJECT = {
     "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards unless said"),
     "engine-path": (Takes.ONE, "the engine's folder"),
@@ -139,7 +141,7 @@ class BundlerSwitches(Struct, frozen=True):
         """
         found = self.all(name)
         if len(found) > 1:
-            raise UserError(f"--{name} takes one value")
+            raise UserError(f"--{name} takes one value", hint=f"it has {len(found)} here: remove the others")
         return found[0] if found else ""
 
     def needed(self, name: str) -> str:
@@ -150,7 +152,7 @@ class BundlerSwitches(Struct, frozen=True):
         """
         found = self.one(name)
         if not found:
-            raise UserError(f"'{self.command}' needs --{name}")
+            raise UserError(f"'{self.command}' needs --{name}", hint=HELP.format(self.command))
         return found
 
     def number(self, name: str, least: int, most: int) -> int:
@@ -163,7 +165,7 @@ class BundlerSwitches(Struct, frozen=True):
         if not text:
             return 0
         if not text.isdecimal() or not least <= int(text[:9]) <= most:
-            raise UserError(f"--{name} is a number from {least} to {most}, not '{text}'")
+            raise UserError(f"--{name} is a number from {least} to {most}, not '{text}'", hint=HELP.format(self.command))
         return int(text)
 
 
@@ -188,7 +190,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' belongs to no switch")
+                raise UserError(f"'{word}' belongs to no switch", hint=HELP.format(command))
             values[waiting] += _split(word, known[waiting][1])
             waiting = waiting if known[waiting][1] in (Takes.MANY, Takes.MAYBE) else ""
             continue

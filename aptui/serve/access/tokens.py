@@ -198,7 +198,7 @@ def _changing(file: Path) -> Iterator[list[Token]]:
             replace_bytes(file, json.dumps({"tokens": rows}, indent=2).encode(), mode=PRIVATE)
     except OSError as error:
         raise HostError(
-            f"'{file}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+            f"'{file}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
         ) from error
 
 

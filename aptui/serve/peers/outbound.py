@@ -109,7 +109,7 @@ class OutboundConnections:
             )
             socket = await asyncio.wait_for(opening, _CONNECT_LIMIT_S)
         except TimeoutError:
-            return "nobody answers there"
+            return "no answer from there"
         except aiohttp.WSServerHandshakeError as error:
             return f"that is no aptui device: it answers {error.status}"
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:

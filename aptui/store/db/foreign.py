@@ -176,7 +176,7 @@ def _copy(path: Path) -> _Copy:
         _Copy((), folder, copy, claim).remove()
         raise HostError(
             f"the database '{path}' cannot be copied to '{folder}': {error.strerror}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
     _Copy((), folder, copy, claim).remove()
     raise HostError(f"the database '{path}' is being written all the time", hint="wait until O3DE's Asset Processor is idle")

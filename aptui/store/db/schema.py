@@ -73,7 +73,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
     except OSError as error:
         raise HostError(
             f"the asset database '{path}' cannot be made: {error.strerror}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
     return note
 
@@ -129,7 +129,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
         return HostError(what, hint="look at the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return HostError(what, hint="another program holds it for writing")
-    return HostError(what)
+    return HostError(what, hint="try again; if it stays so, delete it: 'aptui batch' rebuilds it from the sources")
 
 
 def _obstacle(path: Path) -> str | None:
@@ -175,7 +175,7 @@ def set_aside_foreign(path: Path) -> Path | None:
     except OSError as error:
         raise HostError(
             f"the asset database '{path}' cannot be set aside: {error.strerror}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
 
 

@@ -292,7 +292,10 @@ class Writer:
         if isinstance(error, KnownError):
             return error
         if isinstance(error, (sqlite3.OperationalError, OSError)) or type(error) is sqlite3.DatabaseError:
-            return host_error(self._path, error) if isinstance(error, sqlite3.Error) else HostError(str(error))
+            if isinstance(error, sqlite3.Error):
+                return host_error(self._path, error)
+            what = f"the asset database '{self._path}' cannot be written: {error}"
+            return HostError(what, hint="check its permissions and the free space on its disk")
         return InternalError(f"the asset database '{self._path}' refused a row: {type(error).__name__}: {error}")
 
     # ---------------------------------------------------------------------------------------------------- transactions

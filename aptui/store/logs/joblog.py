@@ -110,7 +110,7 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
         with suppress(OSError):
             temporary.unlink()
         raise HostError(
-            f"the log '{path}' cannot be written: {error.strerror}", hint="look at its permissions, and at the room on its disk"
+            f"the log '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
         ) from error
     return True
 
@@ -247,7 +247,7 @@ class EngineLog:
         except OSError as error:
             raise HostError(
                 f"the log '{self._path}' cannot be written: {error.strerror}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
         if begins:
             self.append(LogRecord(LogLevel.INFO, base, begins, started_ms))
@@ -268,7 +268,7 @@ class EngineLog:
         except OSError as error:
             raise HostError(
                 f"the log '{self._path}' cannot be written: {error.strerror}",
-                hint="look at its permissions, and at the room on its disk",
+                hint="check its permissions and the free space on its disk",
             ) from error
 
     def close(self) -> None:

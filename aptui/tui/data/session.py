@@ -162,7 +162,7 @@ class NoSession:
         """Refuse."""
         return _failed(
             UserError(
-                f"nobody can be asked to {_word(verb)}: this is a database without an engine",
+                f"cannot {_word(verb)}: this is a database without an engine",
                 hint="open the project instead: 'aptui -C DIR'",
             )
         )
@@ -231,7 +231,7 @@ class LinkSession:
         if self.is_read_only:
             return _failed(
                 UserError(
-                    f"nobody may {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
+                    f"cannot {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
                 )
             )
         if client is None:
@@ -334,7 +334,7 @@ class LinkSession:
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)
         self._client = client
         if not ours:
-            self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and speaks another language")
+            self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and its protocol is another one")
         else:
             self._take_subscription(client.ask(Subscribe(wants_all=True)))
             self._turn(SessionState.ATTACHED, "")

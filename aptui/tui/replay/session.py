@@ -114,9 +114,7 @@ class ReplaySession:
         name = type(verb).__name__
         word = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
         answer: Future[Answer] = Future()
-        answer.set_exception(
-            UserError(f"nobody can be asked to {word}: this is a replay", hint="open the project itself: 'aptui -C DIR'")
-        )
+        answer.set_exception(UserError(f"cannot {word}: this is a replay", hint="open the project itself: 'aptui -C DIR'"))
         return answer
 
     def start_engine(self) -> None:

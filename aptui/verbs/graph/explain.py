@@ -61,7 +61,7 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
         yield f"  {'settings':{_WIDTH}} {shown(file['file'])}", ""
         if file["problem"]:
             yield f"  {'':{_WIDTH}} {shown(file['problem'])}", "red"
-            yield f"  {'':{_WIDTH}} until that is mended, all sources below it fail and keep their last good products", "red"
+            yield f"  {'':{_WIDTH}} until that is fixed, all sources below it fail and keep their last good products", "red"
     for companion in answer["companions"]:
         there = "" if companion["exists"] else ", not there"
         yield f"  {'companion':{_WIDTH}} {printing.line(companion['path'])}{there}  {_from(companion, shown)}", ""

@@ -52,13 +52,13 @@ def explain(arguments: Namespace) -> dict[str, Any]:
     """Return what applies to the path that the command line names.
 
     Raises:
-        UserError: it lies in no scan folder.
+        UserError: it is in no scan folder.
     """
     config = load_config(arguments, tells_doubts=False)
     named = next(iter(meanings(arguments.path, config)), None)
     if named is None:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
-        raise UserError(f"'{as_text(arguments.path)}' lies in no scan folder", hint=f"these are {folders}")
+        raise UserError(f"'{as_text(arguments.path)}' is in no scan folder", hint=f"these are {folders}")
     given = _given(arguments, config, named)
     holders = [(folder, path) for folder in config.project.scan_folders if (path := config_folder.spelled(folder.path, named.rel))]
     word = _word(named.rel, [path for _folder, path in holders])

@@ -28,7 +28,7 @@ def outside(word: str, config: Config) -> str:
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
-    return f"it lies in no scan folder; these are {folders}"
+    return f"it is in no scan folder; these are {folders}"
 
 
 def explain(named: Named, project: OpenedProject) -> dict[str, Any]:

@@ -25,14 +25,14 @@ def edited(source: SourceRow, database: Reader) -> str:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return f"its file is gone since it was looked at; {_OWED}"
+        return f"its file was deleted since the last scan; {_OWED}"
     except OSError:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
     if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be some seconds older than the source's
         return ""
-    return f"its file changed since it was looked at; {_OWED}"
+    return f"its file changed since the last scan; {_OWED}"
 
 
 def _digest(path: str) -> bytes:
@@ -59,7 +59,7 @@ def product_answer(
     rows = [row for row in map(project.database.job, made) if row is not None]
     if not rows:
         is_there = path.startswith(f"{cache}/") and os.path.lexists(path)
-        return {"path": name, "is": "outside", "said": "it lies in the cache, and no job made it", "jobs": []} if is_there else None
+        return {"path": name, "is": "outside", "said": "it is in the cache, but no job made it", "jobs": []} if is_there else None
     answer = explain(rows[0].source, project)
     answer["jobs"] = [job for job in answer["jobs"] if job["job_id"] in made]
     return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"it is made of '{rows[0].source}'"}

@@ -45,7 +45,7 @@ def verify(arguments: Namespace) -> int:
         from aptui.verbs.results.rebuild import rebuild
 
         if arguments.repair:
-            raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be mended")
+            raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
         with opened(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     checked, unknown, findings = _look(arguments, config)

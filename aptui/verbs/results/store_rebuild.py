@@ -69,7 +69,7 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
     if tasks or everything.left_out:
         rebuilt.tell("every result as kept")
     if removed:
-        printing.say(f"{printing.count(removed, 'result')} removed; whoever needs it makes it again", "yellow")
+        printing.say(f"{printing.count(removed, 'result')} removed; it is made again when needed", "yellow")
         printing.say("'aptui verify --rebuild 100%' tells what came into this project's cache from there")
     return DIFFERENT if differences else 0
 

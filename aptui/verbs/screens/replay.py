@@ -74,4 +74,4 @@ def _uuids(builders: dict[str, str], path: Path) -> dict[str, bytes]:
     try:
         return {name: bytes.fromhex(uuid) for uuid, name in builders.items()}
     except ValueError:
-        raise UserError(f"'{path}' is damaged: it names builders in a way nobody understands", hint="make another one") from None
+        raise UserError(f"'{path}' is damaged: its list of builders is invalid", hint="make another one") from None

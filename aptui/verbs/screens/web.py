@@ -49,7 +49,7 @@ def web(arguments: Namespace) -> int:
 
 def _tell_screen(address: str) -> None:
     printing.say(f"the screen is at  {address}")
-    printing.say("whoever has this address has full control of the engine, as you have; Ctrl-C ends it")
+    printing.say("anyone with this address has full control of the engine, as you have; Ctrl-C ends it")
     sys.stdout.flush()
 
 

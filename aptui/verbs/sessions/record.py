@@ -88,7 +88,7 @@ def record(arguments: Namespace) -> int:
             why = recorder.record(arguments.seconds, is_until_idle=arguments.until_idle)
         except OSError as error:
             raise HostError(
-                f"'{arguments.file}' cannot be written: {error.strerror or error}", hint="look at the room on its disk"
+                f"'{arguments.file}' cannot be written: {error.strerror or error}", hint="check the free space on its disk"
             ) from error
         except UserError:
             path.unlink()

@@ -151,9 +151,13 @@ def _dead(graph: AssetGraph, platform: str) -> Iterator[LintFinding]:
     everything = [Node(fact.product_id) for fact in graph.products()]
     for end in closure(graph, everything, (), platform).loose_ends:
         if end.kind == "unmet":
-            yield LintFinding("dead", end.product, f"needs '{end.target}', which nobody makes", "mend the path, or make the asset")
+            yield LintFinding(
+                "dead", end.product, f"needs '{end.target}', which does not exist", "fix the path, or create the asset"
+            )
         elif end.kind == "dangling":
-            yield LintFinding("dead", end.product, f"needs asset {end.target}, which nobody makes", "mend the id, or bring it back")
+            yield LintFinding(
+                "dead", end.product, f"needs asset {end.target}, which does not exist", "fix the id, or restore the asset"
+            )
 
 
 def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) -> Iterator[LintFinding]:

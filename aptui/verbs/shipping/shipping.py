@@ -94,7 +94,7 @@ def _tell_list(found: AssetList, *, is_orphans: bool) -> None:
     printing.say(_total(found))
     for end in found.loose_ends:
         what = {"unmet": "needs", "dangling": "needs asset", "missing": "mentions, undeclared,"}[end.kind]
-        note = "" if end.kind == "missing" else ", which nobody makes"
+        note = "" if end.kind == "missing" else ", which does not exist"
         printing.say(f"{end.kind}: {printing.line(end.product)} {what} {printing.line(end.target)}{note}", "yellow")
 
 

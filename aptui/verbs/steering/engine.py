@@ -71,7 +71,7 @@ def serve_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
-    parser.add_argument("--detached", action="store_true", help="nobody sits at a terminal: SIGHUP reads the configuration again")
+    parser.add_argument("--detached", action="store_true", help="run without a terminal: SIGHUP reloads the configuration")
     adopt_argument(parser)
 
 
@@ -281,7 +281,7 @@ drain = _steering(
 rescan = _steering(lambda arguments: port.Rescan(arguments.full), lambda _: "looking at everything again")
 reload = _steering(
     lambda _: port.ReloadConfig(),
-    lambda answer: "the configuration is taken over" if answer["is_changed"] else "nothing has changed",
+    lambda answer: "the configuration was reloaded" if answer["is_changed"] else "nothing has changed",
 )
 
 

@@ -60,7 +60,7 @@ def restore(arguments: Namespace) -> int:
 def _run_of(row: JobRow, runs: list[RunRow], number: int) -> RunRow:
     if not row.job_id:
         failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to restore"
-        raise UserError(failed, hint="mend what its log says: 'aptui log' shows it")
+        raise UserError(failed, hint="fix what its log says: 'aptui log' shows it")
     if not 1 <= number <= len(runs):
         known = f"there are {len(runs)}" if runs else "none is recorded"
         raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")

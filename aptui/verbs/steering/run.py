@@ -146,7 +146,7 @@ def _kept_folder(config: Config) -> str:
     except OSError as error:
         raise HostError(
             f"no folder can be made in '{config.temp_dir}': {error.strerror}",
-            hint="look at its permissions, and at the room on its disk",
+            hint="check its permissions and the free space on its disk",
         ) from error
 
 

@@ -120,7 +120,7 @@ def _missing_program(error: str, lines: list[str]) -> str:
     if not error.endswith(" 127"):
         return ""
     found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)
-    return f" (program '{found['program']}' is not found in the PATH of whoever started aptui)" if found else ""
+    return f" (program '{found['program']}' was not found in the PATH that aptui was started with)" if found else ""
 
 
 def _traced(

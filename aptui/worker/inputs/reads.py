@@ -89,7 +89,7 @@ class Reads:
             return ""
         rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
         return (
-            f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which lies outside the project's scan folders"
+            f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which is outside the project's scan folders"
         )
 
     def found(self, digest_of: Callable[[str], str] | None = None) -> tuple[Read, ...]:

@@ -499,7 +499,7 @@ def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: Worl
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
     assert world.job("a.s:analyse").warnings == 1
-    assert world.log_text("a.s:analyse") == "dependency '/etc/passwd' lies outside every scan folder: left out"
+    assert world.log_text("a.s:analyse") == "dependency '/etc/passwd' is outside all scan folders: left out"
     assert not world.archive.tables.edges
 
 

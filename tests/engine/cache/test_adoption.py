@@ -87,6 +87,6 @@ def test_a_batch_takes_it_over_when_it_is_told_to(project, capfd, monkeypatch):
     assert "'--adopt-cache'" in capfd.readouterr().err
 
     assert main.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
-    assert "was taken over" in capfd.readouterr().err
+    assert "was adopted" in capfd.readouterr().err
     assert main.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
-    assert "was taken over" not in capfd.readouterr().err
+    assert "was adopted" not in capfd.readouterr().err

@@ -583,7 +583,7 @@ def test_a_declared_dependency_outside_is_warned_of(tmp_path: Path) -> None:
     project.engine_run()
 
     logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
-    assert "dependency '/ext/out.h' lies outside every scan folder: left out" in logs
+    assert "dependency '/ext/out.h' is outside all scan folders: left out" in logs
 
 
 @pytest.mark.parametrize("how", ["settle", "by and by"])

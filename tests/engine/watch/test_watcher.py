@@ -242,7 +242,7 @@ def test_a_thread_that_turns_late_means_a_loss(top):
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
         late[0] = 5.0
 
-        room.until(lambda: any("stood still" in why for why in room.losses()))
+        room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
 def test_a_suspicion_is_a_loss_of_all_roots(top):

@@ -90,7 +90,7 @@ def test_a_platform_that_is_enabled_and_not_declared_is_a_mistake(engine: SmallE
         engine.load()
 
     assert re.fullmatch(
-        rf"{file}:\d+:\d+: platform 'sever' is enabled, but nobody declares it; did you mean 'server'\?", str(caught.value)
+        rf"{file}:\d+:\d+: platform 'sever' is enabled, but not declared; did you mean 'server'\?", str(caught.value)
     )
 
 

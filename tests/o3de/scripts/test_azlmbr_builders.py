@@ -268,7 +268,7 @@ def test_a_slip_in_a_script_that_registered_builders_stops_the_engine_and_costs_
         project.engine_run()
 
     assert "line 1: ModuleNotFoundError: No module named 'not_there'" in caught.value.what
-    assert caught.value.hint == "it registered 'Crate Builder' before; mend it, or take the script away"
+    assert caught.value.hint == "it registered 'Crate Builder' before; fix it, or remove the script"
     assert project.products() == {PRODUCT: b"made"}
 
 

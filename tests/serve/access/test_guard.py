@@ -319,7 +319,7 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
             gateway.listen(GatewaySettings(port=port))
-    with pytest.raises(UserError, match="nobody can listen"):
+    with pytest.raises(UserError, match="cannot listen"):
         gateway.listen(GatewaySettings(address="203.0.113.7", port=0))
     with pytest.raises(UserError, match="are no certificate and its key"):
         gateway.tls_context(GatewaySettings(tls_cert=bad, tls_key=bad))

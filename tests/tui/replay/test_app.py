@@ -130,7 +130,7 @@ def test_nothing_can_be_changed_and_it_says_so(tmp_path: Path) -> None:
         assert names.isdisjoint({"start", "stop", "rescan", "reload", "drain", "cache", "tools"})
         assert {"goto", "speed", "jobs", "assets"} <= names
         await hands.press("r")
-        await until(hands, lambda: "only looking here" in text(app))
+        await until(hands, lambda: "the screen is read-only" in text(app))
 
     in_replay(tmp_path, try_to, LARGE)
 

@@ -195,7 +195,7 @@ def test_the_jobs_table_follows(tmp_path: Path) -> None:
 def test_nobody_can_be_asked(playing: tuple[ReplaySession, Clock, Ears]) -> None:
     session, _time, _ears = playing
 
-    with pytest.raises(UserError, match="nobody can be asked to pause: this is a replay"):
+    with pytest.raises(UserError, match="cannot pause: this is a replay"):
         session.ask(Pause()).result()
 
 

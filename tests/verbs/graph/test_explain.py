@@ -155,12 +155,12 @@ def test_a_broken_file_is_told_with_its_place(project: Path, capsys: pytest.Capt
 
     assert "assets/.aptui.yaml:2:3: no builder is called 'daat'; did you mean 'data'?" in text
     assert "assets/sub/.aptui.yaml:" in text
-    assert "until that is mended, all sources below it fail" in text
+    assert "until that is fixed, all sources below it fail" in text
 
 
 def test_what_lies_in_no_scan_folder_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["explain", "/etc/passwd"]) == 3
-    assert "lies in no scan folder" in capsys.readouterr().err
+    assert "is in no scan folder" in capsys.readouterr().err
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"
 
 

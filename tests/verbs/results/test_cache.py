@@ -221,7 +221,7 @@ def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path,
     assert said("")["state"] == "ok"
     open_one = said("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
     assert open_one["state"] == "warn"
-    assert "makes the products here" in open_one["said"]
+    assert "could replace products here" in open_one["said"]
     assert "it is http, not https" in open_one["said"]
     (tmp_path / "key").write_text("k" * 32)
     (tmp_path / "key").chmod(0o644)

@@ -219,7 +219,7 @@ def test_a_missing_tool_is_named_by_the_run(room):
     result = room.run(builder("no-such-tool-here {source}"))
 
     assert result.outcome == Outcome.FAILED
-    said = "command exited with status 127 (program 'no-such-tool-here' is not found in the PATH of whoever started aptui)"
+    said = "command exited with status 127 (program 'no-such-tool-here' was not found in the PATH that aptui was started with)"
     assert result.error.startswith(said)
     assert "no-such-tool-here: not found" in "".join(record.text for record in result.log)
 

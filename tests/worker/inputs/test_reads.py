@@ -263,7 +263,7 @@ def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, m
 
     result = room.analyse(careless) if is_analysis else room.process(careless, order)
 
-    said = f"'{tmp_path}/secret.bin' was read, which 'a.txt' names and which lies outside the project's scan folders"
+    said = f"'{tmp_path}/secret.bin' was read, which 'a.txt' names and which is outside the project's scan folders"
     assert (result.outcome, result.error) == (Outcome.FAILED, said)
 
 
@@ -286,7 +286,7 @@ def test_a_traced_command_that_opens_what_content_names_outside_fails(room, tmp_
 
     result = room.run(tracing(command), room.order())
 
-    assert "which 'a.txt' names and which lies outside" in result.error
+    assert "which 'a.txt' names and which is outside" in result.error
 
 
 @needs_strace

@@ -298,7 +298,7 @@ class CachePane(Pane):
 
     def _start(self, look: str, work: object) -> None:
         if not self._looking.start(work, self._take_end, self._take_failure, self._take_cancel):  # type: ignore[arg-type]
-            self.shell.tell("the cache is being looked at already; 'c' cancels that", "warning")
+            self.shell.tell("the cache is being read already; 'c' cancels that", "warning")
             return
         self._look, self._ended_ms, self._mending.going = look, 0, []
         self._table("findings").marks.clear()

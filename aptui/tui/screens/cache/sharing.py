@@ -276,7 +276,7 @@ class SharedSettings:
 
         def take_result(_nothing: None) -> None:
             self._saved = draft
-            heard = "; the engine takes it over" if self._shell.session.state is SessionState.ATTACHED else ""
+            heard = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
             self._shell.tell(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{heard}", seconds=8)
             self._changed()
 

@@ -74,9 +74,9 @@ def _words(health: Health) -> Iterator[DoctorCheck]:
         if said:
             yield DoctorCheck(name, "fail", said, advice)
     if health.configuration:
-        yield DoctorCheck("configuration", "warn", health.configuration, "mend the file; until then the old one is in use")
+        yield DoctorCheck("configuration", "warn", health.configuration, "fix the file; until then the old one is in use")
     for name, why in health.broken_builders:
-        yield DoctorCheck("builder", "fail", f"{name}: {why}", "mend it; it is tried again when it changes, or by 'Rescan'")
+        yield DoctorCheck("builder", "fail", f"{name}: {why}", "fix it; it is tried again when it changes, or by 'Rescan'")
     for root in health.roots:
         yield _watching(root)
 
@@ -87,7 +87,7 @@ def _watching(root: WatchedRoot) -> DoctorCheck:
         WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
         WatchMode.POLLING: ("warn", "changes are seen some seconds late; a local disk would tell at once"),
         WatchMode.LIMITED: ("warn", "raise the limit of watches (sysctl), then 'Rescan'; what is watched says which, and how far"),
-        WatchMode.GONE: ("fail", "mount it again, or mend 'scan_folders'"),
+        WatchMode.GONE: ("fail", "mount it again, or fix 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
     return DoctorCheck("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)

@@ -85,7 +85,7 @@ class EngineTools:
         from aptui.link.port import ReloadConfig  # for start-up: the verbs come after the first paint
 
         def report(answer: Answer) -> None:
-            self._shell.tell("configuration taken over" if answer.get("is_changed") else "the configuration is as it was")
+            self._shell.tell("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
 
         self._shell.ask(ReloadConfig(), then=report)
 

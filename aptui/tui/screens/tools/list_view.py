@@ -168,7 +168,7 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
         where = f" It is now set at {setting.where}." if setting and setting.file else ""
         note = (
             f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
-            " Comments and order stay; the engine takes it over itself."
+            " Comments and order stay; the engine reloads it by itself."
         )
         yield ToolRow(f"set:{each.key}", "Settings", each.name, _shown(each, setting), each.does, "", note, "value", origin)
 

@@ -111,7 +111,7 @@ class SettingsEditor:
             write(project_dir, file, adjustable.key, value, adds=adds)
 
         def take_result(_nothing: None) -> None:
-            heard = "; the engine takes it over" if self._shell.session.state is SessionState.ATTACHED else ""
+            heard = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
             self._shell.tell(f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{heard}", seconds=8)
             self.read()
 

@@ -45,7 +45,7 @@ class Mover(FakeSession):
         self.orders.append(verb)
         answer = Future()
         if verb.destination.startswith("/outside"):
-            answer.set_exception(UserError("the destination lies outside of the scan folders"))
+            answer.set_exception(UserError("the destination is outside the scan folders"))
         else:
             answer.set_result(to_builtins(self.report(verb)))
         return answer

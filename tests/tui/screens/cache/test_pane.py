@@ -177,7 +177,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
         await pilot.pause()
 
         await until(pilot, lambda: "2 products as recorded so far" in text(app))
-        await until(pilot, lambda: "being looked at already" in text(app))
+        await until(pilot, lambda: "being read already" in text(app))
 
     in_cache(tmp_path, cancel)
 

@@ -516,7 +516,7 @@ def test_where_nothing_may_be_asked_nothing_is_offered(tmp_path):
         await pilot.press("escape")
         for key, what in (("r", "reprocess"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
             await pilot.press(key)
-            await sees(pilot, app, f"only looking here, so nobody can {what}")
+            await sees(pilot, app, f"cannot {what}: the screen is read-only")
         assert app.session.asked == []
 
     in_jobs(tmp_path, look, read_only=True)
