@@ -102,7 +102,9 @@ class Session(FakeSession):
 Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]
 
 
-def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None) -> AptuiApp:
+def in_jobs(
+    tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None, panes=(PANES[0],)
+) -> AptuiApp:
     """Open the Jobs screen over the database, wait until its rows and the first log are there, do `do(app, pilot, pane)`."""
     cache = tmp_path / "cache"
     cache.mkdir(exist_ok=True)
@@ -111,7 +113,7 @@ def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), 
     remembered = memory or UiMemory(tmp_path / "project.json")
 
     async def main() -> AptuiApp:
-        app = AptuiApp(session, memory=remembered, person=UiMemory(tmp_path / "person.json"), panes=[PANES[0]], theme="dark")
+        app = AptuiApp(session, memory=remembered, person=UiMemory(tmp_path / "person.json"), panes=list(panes), theme="dark")
         app.config = SimpleNamespace(
             checks=(),
             project=SimpleNamespace(platforms=(), builders=(SimpleNamespace(uuid=BUILDER, name="image"),)),

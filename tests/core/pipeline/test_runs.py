@@ -282,6 +282,16 @@ def test_a_job_that_never_succeeded_is_no_new_source_when_its_source_changes(wor
     assert world.job("a.s@linux:main").reason == "something it is made of changed since it failed"
 
 
+def test_a_job_that_never_succeeded_is_no_new_source_when_its_builder_changes(world: World) -> None:
+    settled(world, a_s="FAIL", z_s="")
+    world.configure(builders=(scripter(version="2"),))
+
+    world.settle(restart=True)
+
+    assert world.runs["a.s@linux:main"] == 1
+    assert world.job("a.s@linux:main").reason == "something it is made of changed since it failed"
+
+
 def test_mending_the_source_clears_the_failure(world: World) -> None:
     settled(world, a_s="FAIL")
     world.write("a.s", "")
@@ -786,6 +796,7 @@ def test_a_cancelled_job_runs_when_asked_for(world: World) -> None:
     world.settle()
     world.ask("cancel", names=("a.txt@linux:data",))
     world.run()
+    assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1] == "cancelled", "told before it runs again"
     world.slots = 1
     world.ask("reprocess", keys=("a.txt",))
 

@@ -15,6 +15,7 @@ from aptui.link import places
 from aptui.shared.errors import UserError
 from aptui.tui.data.session import LinkSession
 from aptui.verbs.screens import screen
+from tests.tui.database import database
 
 
 @pytest.fixture
@@ -61,3 +62,20 @@ def test_what_nobody_remembers_cannot_be_shown(opened: list[Any], tmp_path: Path
     with pytest.raises(UserError):
         screen.tui(arguments(tmp_path, read_only=True))
     assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "named", "title"),
+    [
+        ("game/Cache", "", "game"),
+        ("game/Cache", "assetdb.sqlite", "game"),
+        ("game/cache", "", "game"),
+        ("builds/nightly", "", "nightly"),
+    ],
+)
+def test_a_database_is_titled_as_its_project(opened: list[Any], tmp_path: Path, folder: str, named: str, title: str) -> None:
+    with database(tmp_path / folder):
+        assert screen.open(Namespace(database=str(tmp_path / folder / named), theme="", no_mouse=False)) == 0
+
+    ((_, session),) = opened
+    assert (session.project_name, session.cache_dir) == (title, tmp_path / folder)

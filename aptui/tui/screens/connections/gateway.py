@@ -139,7 +139,8 @@ class GatewayPage(ConnectionTables):
     def _facts(self) -> Sequence[rows.Fact]:
         report = self.orders.report
         if report is None:
-            return _NO_GATEWAY
+            problem = self.orders.problem
+            return [("", f"no gateway runs: {problem}", "failed")] if problem and self.orders.is_attached else _NO_GATEWAY
         address = f"[{report.address}]" if ":" in report.address else report.address
         overridden = ", ".join(self.orders.overridden)
         return [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aptui.config.editing import peer_lists
-from aptui.link import peer_file
+from aptui.link import gateways, peer_file
 from aptui.link.port import OrderPeers
 from aptui.shared.errors import KnownError
 from aptui.shared.peer_rules import applied
@@ -19,6 +19,9 @@ from aptui.tui.data.session import SessionState
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
+
+_Found = tuple[PeerSettings, PeerSettings, str, str]
+"""(what is kept, what is configured, what is wrong with what is kept, why no gateway runs)."""
 
 
 class Orders:
@@ -37,12 +40,18 @@ class Orders:
         self._had_gateway = False
         self._waiting: list[tuple[PeerOrder, str]] = []
         self.trouble = ""
+        self.problem = ""
+        """Why no gateway runs although the configuration wants one, as the engine says; "" = nobody knows of a reason."""
 
     @property
     def report(self) -> GatewayReport | None:
         """What the gateway tells, None = none runs as far as anybody knows."""
-        session = self._shell.session
-        return session.gateway if session.state is SessionState.ATTACHED else None
+        return self._shell.session.gateway if self.is_attached else None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether an engine is there, which would have a gateway started."""
+        return self._shell.session.state is SessionState.ATTACHED
 
     @property
     def settings(self) -> PeerSettings:
@@ -99,7 +108,7 @@ class Orders:
         def take_result(change: peer_file.PeerChange) -> None:
             self._waiting.pop(0)
             self._shell.tell(done)
-            self._take_gateway((change.settings, change.configured, ""))
+            self._take_gateway((change.settings, change.configured, "", self.problem))
 
         self._task.start(lambda _task: self._change(order), take_result, self._show_failure)
 
@@ -107,9 +116,10 @@ class Orders:
         config = self._shell.config
         return peer_file.change(self.file, self._configured(), order, config.project_dir if config is not None else None)
 
-    def _look(self) -> tuple[PeerSettings, PeerSettings, str]:
+    def _look(self) -> _Found:
         kept, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._configured()
-        return kept.in_force(configured), configured, kept.trouble
+        record = gateways.found(self._shell.session.cache_dir)
+        return kept.in_force(configured), configured, kept.trouble, record.problem if record is not None else ""
 
     def _configured(self) -> PeerSettings:
         """Return what the configuration says now, which may be more than when the screen began."""
@@ -124,8 +134,8 @@ class Orders:
             pass
         return peer_lists.configured(config.serve)
 
-    def _take_gateway(self, found: tuple[PeerSettings, PeerSettings, str]) -> None:
-        self._kept, configured, self.trouble = found
+    def _take_gateway(self, found: _Found) -> None:
+        self._kept, configured, self.trouble, self.problem = found
         self._overridden = tuple(peer_file.overridden(self._kept, configured))
         self._changed()
         self._write()

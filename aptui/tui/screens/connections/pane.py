@@ -172,6 +172,8 @@ class ConnectionsPane(ConnectionTables, Pane):
             self._progress = batch.progress
         if batch.connections is not None or batch.progress is not None or batch.health is not None or batch.said:
             self._shall_ask = True
+        if batch.said:  # that no gateway could be started, perhaps
+            self.gateway.orders.read()
 
     def on_frame(self) -> None:
         """Draw what is known, and ask for more where something happened."""

@@ -552,6 +552,7 @@ def test_an_asset_is_found_by_every_name_it_has(tmp_path):
             ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock),
             (f"{tmp_path}/{model[0]}", model),
             (mesh, ("mesh/rock.fbx", Kind.SOURCES)), (f" {model[0]} ", model),
+            ("common/mesh/rock.mat", ("mesh/rock.mat", Kind.INTERMEDIATES)),  # as a job calls what it made
         ):  # fmt: skip
             pane.reveal(name)
             await at(pilot, pane, path, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,6 +137,29 @@ def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
         assert set(row[-1]) <= {"━", "╸"}  # its share of all time
 
     visit(tmp_path, look)
+
+
+def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, store, monkeypatch):
+    may_read = threading.Event()
+    find = facts.find
+    monkeypatch.setattr(facts, "find", lambda places: may_read.wait(20) and find(places))
+
+    async def look(app, pilot, _session):
+        await pilot.press("5", "m")
+        await until(pilot, lambda: "reading the builders" in text(app) and "reading what it did" in text(app))
+        assert "it did nothing" not in text(app)
+        assert "there is no builder" not in text(app)
+        may_read.set()
+        await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
+
+    def before(app):
+        app.config = config_of(tmp_path, IMAGES, UPPER)
+        app.all_builders = None
+
+    try:
+        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+    finally:
+        may_read.set()
 
 
 def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress, Said
-from aptui.link import peer_file
+from aptui.core.messages import ConnectionsChanged, HealthChanged, LogLevel, Progress, Said
+from aptui.link import gateways, peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
@@ -541,6 +541,21 @@ def test_without_a_gateway_the_file_is_changed_that_it_will_read(tmp_path):
         await until(pilot, lambda: "was damaged" in text(app))
 
     visit_gateway(tmp_path, change, session=session)
+
+
+def test_why_a_gateway_did_not_start_is_told_where_it_is_missed(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.gateway = None
+
+    async def fail(app, pilot, session, _page):
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        gateways.announce(session.cache_dir, gateways.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
+        session.say(Said(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
+        await until(pilot, lambda: "no gateway runs: aiohttp is not installed" in text(app))
+        session.turn(SessionState.REATTACHING)
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+
+    visit_gateway(tmp_path, fail, session=session)
 
 
 def test_a_screen_that_only_reads_changes_no_lists(tmp_path):

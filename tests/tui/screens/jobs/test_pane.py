@@ -26,10 +26,12 @@ from aptui.tui.screens.jobs.columns import USUAL, chosen
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import job_row, source_row
 
 from ...database import database
+from ...fake_panes import PROBES
 from ...jobs_room import LOG, NOW_MS, Session, fill, in_jobs, notice
 from ...shell_room import SMALL, in_shell, lines, text, until
 
@@ -344,6 +346,44 @@ def test_the_status_picker_adds_statuses_until_escape(tmp_path):
     in_jobs(tmp_path, pick)
 
 
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [(("f",), "status:failed"), (("space",), "status:failed"), (("f", "j", "space"), "status:failed|warnings"), (("f", "f"), "")],
+)
+def test_enter_leaves_the_status_picker_as_letters_and_space_have_set_it(tmp_path, keys, found):
+    async def pick(app, pilot, pane):
+        await pilot.press("s", *keys, "enter")
+        await settled(pilot, pane)
+        await until(pilot, lambda: not app.screen.query(Menu))
+        assert pane.choices.text == found
+
+    in_jobs(tmp_path, pick)
+
+
+def test_what_is_typed_over_a_kept_filter_takes_its_place(tmp_path):
+    async def type_again(app, pilot, pane):
+        pane.choices.filter_by("status:failed")
+        await settled(pilot, pane)
+        await pilot.press("slash", *"sand", "enter")
+        await settled(pilot, pane)
+        await until(pilot, lambda: app.focused is pane.table)
+        assert pane.choices.text == "sand"
+        assert sources(pane) == ["textures/sand.png"]
+
+    in_jobs(tmp_path, type_again)
+
+
+def test_the_end_of_a_long_filter_is_seen_while_it_is_typed(tmp_path):
+    async def type_long(app, pilot, pane):
+        await pilot.press("slash")
+        pane.box.text = "textures/" + "very_" * 20 + "long"
+        await pilot.press("r", "x")
+        await settled(pilot, pane)
+        await until(pilot, lambda: "very_very_longrx" in lines(app)[3])
+
+    in_jobs(tmp_path, type_long, size=SMALL)
+
+
 def test_filters_are_saved_brought_back_and_deleted_by_name(tmp_path):
     async def say(app, pilot, pane):
         pane.choices.filter_by("failed rock")
@@ -448,6 +488,49 @@ def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
         ])  # fmt: skip
 
     in_jobs(tmp_path, ask)
+
+
+def test_what_was_cancelled_runs_no_more_on_the_screen(tmp_path):
+    async def cancel(app, pilot, pane):
+        for job_id in (3, 4):  # one runs, one waits
+            pane.table.move_to_key(job_id)
+            await papers_of(pilot, pane, job_id)
+            app.session.say(notice(job_id, "processing" if job_id == 3 else "pending"), 2 * job_id)
+            await until(pilot, lambda job_id=job_id: pane.store.info(job_id).status in ("processing", "pending"))
+            await until(pilot, lambda: not pane.resting.has_just_flipped)
+            await pilot.press("c")
+            await until(pilot, lambda job_id=job_id: app.session.asked[-1:] == [Cancel((job_id,))])
+            app.session.say(notice(job_id, "cancelled"), 2 * job_id + 1)
+            await until(pilot, lambda: not pane._ticks and "▶" not in text(app) and "cancelled" in text(app))
+        await until(pilot, lambda: pane.store.counts()["cancelled"] == 2)
+
+    in_jobs(tmp_path, cancel)
+
+
+def test_a_menu_lets_no_digits_through_to_the_screens(tmp_path):
+    async def press(app, pilot, pane):
+        for key in ("S", "s", "full_stop"):
+            await pilot.press(key)
+            await until(pilot, lambda: bool(app.screen.query(Menu)))
+            await pilot.press("2", "7")
+            assert app.pane is pane
+            assert app.screen.query(Menu)
+            await pilot.press("escape")
+            await until(pilot, lambda: not app.screen.query(Menu))
+        await pilot.press("2")
+        await until(pilot, lambda: app.pane is not pane)
+
+    in_jobs(tmp_path, press, panes=[PANES[0], PROBES[1]])
+
+
+def test_each_order_has_a_key_in_its_menu(tmp_path):
+    async def order(_app, pilot, pane):
+        for key, column in (("s", "source"), ("p", "platform"), ("d", "duration"), ("f", "failed")):
+            await pilot.press("S", key)
+            await settled(pilot, pane)
+            assert pane.store.sort[0] == column
+
+    in_jobs(tmp_path, order)
 
 
 def test_the_connected_editor_is_asked_to_show_a_source(tmp_path):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
+from textual import events
+from textual.keys import _character_to_key
 
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.screens.jobs import resting
 from aptui.tui.screens.jobs.resting import Resting
+from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
 from ...shell_room import text, until
@@ -128,6 +132,25 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         del pane.awaited
 
     in_jobs(tmp_path, wait)
+
+
+def test_what_is_typed_before_there_are_rows_is_typed_when_there_are(tmp_path):
+    async def type_ahead(app, pilot, pane):
+        async def type_all() -> None:
+            for letter in "/frozen":  # f would open the causes, r run a job again
+                await driver._take_in(app, events.Key(_character_to_key(letter), letter))
+
+        pane.store.is_loaded = False
+        typist = asyncio.ensure_future(type_all())
+        await pilot.pause(0.1)
+        assert (app.focused, pane.box.text, pane.shows_causes) == (pane.table, "", False)
+        pane.store.is_loaded = True
+        await typist
+        await until(pilot, lambda: pane.box.text == "frozen")
+        assert not pane.shows_causes
+        assert app.session.asked == []
+
+    in_jobs(tmp_path, type_ahead)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
