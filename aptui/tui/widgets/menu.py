@@ -39,7 +39,10 @@ from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
 """What keys do although a menu is open."""
-_KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}
+_KEY_NAMES = {
+    "question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*",
+    "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "ampersand": "&",
+}  # fmt: skip
 
 
 class MenuItem(Struct, frozen=True):

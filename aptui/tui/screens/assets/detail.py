@@ -76,6 +76,12 @@ class ReferenceTree(_Quiet, VTree):
         for node in references.opened_at_first():
             self.set_open(node, is_open=True)
 
+    def clear(self) -> None:
+        """Show none."""
+        self.references = None
+        self.cursor, self.cursor_key = 0, None
+        self.set_tree(References(self._ask))
+
     def reference(self, key: int | None = None) -> Ref | None:
         """Return the reference of a row, or under the cursor."""
         wanted = self.cursor_key if key is None else key
@@ -134,6 +140,16 @@ class AssetDetail(Vertical):
     @property
     def _title(self) -> TitleLine:
         return self.query_one("#assets-title", TitleLine)
+
+    def clear(self) -> None:
+        """Show nothing: the tree in front has no row to tell of."""
+        if self._panel is None:
+            return
+        self._panel, self._previewed = None, ()
+        self._title.show("")
+        self.query_one(AssetFacts).show(())
+        self.references.clear()
+        self._draw_preview("", TextPreview("", ()))
 
     def say_gone(self) -> None:
         """Say that what is shown is not there any more."""

@@ -233,6 +233,11 @@ class AssetsPane(MissingTrees):
             says = health_text(health.counts(node)) if health is not None else ""
             self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where, says))
 
+    def look_away(self) -> None:
+        """Show no details, for the tree has no row, or none yet."""
+        self._looked_at = self.panel = None
+        self.query_one(AssetDetail).clear()
+
     def _read_panel(self, place: Place) -> None:
         self.queries.request("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._take_panel, place))
 

@@ -91,6 +91,10 @@ class AssetTrees(AssetRowActions):
         """Show the details of what the cursor is on."""
         raise NotImplementedError
 
+    def look_away(self) -> None:
+        """Show no details: there is no row."""
+        raise NotImplementedError
+
     def look_again_at_folder(self) -> None:
         """Tell again what a folder holds and how it is, if one is shown."""
         raise NotImplementedError
@@ -130,7 +134,9 @@ class AssetTrees(AssetRowActions):
         else:
             self._show_count()
         key = self.shown_tree().cursor_key
-        if key is not None and self.wanted is None:
+        if key is None:
+            self.look_away()
+        elif self.wanted is None:
             self.look_at(key)
 
     def show_tabs(self) -> None:

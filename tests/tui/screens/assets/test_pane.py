@@ -543,6 +543,33 @@ def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypa
 
 
 @pytest.mark.usefixtures("store")
+def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
+    may_read = threading.Event()
+    read_tree = assets_store.read_tree
+
+    def read(reader, kind, *more):
+        return (kind is Kind.SOURCES or may_read.wait()) and read_tree(reader, kind, *more)
+
+    monkeypatch.setattr(assets_store, "read_tree", read)
+
+    async def turn(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await shows(app, pilot, "local a")
+        try:
+            await press(pilot, "t", "y")
+            await until(pilot, lambda: "local a" not in text(app) and "door.lua" not in text(app))
+            assert (pane.panel, pane.query_one(ReferenceTree).reference(), list(app.screen.query(Menu))) == (None, None, [])
+        finally:
+            may_read.set()
+        await until(pilot, lambda: pane.panel is not None and pane.panel.kind is Kind.INTERMEDIATES)
+        await press(pilot, "<")
+        await at(pilot, pane, "scripts/door.lua")
+        await shows(app, pilot, "local a")
+
+    in_assets(tmp_path, turn)
+
+
+@pytest.mark.usefixtures("store")
 def test_an_asset_is_found_by_every_name_it_has(tmp_path):
     mesh = uuid_text(uuid_of(2))
     rock, model = ("textures/rock.png", Kind.SOURCES), ("common/mesh/rock.model", Kind.PRODUCTS)

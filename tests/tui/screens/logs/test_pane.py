@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -302,7 +303,9 @@ def test_a_tab_is_made_changed_moved_and_removed_and_kept_per_project(tmp_path, 
         await pilot.press("t", "c", "x", "up", "backspace", "enter")
         await until(pilot, lambda: "▌ownx" in lines(app)[3])
         await until(pilot, lambda: pane._tabs[4].levels == "EWI")
-        await pilot.press("t", "less_than_sign")
+        await pilot.press("t")
+        await until(pilot, lambda: any(re.search(r"Move left +< ", line) for line in lines(app)))
+        await pilot.press("less_than_sign")
         await until(pilot, lambda: [tab.name for tab in pane._tabs[3:]] == ["ownx", "scan"])
 
     async def remove(app, pilot, _session, pane):
