@@ -55,7 +55,7 @@ def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int,
     try:
         facts = os.stat(from_text(path))
     except OSError as error:
-        raise UserError(f"the source '{path}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise UserError(f"the source '{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
     return ProcessOrder(
         run_key=run_key,
         builder=builder.name,

@@ -72,7 +72,7 @@ def engine_arguments(parser: ArgumentParser) -> None:
 
 def adopt_argument(parser: ArgumentParser) -> None:
     """Declare the option that lets a verb take over a cache of O3DE's."""
-    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made: its contents are set aside")
 
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:

@@ -29,7 +29,7 @@ VERBS = {
     "pause": ("aptui.verbs.steering.engine", "start no more jobs"),
     "run-next": ("aptui.verbs.steering.engine", "while paused: start one job"),
     "resume": ("aptui.verbs.steering.engine", "go on after pause or drain"),
-    "drain": ("aptui.verbs.steering.engine", "finish the work that waits, and take no new changes"),
+    "drain": ("aptui.verbs.steering.engine", "finish what is pending, and leave new changes until 'resume'"),
     "hold": ("aptui.verbs.steering.engine", "run a command; what it changes is one batch"),
     "rescan": ("aptui.verbs.steering.engine", "look at everything again"),
     "reload": ("aptui.verbs.steering.engine", "read the configuration again"),
@@ -246,7 +246,7 @@ def screen_parser() -> Parser:
     add_project(parser)
     parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
     parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
-    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made: its contents are set aside")
     parser.add_argument(
         "--plain", action="store_true", help="questions and answers in plain lines; also with TERM=dumb or ACCESSIBLE=1"
     )

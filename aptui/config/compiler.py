@@ -307,7 +307,7 @@ class Compiler:
         for later, (folder, node) in enumerate(found):
             for own in (self._cache, self._logs):
                 if _contains(os.path.realpath(own), real[later]):
-                    self._wrong(f"scan folder '{folder.name}' lies in '{own}', which belongs to aptui", node.value["path"])
+                    self._wrong(f"scan folder '{folder.name}' is inside '{own}', which belongs to aptui", node.value["path"])
             for earlier in range(later):
                 self._check_pair(found[earlier][0], folder, node, (real[earlier], real[later]))
         return tuple(folder for folder, _ in found)
@@ -339,7 +339,7 @@ class Compiler:
         if real[0] == real[1]:
             self._wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
         elif earlier.recursive and _contains(real[0], real[1]):
-            what = f"scan folder '{later.name}' lies in '{earlier.name}', which takes all its files"
+            what = f"scan folder '{later.name}' is inside '{earlier.name}', which has all its files already"
             self._wrong(what, node.value["path"], f"give it an order below {earlier.order}")
 
     # builders

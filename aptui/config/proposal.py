@@ -253,9 +253,7 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
     except FileExistsError:
         raise UserError(f"'{file}' exists already", hint="edit it, or remove it first; 'aptui init --dry-run' only shows") from None
     except OSError as error:
-        raise HostError(
-            f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="look at its permissions"
-        ) from None
+        raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
     has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
     return file, _have_git_ignore(folder) if has_git else _tag_cache(folder)

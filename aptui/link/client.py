@@ -304,4 +304,4 @@ def _refused_connection(path: str, error: OSError) -> HostError:
         return NoEngine(f"no engine listens at '{path}'", hint="start one")
     if isinstance(error, BlockingIOError):
         return EngineGone(f"the engine at '{path}' accepts no connections", hint="it is stuck or stopped")
-    return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint="look at its permissions")
+    return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint="check its permissions")

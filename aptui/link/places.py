@@ -114,7 +114,7 @@ def make_private(folder: Folder) -> None:
         if real.st_mode & 0o077:
             os.chmod(path, 0o700)
     except OSError as error:
-        raise HostError(f"'{path}' cannot be made: {error.strerror}", hint="look at its permissions") from error
+        raise HostError(f"'{path}' cannot be created: {error.strerror}", hint="check its permissions") from error
 
 
 def _is_too_long(folder: str) -> bool:

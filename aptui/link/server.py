@@ -182,7 +182,7 @@ class LinkServer:
         except OSError as error:
             listener.close()
             raise HostError(
-                f"socket '{self.path}' cannot be made: {error.strerror or error}",
+                f"socket '{self.path}' cannot be created: {error.strerror or error}",
                 hint="check its permissions and the free space on its disk",
             ) from error
         listener.setblocking(False)
@@ -482,7 +482,7 @@ def _remove_stale(path: str) -> None:
             pass  # so many wait to be let in: somebody is there
         except OSError as error:
             raise HostError(
-                f"socket '{path}' cannot be made: {error.strerror or error}",
+                f"socket '{path}' cannot be created: {error.strerror or error}",
                 hint="check its permissions and the free space on its disk",
             ) from error
     raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

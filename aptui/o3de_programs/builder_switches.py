@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     source = given.get("input" if task else mode, [""])[-1]
     if not os.path.isabs(source):
         raise UserError(
-            f"-{'input' if task else mode} wants an absolute path, not '{source}'", hint=f"such as '{os.path.abspath(source)}'"
+            f"-{'input' if task else mode} expects an absolute path, not '{source}'", hint=f"such as '{os.path.abspath(source)}'"
         )
     source = os.path.normpath(source)
     project = given.get("project-path", [""])[-1]

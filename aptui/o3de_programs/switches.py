@@ -159,7 +159,7 @@ class GivenSwitches(Struct, frozen=True):
             return None if text is None else int(text)
         except ValueError:
             raise UserError(
-                f"--{_BY_NAME[name.lower()].name} wants a number, not '{text}'", hint="--help lists the switches"
+                f"--{_BY_NAME[name.lower()].name} expects a number, not '{text}'", hint="--help lists the switches"
             ) from None
 
     @property
@@ -172,7 +172,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
     """Return what `arguments` (without the program's name) say.
 
     Raises:
-        UserError: a switch that wants a value has none.
+        UserError: a switch that needs a value has none.
     """
     values: dict[str, tuple[str, ...]] = {}
     unknown: list[str] = []
@@ -256,4 +256,4 @@ def _unwrap(text: str) -> str:
 
 def _refuse_without_value(name: str | None, values: Mapping[str, tuple[str, ...]]) -> None:
     if name and not values[name] and not _may_be_alone(name):
-        raise UserError(f"--{_BY_NAME[name].name} wants a value", hint=_BY_NAME[name].help)
+        raise UserError(f"--{_BY_NAME[name].name} needs a value", hint=_BY_NAME[name].help)

@@ -79,7 +79,7 @@ class EngineControl:
 
         health = self._session.latest_health
         if health is None or not health.is_paused:
-            self.ask(Pause(), "paused; 'P' again runs the next job or goes on")
+            self.ask(Pause(), "paused; 'P' again runs the next job or resumes")
             return
         choices = [
             Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),

@@ -59,7 +59,7 @@ class Stream:
 
     def lost(self) -> None:
         """Say that the engine is gone."""
-        self._add(time.strftime("%H:%M:%S ! the engine is gone; reattaching"))
+        self._add(time.strftime("%H:%M:%S ! disconnected from the engine; reconnecting"))
 
     def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's words
         """Keep the line of a piece of news."""

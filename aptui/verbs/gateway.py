@@ -122,9 +122,7 @@ def token_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} unless said"
     )
-    parser.add_argument(
-        "--days", type=_days, default=0.0, metavar="N", help="it opens nothing any more after so long; unless said, it lasts"
-    )
+    parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="it expires after so many days; never unless given")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -147,7 +145,7 @@ def token(arguments: Namespace) -> int:
         raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.action} NAME'")
     if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
-        _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' opens nothing any more")
+        _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
         return 0
     words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
@@ -261,7 +259,7 @@ def _token(arguments: Namespace) -> str:
             return stream.read(_TOKEN_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="look at its permissions"
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
         ) from None
 
 

@@ -94,7 +94,7 @@ def _copy_raw(file: Path) -> int:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise UserError(f"the log '{file}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise UserError(f"the log '{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

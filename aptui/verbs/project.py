@@ -93,7 +93,7 @@ def _show_proposal(found: proposal.Proposal) -> None:
     if found.left:
         names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
         printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")
-    printing.say(f"  {'not looked at':<31} {printing.line(' '.join(found.ignore))}")
+    printing.say(f"  {'ignored':<31} {printing.line(' '.join(found.ignore))}")
 
 
 # -------------------------------------------------------------------------------------------------------------------- demo

@@ -181,11 +181,11 @@ FOLDERS = {
     ),
     "inside another": (
         "scan_folders: [{name: a, path: ., order: 3}, {name: b, path: assets, order: 3}]",
-        "1:62: scan folder 'b' lies in 'a', which takes all its files; give it an order below 3",
+        "1:62: scan folder 'b' is inside 'a', which has all its files already; give it an order below 3",
     ),
     "inside the cache": (
         "scan_folders: [{name: a, path: assets}]\ncache: .",
-        "1:32: scan folder 'a' lies in '…', which belongs to aptui",
+        "1:32: scan folder 'a' is inside '…', which belongs to aptui",
     ),
     "unknown tag": (
         "platforms: {server: {tags: [headless]}}\nscan_folders: [{name: a, path: assets, exclude: [headles]}]",

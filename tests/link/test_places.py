@@ -107,7 +107,7 @@ def test_a_folder_that_others_could_change_is_refused(tmp_path: Path) -> None:
     (tmp_path / "everybodys").mkdir()
     (tmp_path / "everybodys").chmod(0o777)
 
-    for path, words in (("file", "not a folder of yours"), ("file/x", "cannot be made"), ("everybodys/x", "others can change")):
+    for path, words in (("file", "not a folder of yours"), ("file/x", "cannot be created"), ("everybodys/x", "others can change")):
         with pytest.raises(HostError, match=words):
             places.make_private(tmp_path / path)
     (tmp_path / "everybodys").chmod(0o1777)

@@ -307,7 +307,7 @@ def test_a_socket_that_cannot_be_made_is_the_hosts_trouble(room: Room) -> None:
     room.server.close()
     room.server.path = os.path.join(os.path.dirname(room.path), "x" * 120)
 
-    with pytest.raises(HostError, match="cannot be made"):
+    with pytest.raises(HostError, match="cannot be created"):
         room.server.listen()
 
 

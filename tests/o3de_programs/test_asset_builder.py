@@ -126,7 +126,7 @@ def test_jobs_that_a_job_needs_are_named_with_how_far_they_are(project: O3deProj
     [
         (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
         (["-task=paint"], "there is no task 'paint'"),
-        (["-debug=relative.txt"], "-debug wants an absolute path, not 'relative.txt'"),
+        (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
         (["-port=1"], "the source is missing"),
         (["stray"], "'stray' belongs to no switch"),
     ],

@@ -258,8 +258,8 @@ def test_what_is_mended_is_no_failure_any_more(batch: Batch) -> None:
         (["--platforms=linux,xbox"], 'registry does not contain platform "xbox" entries - check command line'),
         (["--regset=/Amazon/AssetProcessor/Settings/Platforms/xbox=enabled"], 'does not contain platform "xbox" entries'),
         (["--warningLevel=3"], "--warningLevel is 1 or 2, not 3"),
-        (["--port=no"], "--port wants a number, not 'no'"),
-        (["--project-path"], "--project-path wants a value"),
+        (["--port=no"], "--port expects a number, not 'no'"),
+        (["--project-path"], "--project-path needs a value"),
         (["--regset-file=/nowhere.setreg"], "there is no file '/nowhere.setreg'"),
     ],
 )

@@ -201,7 +201,7 @@ def test_what_nobody_knows_is_kept_apart_with_its_value() -> None:
 
 @pytest.mark.parametrize("words", [["--logDir"], ["--logDir", "--acceptInput"], ["--regset", "-x"], ["/platforms"]])
 def test_a_switch_that_wants_a_value_is_refused_without_one(words: list[str]) -> None:
-    with pytest.raises(UserError, match="wants a value"):
+    with pytest.raises(UserError, match="needs a value"):
         parse(words)
 
 
@@ -210,7 +210,7 @@ def test_a_number_that_is_none_is_refused() -> None:
 
     assert given.number("port") == 12
     assert given.number("dependencyScanMaxIteration") is None
-    with pytest.raises(UserError, match="--warningLevel wants a number, not 'two'"):
+    with pytest.raises(UserError, match="--warningLevel expects a number, not 'two'"):
         given.number("warningLevel")
 
 

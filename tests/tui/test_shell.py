@@ -306,12 +306,12 @@ def test_without_an_engine_nothing_asks_for_one(tmp_path):
 def test_an_engine_that_dies_is_said_and_its_return_too(tmp_path):
     async def die(app, pilot, session):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
-        await until(pilot, lambda: "engine gone since" in lines(app)[2] + lines(app)[3])
-        await until(pilot, lambda: "✗ engine gone" in lines(app)[0])
+        await until(pilot, lambda: "disconnected since" in lines(app)[2] + lines(app)[3])
+        await until(pilot, lambda: "✗ disconnected" in lines(app)[0])
         assert "jobs row 1" in text(app)
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "attached to the engine again, pid 4711" in text(app))
-        await until(pilot, lambda: "engine gone" not in text(app))
+        await until(pilot, lambda: "disconnected" not in text(app))
 
     in_shell(tmp_path, die)
 

@@ -101,13 +101,13 @@ def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) ->
         pane.shows("attached", "✗ failed")
         (engine,) = home.engines()
         os.kill(engine, signal.SIGKILL)
-        pane.shows("engine gone since", "reattaching", "✗ failed", "tables/bad.json")
+        pane.shows("disconnected since", "reconnecting", "✗ failed", "tables/bad.json")
         pane.keys("G", "Enter")
         pane.shows("Esc back")
 
         home.run("start")
         pane.shows("attached to the engine again")
-        pane.shows_no("engine gone")
+        pane.shows_no("disconnected")
         (engine,) = home.engines()
 
         pane.type("Q")

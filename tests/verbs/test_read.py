@@ -279,8 +279,8 @@ def test_why_of_a_failure(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "is_what", "said"),
     [
-        ("assets/odd.jsn", "unwanted", "no builder wants it"),
-        ("plain", "unwanted", "no builder wants it"),
+        ("assets/odd.jsn", "unwanted", "no builder handles it"),
+        ("plain", "unwanted", "no builder handles it"),
         ("notes.tmp", "ignored", "it is ignored by the rule '*.tmp' ("),
         ("raw/scan.txt", "ignored", "it is ignored by the rule 'raw/' ("),
         ("aptui.yaml", "outside", "it is in no scan folder"),

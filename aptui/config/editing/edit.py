@@ -219,7 +219,7 @@ def _read(file: Path) -> bytes | None:
         return None
     except OSError as error:
         raise HostError(
-            f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}", hint="look at its permissions"
+            f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}", hint="check its permissions"
         ) from None
 
 

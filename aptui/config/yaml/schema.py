@@ -215,7 +215,7 @@ _SCAN_FOLDER = _record(
     name=_text("a name", "Unique; identifies the folder even if it moves.", pattern=_NAME),
     path=_text("a path", "Relative to aptui.yaml, or absolute.", pattern=_NAME),
     order={"type": "integer", "title": "a whole number", "description": "Lower wins where two folders have the same path."},
-    recursive=_flag("Whether folders below are looked at."),
+    recursive=_flag("Whether folders below are scanned."),
     include=_list(_REF, _REFS, "Only these platforms."),
     exclude=_list(_REF, _REFS, "Not these platforms."),
 )
@@ -298,20 +298,20 @@ _ALERT = _record(
     bell=_flag("Whether the terminal rings, and shows it if it can."),
 )
 _ON = _record(
-    "a mapping of who is told when",
-    quiet=_duration("Between two digests lies so long at least."),
+    "a mapping of notifications",
+    quiet=_duration("The least time between two digests."),
     failed=_ALERT | {"description": "Jobs began to fail."},
-    mended=_ALERT | {"description": "Jobs that had failed do not any more."},
+    mended=_ALERT | {"description": "Jobs that had failed succeed again."},
     idle=_ALERT | {"description": "All is done, after more work than a moment's."},
 )
 _RANGE: _Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
 _CHECK = _record(
-    "a mapping of what is looked at",
+    "a mapping of what is checked",
     files=_list(_PATTERN, "a list of patterns", "Sources that it is about, as patterns of builders; all unless said."),
     level={
         "enum": ["warn", "fail", "block"],
         "title": "warn, fail or block",
-        "description": "What comes of a finding: it is told; a batch ends with 1; the job fails, its products stay.",
+        "description": "What a finding does: it is a warning; it also ends a batch with 1; it fails the job, whose products stay.",
     },
     name=_text("a regular expression", "Must match the whole name of the file; capitals count."),
     bytes=_RANGE | {"description": "Size of each product: <= 4MiB."},
@@ -335,7 +335,7 @@ _TOP = _record(
     name=_text("a name", "The project's; its folder's name unless said otherwise.", pattern=_NAME),
     platforms={"type": "object", "title": "a mapping of platforms", "propertyNames": _IDS, "additionalProperties": _PLATFORM_ENTRY},
     scan_folders=_list(_SCAN_FOLDER, "a list of scan folders", "Where sources are."),
-    ignore=_list(_PATTERN, "a list of patterns", "Files and folders that are not looked at, as in .gitignore; or {regex: …}."),
+    ignore=_list(_PATTERN, "a list of patterns", "Files and folders to ignore, as in .gitignore; or {regex: …}."),
     linked_folders=_list(
         _text("a path"), "a list of folders", "Where symbolic links to files may lead, besides the scan folders; / is anywhere."
     ),

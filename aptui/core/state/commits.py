@@ -264,7 +264,9 @@ def _describe_run(commit: Commit) -> None:
 def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
     if not job.ring:
         return result.log
-    text = "in a ring of job dependencies nobody waits for another, or runs again when another changed: " + " -> ".join(job.ring)
+    text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
+        job.ring
+    )
     return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
 
 

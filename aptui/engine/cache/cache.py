@@ -95,7 +95,7 @@ class Cache:
             self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             close_to_others(self.own / "lock")
         except OSError as error:
-            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its permissions") from error
+            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its permissions") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

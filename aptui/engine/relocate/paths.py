@@ -326,7 +326,7 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
         raise RelocationError(
             f"the source has {wants or 'no'} '*' and the destination '{destination}' has {has or 'none'}",
             "Source and destination paths must have the same number of wildcards.",
-            hint="each '*' of the destination stands for what its like in the source took",
+            hint="each '*' of the destination is replaced by what its counterpart in the source matched",
         )
     return Destination("" if found.is_plain else found.pattern, text)
 

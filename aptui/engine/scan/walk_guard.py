@@ -101,7 +101,7 @@ def accept(own: str, folder: ScanFolder) -> None:
             json.dump(noted, file)
         os.replace(f"{path}.new", path)
     except OSError as error:
-        raise HostError(f"'{error.filename}' cannot be accepted: {error.strerror}", hint="look at its permissions") from error
+        raise HostError(f"'{error.filename}' cannot be accepted: {error.strerror}", hint="check its permissions") from error
 
 
 def forget_accepted(own: str) -> None:

@@ -98,7 +98,7 @@ def load(path: Path, type_id: str) -> Stream:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise HostError(f"'{path}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise HostError(f"'{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
     try:
         if len(data) > MOST_BYTES:
             raise UserError(f"it has more than {MOST_BYTES >> 20} MiB")

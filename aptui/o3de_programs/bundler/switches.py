@@ -221,7 +221,7 @@ def help_lines(command: str) -> list[str]:
 
 def _refuse_without_value(name: str, values: Mapping[str, tuple[str, ...]], known: Mapping[str, tuple[str, Takes, str]]) -> None:
     if name and not values[name] and known[name][1] is not Takes.MAYBE:
-        raise UserError(f"--{known[name][0]} wants a value", hint=known[name][2])
+        raise UserError(f"--{known[name][0]} needs a value", hint=known[name][2])
 
 
 def _split(value: str, takes: Takes) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def read(file: Path) -> list[Token]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise HostError(f"'{file}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise HostError(f"'{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise HostError(f"'{file}' is open to others", hint=f"chmod 600 '{file}', and revoke what may have been read")
     try:

@@ -32,7 +32,7 @@ async def interest(session: WireSession, request: requests.Interest, _is_fenced:
     """
     room = session.room
     if len(request.assets) + len(request.paths) > MOST_LOOKED_AT:
-        raise RequestMistake(f"more than {MOST_LOOKED_AT:,} things are looked at", "name those in front")
+        raise RequestMistake(f"more than {MOST_LOOKED_AT:,} assets and paths at once", "name those in front")
     if not room.guard.may_escalate(session.identity):
         what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
         raise RequestMistake(what, "ask again in a moment", code=_BUSY)

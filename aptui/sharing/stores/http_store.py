@@ -206,10 +206,12 @@ class HttpStore:
         if status in {401, 403, 405, 501}:
             raise StoreRefused(f"the server refuses: {status} {answer.reason}", where=self.address)
         if status in {413, 507}:
-            raise StoreFull(f"the server has no room: {status} {answer.reason}", where=self.address)
+            raise StoreFull(f"the server is full: {status} {answer.reason}", where=self.address)
         if status == 409:
             raise StoreError(
-                "the server wants its folders to be made first", where=self.address, hint=f"make '{self._path}ac' and '…/cas' there"
+                "the server needs its folders to be created first",
+                where=self.address,
+                hint=f"make '{self._path}ac' and '…/cas' there",
             )
         if status != 200 and not (method == "PUT" and status in {201, 202, 204}):
             raise StoreError(f"the server answers {status} {answer.reason}", where=self.address)

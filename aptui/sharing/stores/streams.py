@@ -83,7 +83,7 @@ def asked(address: str) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or str(error)
         if error.errno in _FULL:
-            raise StoreFull(f"no room is left: {text}", where=address) from error
+            raise StoreFull(f"no space is left: {text}", where=address) from error
         if error.errno in _REFUSED:
             raise StoreRefused(text, where=address) from error
         raise StoreError(text, where=address) from error

@@ -72,7 +72,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
         raise host_error(path, error) from error
     except OSError as error:
         raise HostError(
-            f"the asset database '{path}' cannot be made: {error.strerror}",
+            f"the asset database '{path}' cannot be created: {error.strerror}",
             hint="check its permissions and the free space on its disk",
         ) from error
     return note

@@ -91,7 +91,7 @@ def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
     ):
         yield gauge(f"aptui_queue_{name}", told, progress.get(name, 0))
     if progress.get("eta_ms", -1) >= 0:
-        yield gauge("aptui_queue_left_seconds", "How long the rest takes, as far as that can be said.", progress["eta_ms"] / 1000)
+        yield gauge("aptui_queue_left_seconds", "Estimated time until nothing is pending.", progress["eta_ms"] / 1000)
     for name, told in (("jobs_done", "Runs of this engine that completed."), ("jobs_failed", "Runs of this engine that failed.")):
         yield Family(f"aptui_engine_{name}", "counter", told, (Sample(progress.get(name, 0), {}, "_total"),))
     modes: dict[str, int] = defaultdict(int)

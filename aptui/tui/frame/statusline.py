@@ -64,7 +64,7 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     words = {
         SessionState.NONE: Part("○ read only", "muted"),
         SessionState.ATTACHING: Part("· attaching", "muted"),
-        SessionState.REATTACHING: Part("✗ engine gone", "failed"),
+        SessionState.REATTACHING: Part("✗ disconnected", "failed"),
         SessionState.DETACHED: Part("○ no engine", "warning"),
     }
     if state in words:

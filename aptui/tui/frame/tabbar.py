@@ -161,7 +161,7 @@ def banner_text(session: Session) -> str:
     engine = session.engine
     match session.state:
         case SessionState.REATTACHING:
-            return f"! engine gone since {clock(session.since_ms)}; reattaching · ':start' starts one · {trouble}".removesuffix(
+            return f"! disconnected since {clock(session.since_ms)}; reconnecting · ':start' starts one · {trouble}".removesuffix(
                 " · "
             )
         case SessionState.DETACHED if not engine.speaks_our_protocol:

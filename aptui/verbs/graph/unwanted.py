@@ -46,7 +46,7 @@ def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
     wanting = [builders[index] for index in patterns.builders_for(named.rel, named.root)]
     if not wanting:
         near = _near(named.rel, builders)
-        return {**answer, "is": "unwanted", "said": "no builder wants it: it matches no pattern of any", "near": near}
+        return {**answer, "is": "unwanted", "said": "no builder handles it: it matches none of their patterns", "near": near}
     return {
         **answer,
         "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted",
@@ -64,8 +64,8 @@ def _wanted(named: Named, builders: list[Builder], project: OpenedProject) -> st
     if not _has_platform(named, builders, project.config):
         return f"builder {names} matches it, but works for no platform that is enabled for its scan folder"
     if project.database.file(named.rel) is None:
-        return f"builder {names} wants it, but it was not there when aptui last looked; run 'aptui batch'"
-    return f"builder {names} wants it, but it has no job: its analysis said that there is nothing to do, or has not run"
+        return f"builder {names} matches it, but it was not there at the last scan; run 'aptui batch'"
+    return f"builder {names} matches it, but it has no job: its analysis found nothing to do, or has not run"
 
 
 # --------------------------------------------------------------------------------------------------------------- ignored

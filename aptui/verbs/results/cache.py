@@ -338,6 +338,6 @@ def _tokens(file: str | None) -> dict[str, str]:
             lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="look at its permissions"
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
         ) from None
     return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}

@@ -249,7 +249,7 @@ def _folder(config: Config) -> str:
         return tempfile.mkdtemp(prefix="verify-", dir=config.temp_dir)
     except OSError as error:
         raise HostError(
-            f"no folder can be made in '{config.temp_dir}': {error.strerror}",
+            f"no folder can be created in '{config.temp_dir}': {error.strerror}",
             hint="check its permissions and the free space on its disk",
         ) from error
 

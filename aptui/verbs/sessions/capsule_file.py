@@ -253,7 +253,7 @@ def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
     try:
         file = open(content, "rb")  # noqa: SIM115  # closed below
     except OSError as error:
-        raise HostError(f"'{content}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise HostError(f"'{content}' cannot be read: {error.strerror}", hint="check its permissions") from error
     with file:
         entry.size = os.fstat(file.fileno()).st_size
         tar.addfile(entry, file)
@@ -279,5 +279,5 @@ def unpack(file: str, folder: Path) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and (folder / "capsule").is_dir():
             raise UserError(f"'{file}' is no capsule: it has no {FACTS}", hint="'aptui capsule JOB' makes one") from None
-        raise HostError(f"'{file}' cannot be read: {error.strerror or error}", hint="look at its permissions") from error
+        raise HostError(f"'{file}' cannot be read: {error.strerror or error}", hint="check its permissions") from error
     return dict(facts)

@@ -81,7 +81,7 @@ def owners_of(project_dir: Path) -> Owners:
         with file.open("rb") as stream:
             text = stream.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise UserError(f"'{file}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise UserError(f"'{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     if len(text) > _MOST_BYTES:
         raise UserError(f"'{file}' is larger than 3 MiB", hint="name folders instead of files")
     return Owners(str(root), _rules(text.decode("utf-8", "replace"), file))

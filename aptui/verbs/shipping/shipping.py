@@ -273,5 +273,5 @@ def _list_in(name: str) -> AssetList:
             with open(name, "rb") as file:
                 data = file.read(LIST_BYTES_MOST)
     except OSError as error:
-        raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}", hint="look at its permissions") from error
+        raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}", hint="check its permissions") from error
     return read(data, name)

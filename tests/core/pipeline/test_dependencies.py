@@ -281,7 +281,7 @@ def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: Wo
     world.write("d.s", f"{word} a.s:main")
     world.settle()
 
-    text = "in a ring of job dependencies nobody waits for another, or runs again when another changed: " + " -> ".join(
+    text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
         sorted(RING)
     )
     for name in RING:

@@ -152,7 +152,7 @@ def test_a_newer_database_is_refused_and_kept(path: Path, sql: str) -> None:
 def test_a_folder_in_the_way_is_a_host_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(HostError, match="cannot be made"):
+    with pytest.raises(HostError, match="cannot be created"):
         schema.prepare(tmp_path / "file" / "assetdb.sqlite")
 
 

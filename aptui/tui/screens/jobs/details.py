@@ -152,7 +152,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             data = stream.read(LARGEST_BYTES)
     except OSError as error:
         raise HostError(
-            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="look at its permissions"
+            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"
         ) from error
     now_ms = status.st_mtime_ns // 1_000_000
     if not left_out:

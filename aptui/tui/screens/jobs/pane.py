@@ -38,7 +38,7 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 _TICK_S = 1.0
-_NO_MATCH = "no job matches: Esc takes the filter away, / changes it"
+_NO_MATCH = "no job matches: Esc clears the filter, / changes it"
 _NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"
 _LOOK_S = 0.2
 """So long after an open menu kept rows in their places it is looked for again."""
@@ -252,7 +252,7 @@ class JobsPane(ThreePanes):
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = (
-                "no job matches: Esc takes the filter away"
+                "no job matches: Esc clears the filter"
                 if self.store.total
                 else "no jobs yet: sources of the scan folders come here"
             )
@@ -333,7 +333,7 @@ class JobsPane(ThreePanes):
         elif self.choices.text:
             text = self.choices.text
             self.choices.filter_by("")
-            self.shell.tell(f"filter taken away: {text}", seconds=2)
+            self.shell.tell(f"filter cleared: {text}", seconds=2)
 
     # ------------------------------------------------------------------------------------------------------------- the table
 

@@ -131,7 +131,7 @@ def summary(checks: list[DoctorCheck]) -> str:
     """Return a few words about all of them."""
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
-        return f"{glyph('failed')} {failed} to mend"
+        return f"{glyph('failed')} {failed} to fix"
     return f"{glyph('warning')} {warned} to see" if warned else f"{glyph('completed')} all well"
 
 

@@ -66,7 +66,7 @@ ADJUSTABLE = (
     Adjustable("limits.memory", "Memory limit", "a job whose worker takes more fails; 0 is no limit", "2GiB"),
     Adjustable("limits.all_memory", "Memory for all", "jobs wait that would not fit; 0 is what the machine has left", "16GiB"),
     Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
-    Adjustable("ignore", "Ignore", "add a rule for files that are not looked at, as in .gitignore", "*.tmp, raw/**/old", "list"),
+    Adjustable("ignore", "Ignore", "add a rule for files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
 )
 _NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_memory": "what is left"}
 """What 0 means."""
@@ -99,7 +99,9 @@ def tools(facts: ToolFacts) -> list[ToolRow]:
     """Return the rows."""
     rows = [*_queue(facts), *_files(facts), *_engine(facts), *_settings(facts), *_screen(facts)]
     if facts.has_doctor:
-        note = "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; what it finds stands below."
+        note = (
+            "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; its findings are listed below."
+        )
         rows.append(
             ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "look for trouble around the project", "", note)
         )
