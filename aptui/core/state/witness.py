@@ -141,7 +141,8 @@ class Witness:
                 bad += [path] if is_other(heard[path], stamp) else []
             elif not known.get(path) and self._is_doubtful(job, used, path, stamp):
                 bad.append(path)
-        bad += [path for path, stamp in heard.items() if stamp and self._is_missing(path, manifest)]
+        came = [path for path, stamp in heard.items() if stamp and self._is_missing(path, manifest)]
+        bad += [path for path in came if self._is_new(job, path, heard[path])]
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:

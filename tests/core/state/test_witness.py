@@ -113,6 +113,29 @@ def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
+def test_a_file_that_is_there_for_good_and_ignored_fails_no_analysis_that_reads_it() -> None:
+    world = World()
+    world.write("a.s", "jobs-from e.txt")
+    look = world._stamp
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_files_that_differ_only_in_case_fail_no_analysis_that_reads_one_of_them() -> None:
+    world = World()
+    world.write("a.s", "jobs-from d.s")
+    world.write("d.s", "x")
+    world.write("D.s", "y")
+
+    world.settle()
+
+    assert "a.s:analyse" not in {name for name, status in world.statuses().items() if status == "failed"}
+    assert world.statuses()["a.s@linux:main"] == "completed"
+
+
 MUTANTS = [
     ("witness", "changed", ("read", True, 1)),
     ("witness", "changed", ("include", True, 2)),
