@@ -488,6 +488,10 @@ class World:
     def _perform(self, command: Command) -> None:
         match command:
             case StartRuns():
+                jobs = (self.pipeline.running.get(order.run_key) for order in command.orders)
+                if self.deletes and any(job and job.plan and job.plan.job_dependencies for job in jobs):
+                    self._save_some(len(self.saves))
+                    self._delete_saved()
                 for order in command.orders:
                     self._start(order)
             case CommitProducts():

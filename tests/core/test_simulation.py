@@ -102,7 +102,7 @@ ADJUSTMENTS = st.sampled_from(
     )
 )
 SETUPS = Setup(
-    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"), resources=("gpu",), has_drafts=True)),
+    builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"), resources=("gpu",))),
     platforms=("linux", "server"),
     resources=(("gpu", 2),),
     retry=RetryRule(2, ("timeout", "crash")),

@@ -165,11 +165,13 @@ class CommandExecutor:
                 for notice in owed:
                     self._context.news.tell(notice)
 
-    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
+    def _perform(self, command: Command) -> None:  # noqa: C901, PLR0912  # one case for each command, and nothing else
         context = self._context
         match command:
             case StartRuns():
                 self.is_dirty = True
+                if self._deletions.are_waiting and self._may_read_products(command):
+                    self._deletions.perform_all()  # or they would be read for the last time
                 self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)
@@ -197,6 +199,12 @@ class CommandExecutor:
                 context.news.say_once(
                     f"the code or a tool of '{command.builder}' changed while it was at work: what it made so is not used"
                 )
+
+    def _may_read_products(self, command: StartRuns) -> bool:
+        """Whether one of these runs is of a job that depends on other jobs."""
+        running = self._context.pipeline.running
+        jobs = (running.get(order.run_key) for order in command.orders)
+        return any(job is not None and job.plan is not None and job.plan.job_dependencies for job in jobs)
 
     def _begin_commit(self, command: CommitProducts) -> None:
         cache, writer, mark, deletions = self._context.cache, self._context.writer, self._mark(command.cause), self._deletions

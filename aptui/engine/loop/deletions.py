@@ -33,6 +33,11 @@ class Deletions:
         self._announced = 0
         """The highest ticket that was given to the writer."""
 
+    @property
+    def are_waiting(self) -> bool:
+        """Whether anything is to be deleted."""
+        return bool(self._waiting)
+
     def put(self, order: DeleteProducts) -> None:
         """Delete these products when the rows of the order's ticket are saved."""
         self._waiting.append(order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,3 +122,48 @@ def test_what_was_made_of_an_intermediate_goes_also_if_the_engine_died_before_th
 
     assert not [name for name in project.products() if "x." in name]
     assert len([name for name in project.products() if "y." in name]) == 3
+
+
+READER = """
+from pathlib import Path
+from aptui.sdk import CreateJobsResponse, JobDependency, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+class Reader:
+    name, version = "reader", 1
+
+    def create_jobs(self, request):
+        wanted = [] if request.source.endswith("a.in") else ["a.in"]
+        return CreateJobsResponse(Result.SUCCESS, [
+            JobDescriptor("main", platform.id, job_dependencies=[JobDependency(name, "main", platform.id) for name in wanted])
+            for platform in request.platforms
+        ])
+
+    def process_job(self, request):
+        other = Path("CACHE", request.platform.id, "a.in")
+        path = Path(request.products_dir) / Path(request.source).name
+        path.write_text(f"{request.source} and {other.exists() and not request.source.endswith('a.in')}")
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(str(path), 0)])
+"""
+
+
+@pytest.mark.real
+def test_a_job_that_depends_on_another_does_not_find_what_that_has_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(
+        tmp_path / "project",
+        'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: reader, uses: reader, patterns: ["*.in"]}]\n',
+    )
+    project.write("builders/reader.py", READER.replace("CACHE", str(project.path("Cache"))))
+    project.write("assets/a.in", "x")
+    project.write("assets/b.in", "x")
+    project.engine_run()
+    assert project.products()["linux/b.in"] == b"b.in and True"
+    perform = Deletions.perform
+    monkeypatch.setattr(
+        Deletions, "perform", lambda self, ticket: perform(self, ticket) if ticket == math.inf else None
+    )  # rows are slow
+
+    project.delete("assets/a.in")
+    project.engine_run()
+
+    assert project.products() == {"linux/b.in": b"b.in and False"}
