@@ -159,9 +159,8 @@ def test_a_job_that_depends_on_another_does_not_find_what_that_has_no_more(tmp_p
     project.engine_run()
     assert project.products()["linux/b.in"] == b"b.in and True"
     perform = Deletions.perform
-    monkeypatch.setattr(
-        Deletions, "perform", lambda self, ticket: perform(self, ticket) if ticket == math.inf else None
-    )  # rows are slow
+    late = math.inf
+    monkeypatch.setattr(Deletions, "perform", lambda self, ticket: perform(self, ticket) if ticket == late else None)
 
     project.delete("assets/a.in")
     project.engine_run()
