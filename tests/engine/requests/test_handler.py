@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from live_project import LiveProject, Request
 
+from aptui.core.messages import JobChanged
 from aptui.link import port
 from aptui.verbs.steering.running import resource_line
 
@@ -192,6 +193,34 @@ def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) ->
         assert project.product("linux/a.txt") == b"a"
         project.write("assets/a.txt", "wanted")
         project.until_product("linux/a.txt", "wanted")
+
+
+def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no_more(project: LiveProject) -> None:
+    command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
+    project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
+
+    def jobs() -> list[JobChanged]:
+        return [news for news in project.news if isinstance(news, JobChanged) and news.job_id and news.source.endswith(".slow")]
+
+    def told(status: str) -> list[str]:
+        return [str(news.source) for news in jobs() if news.status == status]
+
+    with project.running() as live:
+        live.hear_all(True)  # a screen does
+        for name in "abcd":
+            project.write(f"assets/{name}.slow", name)
+        project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")
+        engine = live.engine
+        assert engine is not None
+        counts = engine._counts()
+        assert (counts.jobs_running, counts.jobs_waiting, len(told("processing"))) == (1, 3, 1)
+
+        project.ask(port.Cancel(tuple({news.job_id for news in jobs()})))
+        project.until(lambda: sorted(told("cancelled")) == [f"{name}.slow" for name in "abcd"])
+        assert len(told("processing")) == 1
+        project.write("go", "")
+        project.until_idle()
+        assert project.product("linux/a.slow") is None
 
 
 def test_an_escalated_job_starts_first(project: LiveProject) -> None:
