@@ -25,6 +25,8 @@ INTERMEDIATE_FOLDERS_SQL = f"SELECT f.ScanFolderID FROM ScanFolders f WHERE {_IN
 _UUID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
 )
+_SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
+"""A UUID or an asset id as narrow columns show it."""
 _JOB_BIT, _WILDCARD_BIT = 2, 4
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder,
     COALESCE(o.digest, x'')
@@ -123,6 +125,18 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None] | None:
     if found is None:
         return None
     return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 0) if found[6] else None
+
+
+def parse_short_asset_id(text: str) -> tuple[bytes, int | None] | None:
+    """Return (the first four bytes of the uuid, sub id or None) when `text` is `{049FCC20…}` or `{049FCC20…}:0`."""
+    found = _SHORT_UUID.fullmatch(text.strip())
+    return (bytes.fromhex(found[1]), int(found[2], 0) if found[2] else None) if found else None
+
+
+def uuids_beginning(reader: Reader, start: bytes) -> list[bytes]:
+    """Return the UUIDs of sources that begin with these bytes; looks at all sources."""
+    sql = "SELECT DISTINCT SourceGuid FROM Sources WHERE substr(SourceGuid, 1, ?) = ?"
+    return [uuid for (uuid,) in reader.ask(sql, (len(start), start))]
 
 
 # ----------------------------------------------------------------------------------------------------------------- sources

@@ -543,6 +543,23 @@ def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypa
 
 
 @pytest.mark.usefixtures("store")
+def test_a_search_finds_what_a_column_shows_of_a_uuid(tmp_path):
+    shown = f"{uuid_text(uuid_of(2))[:9]}…}}"
+
+    async def look_for(_app, pilot, pane, _session):
+        pane.box.text = shown
+        await until(pilot, lambda: not pane.is_searching() and pane._found[Kind.SOURCES] is not None)
+        assert pane._found[Kind.SOURCES].file_count == 5, "they all begin alike"
+        pane.turn_to(Kind.PRODUCTS)
+        pane.box.text = f"{shown}:7"
+        await until(pilot, lambda: not pane.is_searching() and pane._found[Kind.PRODUCTS] is not None)
+        hits = pane._found[Kind.PRODUCTS]
+        assert [hits.tree.path(node) for node in hits.hits.tolist()] == ["common/mesh/rock.model"]
+
+    in_assets(tmp_path, look_for)
+
+
+@pytest.mark.usefixtures("store")
 def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = assets_store.read_tree
