@@ -156,7 +156,7 @@ class Tables:
     files: dict[tuple[int, str], Row] = field(default_factory=dict)
     runs: dict[tuple[int, int], Row] = field(default_factory=dict)
     retries: dict[int, tuple[int, str]] = field(default_factory=dict)
-    drafts: set[int] = field(default_factory=set)
+    drafts: dict[int, int | None] = field(default_factory=dict)
     stats: dict[str, tuple[int, int]] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
     legacy: set[tuple[bytes, int, int]] = field(default_factory=set)
@@ -327,12 +327,12 @@ class FakeArchive:
         assert job_id in self.tables.jobs, f"retries of job {job_id}, which is not stored"
         self.tables.retries[job_id] = (run_key, kinds)
 
-    def _put_draft(self, job_id: int) -> None:
+    def _put_draft(self, job_id: int, final: int | None) -> None:
         assert job_id in self.tables.jobs, f"a draft of job {job_id}, which is not stored"
-        self.tables.drafts.add(job_id)
+        self.tables.drafts[job_id] = final
 
     def _drop_draft(self, job_id: int) -> None:
-        self.tables.drafts.discard(job_id)
+        self.tables.drafts.pop(job_id, None)
 
     def drafts(self) -> list[PathKey]:
         return sorted({self._key(job_id) for job_id in self.tables.drafts if self.tables.jobs[job_id][6] == 4})

@@ -355,6 +355,8 @@ class Plans:
         if was_current:
             self._memory.leave_outdated(job)
         self._jobs.save_plan(job)
+        if job.is_finishing:
+            self._jobs.ledger.put("put_draft", (job.id, number))
         self._reports.tell(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:

@@ -222,7 +222,7 @@ class Commits:
         if told := flaky(job.tried):
             yield "put_retries", (job.id, job.run_key, told)
         if is_of_draft(commit.inputs):
-            yield "put_draft", (job.id,)
+            yield "put_draft", (job.id, None)
         elif job.is_draft:
             yield "drop_draft", (job.id,)
         for other in commit.wishes:

@@ -20,7 +20,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_source": (("put_source", 0), ("put_legacy", 1)),
     "drop_legacy": (("put_legacy", 1),),
     "drop_analysis": (("put_analysis", 0),),
-    "drop_job": (("put_job", 0), *_OF_PRODUCTS, ("put_run", 0), ("put_conflict", 1)),
+    "drop_job": (("put_job", 0), *_OF_PRODUCTS, ("put_run", 0), ("put_draft", 0), ("put_conflict", 1)),
     "drop_products": _OF_PRODUCTS,
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),

@@ -171,7 +171,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             _first_three_times,
         ),
     ),
-    "put_draft": ((_replace("aptui_drafts", 1), None),),
+    "put_draft": ((_replace("aptui_drafts", 2), None),),
     "put_retries": ((_replace("aptui_retries", 3), None),),
     "put_stat": ((_replace("aptui_stats", 3), None),),
     "put_conflict": ((_replace("aptui_conflicts", 2), None),),

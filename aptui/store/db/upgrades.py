@@ -154,6 +154,20 @@ _DRAFTS = (
     DELETE FROM aptui_drafts WHERE job_id = OLD.JobID; END""",
 )
 
+
+def _drafts_are_told_from_finals(database: sqlite3.Connection) -> None:
+    """Of the runs so far, the last one of a job that rests on a draft made it; earlier ones count as finals."""
+    for sql in _DRAFTS_TOLD:
+        database.execute(sql)
+
+
+_DRAFTS_TOLD = (
+    "ALTER TABLE aptui_drafts ADD COLUMN final INTEGER",
+    "ALTER TABLE aptui_session_runs ADD COLUMN is_draft INTEGER NOT NULL DEFAULT 0",
+    """UPDATE aptui_session_runs SET is_draft = 1 WHERE (job_id, session_id) IN (SELECT r.job_id, MAX(r.session_id)
+    FROM aptui_drafts d JOIN aptui_session_runs r ON r.job_id = d.job_id WHERE r.outcome = 0 GROUP BY r.job_id)""",
+)
+
 STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     OLDEST: _origin_is_a_column,
     3: _sessions_are_kept,
@@ -161,5 +175,6 @@ STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     5: _files_and_stats_are_views,
     6: _retries_are_kept,
     7: _drafts_are_kept,
+    8: _drafts_are_told_from_finals,
 }
 """{version: what leads to the next one}."""

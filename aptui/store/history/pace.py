@@ -2,7 +2,8 @@
 
 One slow run says little where runs differ, and much where they do not. So a run counts as slower when it lies beyond the
 noise of those before it, and is by a fourth and some milliseconds slower than the median. With only a few earlier runs there is
-no noise to speak of: then it must have taken twice as long.
+no noise to speak of: then it must have taken twice as long. Drafts are compared with drafts and finals with finals: the one that
+was made last decides.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM 
     ends AS (SELECT job_id, MAX(session_id) last, MIN(duration_ms) fastest, COUNT(*) runs FROM good GROUP BY job_id)
 SELECT e.job_id FROM ends e JOIN aptui_session_runs r ON r.job_id = e.job_id AND r.session_id = e.last
 WHERE e.runs > 1 AND r.duration_ms - e.fastest > {_LEAST_MS} AND r.duration_ms > e.fastest * {1 + _LEAST_SHARE}"""
-_HISTORY_SQL = """SELECT r.job_id, r.duration_ms FROM json_each(?) k JOIN aptui_session_runs r ON r.job_id = k.value
+_HISTORY_SQL = """SELECT r.job_id, r.duration_ms, r.is_draft FROM json_each(?) k JOIN aptui_session_runs r ON r.job_id = k.value
 WHERE r.outcome = 0 AND r.is_restored = 0 ORDER BY r.job_id, r.session_id DESC"""
 _BUILDERS_SQL = """SELECT BuilderGuid, JobID FROM Jobs WHERE JobID IN (SELECT job_id FROM aptui_session_runs
 WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
@@ -79,8 +80,10 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> Pace:
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, Pace]:
     """Return the pace of these jobs, of those that ran at all."""
     durations: dict[int, list[float]] = defaultdict(list)
-    for job_id, duration_ms in reader.ask(_HISTORY_SQL, (_listed(job_ids),)):
-        durations[job_id].append(duration_ms)
+    makes_drafts: dict[int, int] = {}
+    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_listed(job_ids),)):
+        if makes_drafts.setdefault(job_id, is_draft) == is_draft:
+            durations[job_id].append(duration_ms)
     return {job_id: pace(listed[0], listed[1:]) for job_id, listed in durations.items()}
 
 

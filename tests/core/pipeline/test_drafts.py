@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from aptui.core.messages import JobChanged, ProcessOrder, StartRuns
 
 NAME = "a.s@linux:main"
+PLANNED = 17
+"""Where the row of a job has the fingerprint of what is planned for it."""
 
 
 def world_with(*, makes_finals: bool = True, **more: object) -> World:
@@ -44,7 +46,7 @@ def test_a_builder_without_drafts_makes_finals() -> None:
     world.settle()
 
     assert asked(world) == ["a.s final"]
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
 
 
 def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
@@ -60,7 +62,7 @@ def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
     assert was_draft
     assert asked(world) == ["a.s draft", "a.s final"]
     assert not world.job(NAME).is_draft
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
     assert world.cache["linux/a.out"] != served
     assert reasons(world) == ["new source", "the final follows its draft"]
 
@@ -175,7 +177,7 @@ def test_products_that_are_deleted_on_failure_are_no_drafts() -> None:
     world.run()
 
     assert world.cache == {}
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -326,7 +328,7 @@ def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
     world.settle(restart=True)
 
     assert asked(world) == ["a.s draft", "a.s final"]
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
 
 
 def test_nothing_is_due_where_there_is_nothing() -> None:
@@ -346,7 +348,7 @@ def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.M
     world.settle()
 
     assert sorted(asked(world)) == sorted(f"{at:02}.s {quality}" for at in range(30) for quality in ("draft", "final"))
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
 
 
 def test_a_final_that_somebody_has_comes_in_place_of_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +367,7 @@ def test_a_final_that_somebody_has_comes_in_place_of_the_draft(monkeypatch: pyte
     assert asked(world) == ["a.s draft"]
     assert not world.job(NAME).is_draft
     assert world.cache == world.clean().cache
-    assert world.archive.tables.drafts == set()
+    assert world.archive.tables.drafts == {}
 
 
 def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
@@ -376,3 +378,27 @@ def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
 
     told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
     assert [notice.is_draft for notice in told] == [True, False]
+
+
+def is_finishing(world: World) -> bool:
+    """Whether the row of the job says that its final is planned, and its draft served."""
+    job_id = world.job(NAME).id
+    return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
+
+
+def test_rows_tell_a_final_that_is_planned_from_another_draft() -> None:
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, 2)
+    world.slots = 0
+    while_final_is_made = is_finishing(world)
+
+    world.write("a.s", "x")
+    world.run()
+    while_draft_waits = is_finishing(world)
+    world.slots = 2
+    world.settle()
+
+    assert (while_final_is_made, while_draft_waits) == (True, False)
+    assert world.archive.tables.drafts == {}

@@ -93,3 +93,47 @@ def test_one_slow_job_makes_no_slow_builder(store: Store) -> None:
 def test_without_a_history_nothing_is_slower(store: Store) -> None:
     assert slower_jobs(store.reader()) == {}
     assert slower_builders(store.reader()) == {}
+
+
+def draft(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
+    """Let a job make a draft in a session of its own."""
+    job(store, job_id, run_key, duration_ms=duration_ms)
+    store.put(put_draft=[(job_id, None)])
+    store.put(put_session=[session_row()])
+
+
+def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
+    """Let a job make a final in a session of its own."""
+    job(store, job_id, run_key, duration_ms=duration_ms)
+    store.put(drop_draft=[(job_id,)])
+    store.put(put_session=[session_row()])
+
+
+def test_a_final_is_no_slower_for_its_draft_was_fast(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+
+    assert slower_jobs(store.reader()) == {}
+    assert paces(store.reader(), [1])[1].runs == 0
+
+
+def test_drafts_are_compared_with_drafts_and_finals_with_finals(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+    draft(store, 1, 30, 300)
+    slow_draft = slower_jobs(store.reader())
+    final(store, 1, 40, 5100)
+    usual_final = slower_jobs(store.reader())
+    final(store, 1, 50, 20000)
+
+    assert (slow_draft[1].median_ms, slow_draft[1].now_ms) == (100, 300)
+    assert usual_final == {}
+    assert slower_jobs(store.reader())[1].median_ms == 5050
+
+
+def test_what_is_kept_of_old_sessions_says_whether_it_was_a_draft(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+    store.put(prune_session=[(1,)])
+
+    assert slower_jobs(store.reader()) == {}

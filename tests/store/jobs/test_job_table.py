@@ -226,7 +226,7 @@ def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
     store.put(
         put_source=[source_row()],
         put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
-        put_draft=[(1,), (2,)],
+        put_draft=[(1, None), (2, None)],
     )
     store.put(drop_draft=[(2,)])
 
@@ -242,7 +242,7 @@ def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
 
 
 def test_a_jobs_mark_of_a_draft_goes_with_it(store: Store) -> None:
-    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_draft=[(1,)])
+    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_draft=[(1, None)])
 
     store.put(drop_job=[(1,)])
 

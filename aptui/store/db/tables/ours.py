@@ -113,9 +113,10 @@ class Retries(Table):
 
 
 class Drafts(Table):
-    """Jobs whose products are drafts (`core.quality`)."""
+    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of what is to take their place, null = not planned."""
 
     job_id = IntegerField(primary_key=True)
+    final = IntegerField(null=True)
 
     class Meta:
         table_name = "aptui_drafts"
@@ -274,7 +275,10 @@ class Sessions(Table):
 
 
 class SessionRuns(Table):
-    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made."""
+    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
+
+    `is_draft`: that was a draft (`core.quality`).
+    """
 
     job_id = IntegerField()
     session_id = IntegerField()
@@ -283,6 +287,7 @@ class SessionRuns(Table):
     duration_ms = IntegerField()
     ended_after_ms = IntegerField()
     size = IntegerField()
+    is_draft = IntegerField()
 
     class Meta:
         table_name = "aptui_session_runs"
