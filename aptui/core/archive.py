@@ -44,7 +44,7 @@ ROW_OPERATIONS: dict[str, str] = {
     # products_digest and step: core.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # what it has made is a draft (core.quality); final: fingerprint of what is to replace it, None = not planned
+    "put_draft": "job_id, final",  # what it has made is a draft (core.quality); final: what is planned to replace it
     "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",

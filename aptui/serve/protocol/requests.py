@@ -88,13 +88,15 @@ class WaitReady(Struct, frozen=True):
 class AssetState(Struct, frozen=True):
     """The state; `jobs` are those that are pending, or that failed.
 
-    `is_fenced` is false where what changed on the disk may not be in it.
+    `is_fenced` is false where what changed on the disk may not be in it. `is_draft`: some of `assets` are drafts, whose finals are
+    still to come, or failed.
     """
 
     status: Status
     jobs: tuple[JobInfo, ...] = ()
     assets: tuple[Asset, ...] = ()
     is_fenced: bool = True
+    is_draft: bool = False
 
 
 class Escalate(Struct, frozen=True):

@@ -125,11 +125,16 @@ def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[st
 def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _FoundAsset:
     mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
     return _FoundAsset(
-        tuple(row for row in mine if row.status in _OWED),
-        tuple(row for row in mine if row.status not in _OWED),
+        tuple(row for row in mine if _is_owed(row)),
+        tuple(row for row in mine if not _is_owed(row)),
         tuple(each for each in products if each.name.partition("/")[0] in platforms),
         tuple(dict.fromkeys(sources)),
     )
+
+
+def _is_owed(row: JobRow) -> bool:
+    """Whether there is nothing current of it; where nothing but a final is to come, its draft is served."""
+    return row.status in _OWED and not row.is_finishing
 
 
 def _status(room: GatewayContext, found: _FoundAsset, wish: _AssetLookup) -> Status:
@@ -145,8 +150,14 @@ def _status(room: GatewayContext, found: _FoundAsset, wish: _AssetLookup) -> Sta
 
 def _state(session: WireSession, found: _FoundAsset, wish: _AssetLookup, is_fenced: bool) -> AssetState:
     shown = [*found.owed, *(row for row in found.rested if row.status == "failed")]
+    makers = {product.job_id for product in found.products}
+    is_draft = any(row.is_draft and row.job_id in makers for row in (*found.owed, *found.rested))
     return AssetState(
-        _status(session.room, found, wish), _jobs(session.room, shown), tuple(map(asset_of, found.products[:_MOST])), is_fenced
+        _status(session.room, found, wish),
+        _jobs(session.room, shown),
+        tuple(map(asset_of, found.products[:_MOST])),
+        is_fenced,
+        is_draft,
     )
 
 

@@ -34,7 +34,8 @@ PUT_SESSION = (
     WHERE session_id = {_LAST} AND started_ms = 0""",
     f"""INSERT OR REPLACE INTO aptui_session_runs SELECT j.JobID, s.session_id, r.outcome, r.origin <> '', r.duration_ms,
     r.completed_ms - s.started_ms, {_SIZE},
-    EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = j.JobID) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey
+    EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = j.JobID)
+    FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey
     JOIN aptui_sessions s ON s.session_id = {_LAST} WHERE j.JobRunKey > {_KEY_BEFORE} ORDER BY j.JobID""",
     f"""UPDATE aptui_sessions SET
     (jobs_run, jobs_failed, restored, work_ms) = (SELECT COUNT(*), COALESCE(SUM(outcome = {_FAILED}), 0),
@@ -57,7 +58,8 @@ _PART = f"SELECT job_id FROM aptui_session_runs WHERE session_id = ? ORDER BY jo
 PRUNE_SESSION = (
     """INSERT OR IGNORE INTO aptui_sessions VALUES (0, 0, 0, 'before', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0)""",
     f"""INSERT OR REPLACE INTO aptui_session_runs SELECT r.job_id, 0, r.outcome, r.is_restored, r.duration_ms,
-    r.ended_after_ms + s.started_ms, r.size, r.is_draft FROM aptui_sessions s JOIN aptui_session_runs r ON r.session_id = s.session_id
+    r.ended_after_ms + s.started_ms, r.size, r.is_draft
+    FROM aptui_sessions s JOIN aptui_session_runs r ON r.session_id = s.session_id
     WHERE s.session_id = ? AND r.job_id IN ({_PART}) AND r.job_id IN (SELECT JobID FROM Jobs)""",
     f"DELETE FROM aptui_session_runs WHERE session_id = ? AND job_id IN ({_PART})",
     """DELETE FROM aptui_gone_jobs WHERE gone_ms < (SELECT ended_ms FROM aptui_sessions WHERE session_id = ?)

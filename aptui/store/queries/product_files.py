@@ -29,6 +29,7 @@ _OWED = "state NOT IN ('completed', 'failed', 'cancelled')"
 _OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID
     AND a.{_OWED})
     + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_OWED}
+        AND NOT EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = w.job_id AND d.final = w.planned)
         AND j.Platform IN (:platform, 'common')),
     (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed')
     + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.state = 'failed'

@@ -109,9 +109,12 @@ def _bare(path: str) -> str:
 
 
 def owed_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
-    """Return the jobs that are pending or run, of one platform or ("") of all, whose sources a term means."""
+    """Return the jobs that are pending or run, of one platform or ("") of all, whose sources a term means.
+
+    Finals whose drafts are served are not owed.
+    """
     owed = reader.jobs(statuses=("pending", "processing"), platform=platform)
-    return [row for row in owed if is_meant(term, row.source.lower(), is_exact=is_exact)]
+    return [row for row in owed if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
 
 
 def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:

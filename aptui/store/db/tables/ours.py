@@ -113,7 +113,7 @@ class Retries(Table):
 
 
 class Drafts(Table):
-    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of what is to take their place, null = not planned."""
+    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of what is planned to replace them."""
 
     job_id = IntegerField(primary_key=True)
     final = IntegerField(null=True)
