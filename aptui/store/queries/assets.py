@@ -133,10 +133,25 @@ def parse_short_asset_id(text: str) -> tuple[bytes, int | None] | None:
     return (bytes.fromhex(found[1]), int(found[2], 0) if found[2] else None) if found else None
 
 
-def uuids_beginning(reader: Reader, start: bytes) -> list[bytes]:
-    """Return the UUIDs of sources that begin with these bytes; looks at all sources."""
-    sql = "SELECT DISTINCT SourceGuid FROM Sources WHERE substr(SourceGuid, 1, ?) = ?"
-    return [uuid for (uuid,) in reader.ask(sql, (len(start), start))]
+def is_id(text: str) -> bool:
+    """Return whether `text` is a UUID or an asset id, whole or cut short."""
+    return parse_asset_id(text) is not None or parse_short_asset_id(text) is not None
+
+
+def ids_named(reader: Reader, text: str, *, of_products: bool) -> list[int] | None:
+    """Return the sources or products that a UUID or an asset id means, also one cut short; None when `text` is neither."""
+    whole, short = parse_asset_id(text), parse_short_asset_id(text)
+    if whole is not None:
+        named = [whole]
+    elif short is not None:
+        start, sub_id = short
+        rows = reader.ask("SELECT DISTINCT SourceGuid FROM Sources WHERE substr(SourceGuid, 1, 4) = ?", (start,))
+        named = [(uuid, sub_id) for (uuid,) in rows]
+    else:
+        return None
+    return [
+        number for uuid, sub in named for number in (product_ids(reader, uuid, sub) if of_products else source_ids(reader, uuid))
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------------------- sources

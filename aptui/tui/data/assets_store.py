@@ -163,14 +163,9 @@ class AssetTree(Struct):
         Raises:
             FilterError: a term cannot be understood.
         """
-        if reader is not None and (named := _named_by_id(reader, text)) is not None:
-            is_product = self.kind is Kind.PRODUCTS
-            found_ids = [
-                number
-                for asset in named
-                for number in (assets.product_ids(reader, *asset) if is_product else assets.source_ids(reader, asset[0]))
-            ]
-            return np.isin(self.keys, found_ids)
+        ids = assets.ids_named(reader, text, of_products=self.kind is Kind.PRODUCTS) if reader is not None else None
+        if ids is not None:
+            return np.isin(self.keys, ids)
         found = np.ones(len(self), np.bool_)
         for term in parse(text).terms:
             if isinstance(term, TextMatch):
@@ -190,14 +185,6 @@ class AssetTree(Struct):
         places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
         prefix = pl.Series(above).gather(places[self.parent + 1])
         return prefix + pl.Series(self.names)  # type: ignore[arg-type]
-
-
-def _named_by_id(reader: Reader, text: str) -> list[tuple[bytes, int | None]] | None:
-    """Return (uuid, sub id or None) of all that a UUID or an asset id means, also one cut short; None when `text` is neither."""
-    if (asset := assets.parse_asset_id(text)) is not None:
-        return [asset]
-    short = assets.parse_short_asset_id(text)
-    return [(uuid, short[1]) for uuid in assets.uuids_beginning(reader, short[0])] if short is not None else None
 
 
 _FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
@@ -501,8 +488,7 @@ class AssetModel:
 
     def highlight(self, text: str) -> None:
         """Mark in the names what a search hits, "" nothing; `AssetTree.search` finds it, in any thread."""
-        is_id = assets.parse_asset_id(text) is not None or assets.parse_short_asset_id(text) is not None
-        self._filter = parse(text) if text.strip() and not is_id else Filter()
+        self._filter = parse(text) if text.strip() and not assets.is_id(text) else Filter()
         self._spans.clear()
         self.version += 1
 
