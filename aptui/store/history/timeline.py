@@ -1,14 +1,15 @@
 """Where the time of a session went: its runs on lanes, what waited for what, and the chain that decided how long it took.
 
-A session remembers when a run's result came back and how long it took, not which worker had it. So runs are laid on as few
-lanes as hold them without overlap; a lane stands for a worker, whichever it was.
+A session remembers when a run's result was committed and how long it took, not which worker had it. So runs are laid on few
+lanes that hold them without overlap; a lane stands for a worker, whichever it was. Results that were committed together are those
+of runs that a worker had one after the other: they are laid so, before the moment of their commit.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections import defaultdict
+from itertools import groupby
 
 from msgspec import Struct, field
 
@@ -28,11 +29,7 @@ class Span(Struct, frozen=True):
     run: SessionRun
     lane: int
     began_ms: int
-
-    @property
-    def ended_ms(self) -> int:
-        """When its result came back."""
-        return self.run.ended_after_ms
+    ended_ms: int
 
 
 class Timeline(Struct):
@@ -60,22 +57,25 @@ def timeline(reader: Reader, session: int) -> Timeline:
 
 
 def _laid(runs: list[SessionRun]) -> tuple[list[Span], int]:
-    """Lay runs on lanes, each on the lowest one that is free when it begins."""
+    """Lay runs on lanes: in front of one that was committed with it, else on the lowest lane that is free when it begins."""
     spans: list[Span] = []
-    free: list[int] = []
-    busy: list[tuple[int, int]] = []
-    count = 0
-    for run in sorted(runs, key=lambda run: (run.ended_after_ms - run.duration_ms, run.job_id)):
-        began = run.ended_after_ms - run.duration_ms
-        while busy and busy[0][0] <= began:
-            heapq.heappush(free, heapq.heappop(busy)[1])
-        if free:
-            lane = heapq.heappop(free)
-        else:
-            lane, count = count, count + 1
-        heapq.heappush(busy, (run.ended_after_ms, lane))
-        spans.append(Span(run, lane, began))
-    return spans, count
+    free_ms: list[int] = []
+    """When each lane is free, from the runs that were committed before."""
+    for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
+        begins: dict[int, int] = {}
+        for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):
+            lane = next((lane for lane, begin in begins.items() if begin - run.duration_ms >= free_ms[lane]), None)
+            if lane is None:
+                begin_ms = end_ms - run.duration_ms
+                others = (lane for lane, free in enumerate(free_ms) if free <= begin_ms and lane not in begins)
+                lane = next(others, len(free_ms))
+                free_ms += [0] * (lane == len(free_ms))
+                begins[lane] = end_ms
+            begins[lane] -= run.duration_ms
+            spans.append(Span(run, lane, begins[lane], begins[lane] + run.duration_ms))
+        for lane in begins:
+            free_ms[lane] = end_ms
+    return sorted(spans, key=lambda span: (span.began_ms, span.run.job_id)), len(free_ms)
 
 
 def _needs(reader: Reader, runs: list[SessionRun]) -> dict[int, tuple[int, ...]]:
@@ -98,7 +98,7 @@ def _critical(found: Timeline) -> list[int]:
     durations = {span.run.job_id: span.run.duration_ms for span in found.spans}
     total: dict[int, int] = {}
     before: dict[int, int] = {}
-    for span in sorted(found.spans, key=lambda span: (span.ended_ms, span.run.job_id)):
+    for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
         # One that ended later was not waited for: cycles of names and later runs of the same session end here.
         known = [need for need in found.needs.get(job_id, ()) if need in total]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from aptui.core.model import EdgeKind
@@ -39,8 +40,22 @@ def test_runs_lie_on_as_few_lanes_as_hold_them(store: Store) -> None:
 
     assert found.lane_count == 2
     assert {span.run.job_id: (span.lane, span.began_ms, span.ended_ms) for span in found.spans} == {
-        1: (0, 0, 2000), 2: (1, 500, 1000), 3: (1, 1000, 1500), 4: (0, 2000, 2100),
+        1: (1, 0, 2000), 2: (0, 500, 1000), 3: (0, 1000, 1500), 4: (0, 2000, 2100),
     }  # fmt: skip
+
+
+def test_what_was_committed_together_ran_one_after_the_other(store: Store) -> None:
+    for number in range(1, 41):  # two messages of twenty runs, whose results are committed at one moment
+        ran(store, number, 2990, 3000)
+    ran(store, 41, 2000, 2800)
+    session(store)
+
+    found = timeline(store.reader(), 1)
+
+    assert found.lane_count == 2
+    spans = sorted((span.lane, span.began_ms, span.ended_ms) for span in found.spans)
+    assert all(lane != after or end <= begin for (lane, _, end), (after, begin, _) in pairwise(spans))
+    assert max(end for _lane, _begin, end in spans) == 2000
 
 
 def test_the_critical_path_is_the_longest_chain_not_the_longest_run(store: Store) -> None:
