@@ -197,6 +197,7 @@ def _job_ref(row: JobRow, width: int = 0) -> Ref:
         role = "failed" if row.errors else "warning"
     else:
         word, role = f"{glyph(row.status)} {row.status}", row.status
+    word += ", draft" if row.is_draft else ""
     took = duration_text(round(row.duration_s * 1000)) if row.duration_s else ""
     return Ref(JOB, row.job_id, f"{row.platform:<{width}}  {row.job_key}", word, took, role)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from aptui.tui.screens.assets.panel import _file_facts, moment
+from aptui.store.queries.reader import JobRow
+from aptui.tui.screens.assets.panel import _file_facts, _job_ref, moment
 
 
 def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path) -> None:
@@ -21,3 +22,14 @@ def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path
     assert fresh["Changed"] == new["Changed"] == moment(1_700_000_000)
     assert fresh["Size"].startswith("7 ")
     assert "Changed" not in gone or not gone["Changed"]
+
+
+def test_a_job_that_made_a_draft_says_so_beside_its_status() -> None:
+    row: Any = SimpleNamespace(**dict.fromkeys(JobRow.__struct_fields__, ""))
+    row.__dict__.update(status="completed", errors=0, warnings=0, duration_s=0, is_draft=True)
+    draft, warned = _job_ref(row), _job_ref(SimpleNamespace(**{**row.__dict__, "warnings": 2}))  # type: ignore[arg-type]
+    row.is_draft = False
+
+    assert draft.note.endswith("completed, draft")
+    assert warned.note.endswith("2 warnings, draft")
+    assert _job_ref(row).note.endswith("completed")
