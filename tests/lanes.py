@@ -6,7 +6,6 @@ does. A test may be tried once more (`retry`) if it says why; a run that needed 
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -89,12 +88,6 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", {}).get("workerid", "")
     if worker and config.option.basetemp:
         config.option.basetemp = str(Path(config.option.basetemp).with_name(worker.removeprefix("gw")))
-
-
-@pytest.hookimpl(optionalhook=True, tryfirst=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many tests run at a time: one for each of two cores, and one more where some wait for a process or a clock."""
-    return min(2, len(os.sched_getaffinity(0))) + (config.option.markexpr != "fast")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

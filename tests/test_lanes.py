@@ -57,17 +57,6 @@ def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: s
     result.stdout.fnmatch_lines([what])
 
 
-@pytest.mark.parametrize(("words", "cores", "count"), [((), 2, 3), ((), 1, 2), ((), 16, 3), (("-m", "fast"), 2, 2)])
-def test_where_tests_wait_there_is_one_more_at_work_than_cores(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cores: int, count: int
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
-
-    config = suite.parseconfigure("-p", "lanes", *words)
-
-    assert config.hook.pytest_xdist_auto_num_workers(config=config) == count
-
-
 def test_what_a_fixture_does_counts_too(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import time, pytest
