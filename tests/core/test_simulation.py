@@ -9,6 +9,8 @@ What `compare` excuses, each because two histories may rightly end differently:
   never heard it.
 * *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build never planned them. In the clean build
   itself they are left out where another source turned out to have the better claim to a UUID after they were planned.
+* *Chains that are made of what they make* are ended after some rounds; in which of them, and what they have made by then, the order
+  of their runs decides (`endless_jobs`).
 * *Jobs that people cancelled* rest until their inputs change.
 * *Jobs of resting platforms* are left alone, whatever becomes of their sources.
 * *Two makers of one product*: one fails, and which one may depend on what a failed job still holds (`is_conflict`); that only one
@@ -111,6 +113,7 @@ FATES: list[Outcome | str] = [*list(Outcome)[1:5], "timeout", "crash", "exit 1"]
 USES = ("read e.txt", "include e.txt", "jobs-from e.txt", "glob e*")
 FILES = ("file", "file of a job", "file that is seen", "new file")
 TRIED = re.compile(r" \(tried \d+ times\)$")
+ENDLESS = "is it made of what is made of it?"
 HOST_ERRORS = re.compile("its worker died|cannot be placed|it was ")
 
 
@@ -422,7 +425,7 @@ class Simulation(RuleBasedStateMachine):
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
         unplanned = orphans(wanted)  # planned before another source turned out to have the better claim to its UUID
-        excused = excused_jobs(jobs) | excused_jobs(wanted) | world.misled_jobs()
+        excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained
         assert jobs.keys() - resting - orphaned - chained == planned, "other jobs than a clean build has"
@@ -522,6 +525,11 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
                 todo.extend(edges[other])
     bad |= {name for name in jobs if name in reached[name]}
     return {name for name in jobs if name in reached[name] or reached[name] & bad}
+
+
+def endless_jobs(jobs: dict[str, Job]) -> set[str]:
+    """Return the names of jobs that were ended, for they are made of what is made of them."""
+    return {name for name, job in jobs.items() if ENDLESS in job.error}
 
 
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:

@@ -137,7 +137,7 @@ def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first
 
 def test_looks_that_are_too_many_or_not_allowed_are_refused(there: Garden) -> None:
     client = there.client()
-    with pytest.raises(Refused, match="more than 1,000 things"):
+    with pytest.raises(Refused, match="more than 1,000 assets and paths"):
         client.ask(requests.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
     with pytest.raises(Refused, match="'escalate'"):
         there.client(Scope.READ).ask(requests.Interest(paths=("a/rose.txt",)))

@@ -366,6 +366,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
 
 _VICTIM = """
 import sys
+import time
 from pathlib import Path
 from aptui.store.db.writer import Writer
 from tests.store.conftest import job_row
@@ -380,6 +381,7 @@ for turn in range(100_000):
     if turn % 11 == 10:
         rows = {"drop_source": [(number,)]}
     writer.run(rows, durable=False)
+    time.sleep(0.002)  # no engine writes without a pause: a copy of its database is taken in one
     if turn == 20:
         print("going", flush=True)
 """

@@ -343,10 +343,17 @@ def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
 
 
 def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
-    woken = threading.Event()
-    feed = Feed(store.path, {}, more_builders=lambda: {BUILDER: "image"}, wake=woken.set)
+    woken, has_rows = threading.Event(), threading.Event()
+
+    def more() -> dict[bytes, str]:
+        until(has_rows)
+        return {BUILDER: "image"}
+
+    feed = Feed(store.path, {}, more_builders=more, wake=woken.set)
     feed.refresh()
-    first, second = (next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found) for _ in range(2))
+    first = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found)
+    has_rows.set()
+    second = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found)
     feed.close()
 
     assert first.words("builder", 0) == uuid_text(BUILDER)

@@ -153,7 +153,7 @@ def test_a_folder_is_moved_or_put_into_another_and_a_file_goes_where_it_is_said(
 def test_a_mistake_is_told_and_what_was_typed_can_be_mended(tmp_path):
     async def move(app, pilot, pane, _session):
         await to_preview(app, pilot, pane, "/outside/")
-        await shows(app, pilot, "outside of the scan folders")
+        await shows(app, pilot, "outside the scan folders")
         await until(pilot, lambda: bool(app.screen.query(Prompt)))
         await shows(app, pilot, "/outside/")
         await press(pilot, "escape")

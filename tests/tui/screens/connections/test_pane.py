@@ -123,11 +123,11 @@ def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
 
 def test_engine_clients_workers_and_roots_are_shown(tmp_path):
     async def look(app, pilot, _session, _pane):
-        await until(pilot, lambda: "up 1h02m" in text(app))
+        await until(pilot, lambda: "up 1h 02m" in text(app))
         said = text(app)
 
         for part in (
-            "pid 4711", "idle", "up 1h02m", "35 MiB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
+            "pid 4711", "idle", "up 1h 02m", "35 MiB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
             "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
         ):  # fmt: skip
             assert part in said
