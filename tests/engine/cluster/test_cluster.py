@@ -134,7 +134,7 @@ def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> N
     thread.start()
     until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products", PATIENCE_S)
     trouble()
-    thread.join(40.0)
+    thread.join(90.0)  # Dask tries for 30 s to reach who does not answer
     assert not thread.is_alive()
 
 

@@ -155,7 +155,7 @@ class Room:
 
 @pytest.fixture
 def room(tmp_path):
-    FakeClient.made = []
+    FakeClient.made, others = [], set(threading.enumerate())
     with (
         mock.patch("distributed.Client", FakeClient),
         mock.patch("distributed.wait", lambda futures: asyncio.wait([each.answer for each in futures])),
@@ -164,7 +164,7 @@ def room(tmp_path):
         found = Room(tmp_path)
         yield found
         found.scheduler.close()
-    assert not any(thread.name == "aptui-cluster" for thread in threading.enumerate())
+    assert not any(thread.name == "aptui-cluster" for thread in threading.enumerate() if thread not in others)
 
 
 def test_cancelled_job_is_stopped_over_there_at_once(room):
