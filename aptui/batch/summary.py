@@ -9,7 +9,7 @@ Tests: `tests/batch/test_run.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.checks import CheckFinding
 
 _SLOWER_TOLD = 10
-_FLAKY_TOLD = 10
-_DRAFTS_TOLD = 10
+_MARKED_TOLD = 10
 _FINDINGS_TOLD = 20
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
@@ -236,21 +235,22 @@ class Summary(Struct):
             printing.say(f"  and {len(self.slower) - len(told):,} more: aptui jobs --slower")
 
     def _tell_flaky(self) -> None:
-        if self.flaky:
-            printing.say("flaky: they succeeded after a failed run:", "bold")
-        for each in self.flaky[:_FLAKY_TOLD]:
-            name = job_name(each.source, each.platform, each.job_key)
-            printing.say(f"  {name}  {printing.line(each.failed_of)}", "yellow")
-        if len(self.flaky) > _FLAKY_TOLD:
-            printing.say(f"  and {len(self.flaky) - _FLAKY_TOLD:,} more: aptui jobs --filter is:flaky")
+        said = [f"{job_name(each.source, each.platform, each.job_key)}  {printing.line(each.failed_of)}" for each in self.flaky]
+        self._tell_marked("flaky: they succeeded after a failed run:", said, "yellow", "is:flaky")
 
     def _tell_drafts(self) -> None:
-        if self.drafts:
-            printing.say("drafts: their finals failed or are still to come:", "bold")
-        for each in self.drafts[:_DRAFTS_TOLD]:
-            printing.say(f"  {job_name(each.source, each.platform, each.job_key)}", "red" if self.is_unfinished else "yellow")
-        if len(self.drafts) > _DRAFTS_TOLD:
-            printing.say(f"  and {len(self.drafts) - _DRAFTS_TOLD:,} more: aptui jobs --filter is:draft")
+        said = [job_name(each.source, each.platform, each.job_key) for each in self.drafts]
+        colour = "red" if self.is_unfinished else "yellow"
+        self._tell_marked("drafts: their finals failed or are still to come:", said, colour, "is:draft")
+
+    @staticmethod
+    def _tell_marked(head: str, said: Sequence[str], colour: str, terms: str) -> None:
+        if said:
+            printing.say(head, "bold")
+        for line in said[:_MARKED_TOLD]:
+            printing.say(f"  {line}", colour)
+        if len(said) > _MARKED_TOLD:
+            printing.say(f"  and {len(said) - _MARKED_TOLD:,} more: aptui jobs --filter {terms}")
 
     @staticmethod
     def _tell(head: str, failures: list[Failure], verb: str) -> None:
@@ -320,27 +320,25 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
 
 def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
     """Name the jobs that succeeded after a failed run; `is_failure`: whether that ends a run with 1."""
-    builders = {builder.uuid: builder.name for builder in config.project.builders}
-    asked = set(_asked_for(config))
-    database = open_reader(config.cache_dir / DATABASE)
-    try:
-        rows = [row for job_id in database.flaky_jobs() if (row := database.job(job_id)) is not None and row.platform in asked]
-    finally:
-        database.close()
-    named = ((row, builders.get(row.builder, uuid_text(row.builder))) for row in rows)
-    summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in named]
-    summary.is_too_flaky = is_failure and bool(rows)
+    marked = _marked(config, Reader.flaky_jobs)
+    summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in marked]
+    summary.is_too_flaky = is_failure and bool(marked)
 
 
 def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
     """Name the jobs whose products are drafts; `is_failure`: whether that ends a run with 1."""
+    marked = _marked(config, Reader.draft_jobs)
+    summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in marked]
+    summary.is_unfinished = is_failure and bool(marked)
+
+
+def _marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
+    """Return the jobs of the platforms asked for that the database has a mark for, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     asked = set(_asked_for(config))
     with closing(open_reader(config.cache_dir / DATABASE)) as database:
-        rows = [row for job_id in database.draft_jobs() if (row := database.job(job_id)) is not None and row.platform in asked]
-    named = ((row, builders.get(row.builder, uuid_text(row.builder))) for row in rows)
-    summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in named]
-    summary.is_unfinished = is_failure and bool(rows)
+        rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
+    return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:
