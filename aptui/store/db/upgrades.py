@@ -44,18 +44,6 @@ def _origin_is_a_column(database: sqlite3.Connection) -> None:
             database.execute(f"UPDATE {table} SET reason = ?, origin = ? WHERE {where}", values)
 
 
-def _sessions_are_kept(database: sqlite3.Connection) -> None:
-    """What ran so far is what was before the first session."""
-    for sql in (*_SESSION_TABLES, *_SESSION_ROWS):
-        database.execute(sql)
-
-
-def _files_and_stats_are_views(database: sqlite3.Connection) -> None:
-    """O3DE's Files and Stats repeated what our rows hold; they are views of them from now on."""
-    for sql in _VIEWS:
-        database.execute(sql)
-
-
 _PLACE = "f.ScanFolderPK = s.ScanFolderPK AND f.FileName = s.SourceName AND f.FileName = s.SourceName COLLATE BINARY"
 _UUID = " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
 _VIEWS = (
@@ -86,6 +74,7 @@ _VIEWS = (
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 )
+"""O3DE's Files and Stats repeated what our rows hold; they are views of them from now on."""
 
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _SESSION_TABLES = (
@@ -113,13 +102,7 @@ _SESSION_ROWS = (
     (SELECT COALESCE(SUM(o.size), 0) FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.JobPK = j.JobID)
     FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey""",
 )
-
-
-def _products_have_facts(database: sqlite3.Connection) -> None:
-    """What is there already has none until its jobs run again."""
-    for sql in _FACTS:
-        database.execute(sql)
-
+"""What ran so far is what was before the first session."""
 
 _FACTS = (
     """CREATE TABLE aptui_facts (product_id INTEGER NOT NULL PRIMARY KEY, width INTEGER NOT NULL, height INTEGER NOT NULL,
@@ -127,39 +110,21 @@ _FACTS = (
     """CREATE TRIGGER aptui_facts_go AFTER DELETE ON Products BEGIN
     DELETE FROM aptui_facts WHERE product_id = OLD.ProductID; END""",
 )
-
-
-def _retries_are_kept(database: sqlite3.Connection) -> None:
-    """Of what ran so far nobody knows what was tried again."""
-    for sql in _RETRIES:
-        database.execute(sql)
-
+"""What is there already has none until its jobs run again."""
 
 _RETRIES = (
     "CREATE TABLE aptui_retries (job_id INTEGER NOT NULL PRIMARY KEY, run_key INTEGER NOT NULL, kinds TEXT NOT NULL)",
     """CREATE TRIGGER aptui_retries_go AFTER DELETE ON Jobs BEGIN
     DELETE FROM aptui_retries WHERE job_id = OLD.JobID; END""",
 )
-
-
-def _drafts_are_kept(database: sqlite3.Connection) -> None:
-    """Whatever is there already is a final."""
-    for sql in _DRAFTS:
-        database.execute(sql)
-
+"""Of what ran so far nobody knows what was tried again."""
 
 _DRAFTS = (
     "CREATE TABLE aptui_drafts (job_id INTEGER NOT NULL PRIMARY KEY)",
     """CREATE TRIGGER aptui_drafts_go AFTER DELETE ON Jobs BEGIN
     DELETE FROM aptui_drafts WHERE job_id = OLD.JobID; END""",
 )
-
-
-def _drafts_are_told_from_finals(database: sqlite3.Connection) -> None:
-    """Of the runs so far, the last one of a job that rests on a draft made it; earlier ones count as finals."""
-    for sql in _DRAFTS_TOLD:
-        database.execute(sql)
-
+"""Whatever is there already is a final."""
 
 _DRAFTS_TOLD = (
     "ALTER TABLE aptui_drafts ADD COLUMN final INTEGER",
@@ -167,14 +132,26 @@ _DRAFTS_TOLD = (
     """UPDATE aptui_session_runs SET is_draft = 1 WHERE (job_id, session_id) IN (SELECT r.job_id, MAX(r.session_id)
     FROM aptui_drafts d JOIN aptui_session_runs r ON r.job_id = d.job_id WHERE r.outcome = 0 GROUP BY r.job_id)""",
 )
+"""Of the runs so far, the last one of a job that rests on a draft made it; earlier ones count as finals."""
+
+
+def _step(*statements: str) -> Callable[[sqlite3.Connection], None]:
+    """Return a step that performs statements."""
+
+    def perform(database: sqlite3.Connection) -> None:
+        for sql in statements:
+            database.execute(sql)
+
+    return perform
+
 
 STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     OLDEST: _origin_is_a_column,
-    3: _sessions_are_kept,
-    4: _products_have_facts,
-    5: _files_and_stats_are_views,
-    6: _retries_are_kept,
-    7: _drafts_are_kept,
-    8: _drafts_are_told_from_finals,
+    3: _step(*_SESSION_TABLES, *_SESSION_ROWS),
+    4: _step(*_FACTS),
+    5: _step(*_VIEWS),
+    6: _step(*_RETRIES),
+    7: _step(*_DRAFTS),
+    8: _step(*_DRAFTS_TOLD),
 }
 """{version: what leads to the next one}."""
