@@ -36,6 +36,7 @@ from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.sheets import Sheets, actions_of
 from aptui.tui.frame.statusline import Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
+from aptui.tui.frame.theme_manager import ThemeManager
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
 from aptui.tui.key_gate import Keyboard, KeyGate
@@ -47,7 +48,6 @@ from aptui.tui.preferences.keymap import load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
-from aptui.tui.theme_manager import ThemeManager
 
 if TYPE_CHECKING:
     from textual.command import Provider

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Choice, Command
+    from aptui.tui.frame.theme_manager import ThemeManager
     from aptui.tui.preferences.keymap import Keymap
     from aptui.tui.preferences.state import UiMemory
-    from aptui.tui.theme_manager import ThemeManager
 
 
 class Shell(Protocol):

@@ -28,8 +28,8 @@ from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, Looked
 from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listing import Listing
-from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.cells import share_bar
 from aptui.tui.widgets.menu import Menu, MenuItem

@@ -21,12 +21,12 @@ from aptui.shared.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listed import ListedRows
 from aptui.tui.screens.connections import peers as rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.orders import Orders
 from aptui.tui.screens.connections.tables import ConnectionTables
-from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.rows import Rows

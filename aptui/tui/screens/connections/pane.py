@@ -24,6 +24,7 @@ from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listed import ListedRow, ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
@@ -31,7 +32,6 @@ from aptui.tui.screens.connections import rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.gateway import GatewayPage
 from aptui.tui.screens.connections.tables import ConnectionTables
-from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows

@@ -22,7 +22,8 @@ from aptui.tui.data.check_marks import CheckMarks
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobInfo, JobsStore
 from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.jobs.bar import Bar
+from aptui.tui.screens.common.bar import Bar
+from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
@@ -30,7 +31,6 @@ from aptui.tui.screens.jobs.event_log import EventLog
 from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
 from aptui.tui.screens.jobs.resting import Resting
-from aptui.tui.screens.jobs.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu

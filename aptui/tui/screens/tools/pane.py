@@ -19,8 +19,8 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listing import Listing
-from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.tools import checks
 from aptui.tui.screens.tools import list_view as listed
 from aptui.tui.screens.tools.checks import DoctorCheck

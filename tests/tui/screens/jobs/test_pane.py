@@ -565,7 +565,7 @@ def test_the_row_menu_writes_a_capsule_where_the_screen_was_started(tmp_path, mo
         return SimpleNamespace(returncode=0, stdout="rock_01.png@linux.capsule.tgz: 1 input\n", stderr="")
 
     async def do(app, pilot, pane):
-        monkeypatch.setattr("aptui.tui.screens.jobs.programs.subprocess.run", run)
+        monkeypatch.setattr("aptui.tui.screens.jobs.actions.programs.subprocess.run", run)
         monkeypatch.chdir(tmp_path)
         pane.actions.do("capsule")
         await until(pilot, lambda: "rock_01.png@linux.capsule.tgz: 1 input" in text(app))

@@ -13,10 +13,10 @@ from functools import partial
 from msgspec import Struct
 
 from aptui.tui.data.jobs_store import JobInfo
-from aptui.tui.screens.jobs.engine_actions import EngineActions
+from aptui.tui.screens.jobs.actions.engine_actions import EngineActions
+from aptui.tui.screens.jobs.actions.programs import Programs
+from aptui.tui.screens.jobs.actions.row_copying import RowCopying
 from aptui.tui.screens.jobs.navigation import Navigation
-from aptui.tui.screens.jobs.programs import Programs
-from aptui.tui.screens.jobs.row_copying import RowCopying
 from aptui.tui.screens.jobs.view import JobsView, call_in_background
 from aptui.tui.screens.jobs.why import why_lines
 from aptui.tui.widgets.menu import Menu, MenuItem

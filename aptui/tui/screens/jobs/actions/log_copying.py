@@ -1,4 +1,4 @@
-"""The copy menus of the event log and of a line's details; what the texts look like is decided in `jobs.texts`.
+"""The copy menus of the event log and of a line's details; what the texts look like is decided in `screens.jobs.texts`.
 
 Tests: `tests/tui/screens/jobs/test_pane.py`.
 """

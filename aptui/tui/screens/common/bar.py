@@ -1,4 +1,4 @@
-"""The one-line bars of the Jobs screen: text at the left, text at the right, a rule between; what they say is told them.
+"""The one-line bars of screens: text at the left, text at the right, a rule between; what they say is told them.
 
 Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
