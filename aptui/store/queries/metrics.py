@@ -24,10 +24,12 @@ _JOBS_SQL = f"""SELECT j.BuilderGuid, COUNT(*), COALESCE(SUM({_DURATION}), 0), C
 FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid"""
 _ANALYSIS_ENTRIES_SQL = """SELECT s.SourceName, '', 'all', a.duration_ms, a.completed_ms, 0, s.SourceID
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id WHERE a.builder = ? ORDER BY a.duration_ms DESC, 1 LIMIT ?"""
-_JOB_ENTRIES_SQL = f"""SELECT s.SourceName, j.JobKey, j.Platform,
-    {_DURATION.replace("JOIN Sources s ON s.SourceID = j.SourcePK ", "")} d,
-COALESCE(o.completed_ms, j.LastLogTime), j.JobID, s.SourceID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
-LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.BuilderGuid = ? ORDER BY d DESC, 1 LIMIT ?"""
+_JOB_ENTRIES_SQL = f"""SELECT SourceName, GROUP_CONCAT(DISTINCT JobKey), GROUP_CONCAT(DISTINCT Platform), SUM(d), MAX(ended),
+CASE COUNT(*) WHEN 1 THEN MAX(JobID) ELSE 0 END, SourceID, COUNT(*), MAX(d) FROM (
+    SELECT s.SourceName, j.JobKey, j.Platform, j.JobID, s.SourceID, COALESCE(o.completed_ms, j.LastLogTime) ended,
+        {_DURATION.replace("JOIN Sources s ON s.SourceID = j.SourcePK ", "")} d FROM Jobs j
+    JOIN Sources s ON s.SourceID = j.SourcePK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.BuilderGuid = ?
+) GROUP BY SourceID ORDER BY 4 DESC, 1 LIMIT ?"""
 
 
 class Spent(Struct, frozen=True):
@@ -56,7 +58,10 @@ class BuilderSpent(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """One analysis (`job_id` 0) or job of a builder, as it took the last time."""
+    """What a builder did to one source, as it took the last time: its analysis, or its jobs together.
+
+    `job_key` and `platform` name all jobs with commas between; `job_id` is 0 for an analysis, and where there are several jobs.
+    """
 
     source: str
     job_key: str
@@ -65,6 +70,18 @@ class Entry(Struct, frozen=True):
     completed_ms: int
     job_id: int
     source_id: int
+    count: int = 1
+    slowest_ms: int = 0
+
+    @property
+    def is_analysis(self) -> bool:
+        """Whether it is the analysis."""
+        return self.platform == "all"
+
+    @property
+    def spent(self) -> Spent:
+        """How much that is."""
+        return Spent(self.count, self.duration_ms, self.slowest_ms or self.duration_ms)
 
 
 class Amount(Struct, frozen=True):
@@ -106,7 +123,7 @@ def analysis_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[
 
 
 def job_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[Entry]:
-    """Return a builder's slowest jobs."""
+    """Return the sources whose jobs of a builder took longest."""
     return [Entry(*row) for row in reader.ask(_JOB_ENTRIES_SQL, (builder, limit))]
 
 

@@ -261,7 +261,11 @@ def test_builders_tell_what_they_cost(reader: Reader) -> None:
 
     assert (image.builder, image.analyses, image.jobs) == (BUILDER, Spent(1, 30, 30), Spent(3, 1900, 1500))
     assert (mesh.builder, mesh.jobs.average_ms, Spent().average_ms) == (MESH, 20.0, 0.0)
-    assert [(entry.job_id, entry.duration_ms) for entry in metrics.job_entries(reader, BUILDER, 2)] == [(4, 1500), (2, 300)]
+    entries = metrics.job_entries(reader, BUILDER, 2)
+    assert [(entry.job_id, entry.duration_ms, entry.count, entry.slowest_ms) for entry in entries] == [
+        (4, 1500, 1, 1500),
+        (0, 400, 2, 300),
+    ]
     assert [(entry.source, entry.source_id) for entry in metrics.analysis_entries(reader, MESH)] == [("mesh/rock.fbx", 2)]
 
 

@@ -36,7 +36,7 @@ BUILDERS = (
     Column("version", "Version", 7, drop_rank=4),
     Column("patterns", "Patterns", 0, 8, drop_rank=2, is_prose=True),
     Column("jobs", "Jobs", 9, align="right"),
-    Column("average", "Average", 8, align="right", drop_rank=3),
+    Column("average", "Avg. job", 8, align="right", drop_rank=3),
     Column("total", "Time", 8, align="right"),
     Column("share", "Share", BAR_CELLS, drop_rank=5),
 )
@@ -113,7 +113,8 @@ def duration_cell(took_ms: float) -> Cell:
 def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
     """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
     builder, spent = known.builder, known.all_spent
-    jobs = known.spent.jobs.count if known.spent else 0
+    of_jobs = known.spent.jobs if known.spent else Spent()
+    jobs = of_jobs.count
     name = f"{glyph('failed')} {known.name}" if broken else known.name
     nothing = Cell(glyph("none"), "muted")
     cells = {
@@ -122,14 +123,14 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
         "version": Cell(builder.version, "muted") if builder else nothing,
         "patterns": Cell(", ".join(pattern.text for pattern in builder.patterns), "muted") if builder else nothing,
         "jobs": Cell(f"{jobs:,}") if jobs else nothing,
-        "average": duration_cell(spent.average_ms),
+        "average": duration_cell(of_jobs.average_ms),
         "total": duration_cell(spent.total_ms),
         "share": Cell(share_bar(spent.total_ms / all_ms) if all_ms else "", "accent"),
     }
     order = {
         "name": known.name.lower(),
         "jobs": jobs,
-        "average": spent.average_ms,
+        "average": of_jobs.average_ms,
         "total": spent.total_ms,
         "share": spent.total_ms,
     }

@@ -1,4 +1,4 @@
-"""The metrics of a builder as a tree: its analyses and its jobs, and below them the slowest of each.
+"""The metrics of a builder as a tree: its analyses and its jobs, and below them the sources that cost most.
 
 Read where they are opened, in a thread.
 
@@ -21,7 +21,6 @@ from aptui.tui.screens.builders.facts import KnownBuilder, duration_cell
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
-from aptui.tui.words import duration_text
 
 METRICS = (
     Column("name", "Name", 0, 16),
@@ -34,6 +33,8 @@ METRICS = (
 )
 MOST = 1000
 """So many entries are shown of each, the slowest."""
+SORTED_BY = ("name", "count", "total", "average", "slowest")
+LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
@@ -141,18 +142,25 @@ class Metrics:
 def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:
     if column_id == "name":
         return lambda entry: (entry.source.lower(), entry.platform, entry.job_key)
-    return lambda entry: (entry.duration_ms, entry.source.lower())
+    field = {"count": "count", "average": "average_ms", "slowest": "slowest_ms"}.get(column_id, "total_ms")
+    return lambda entry: (getattr(entry.spent, field), entry.duration_ms, entry.source.lower())
 
 
 def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
     spent = group.spent
     return {
         "name": Cell(_TITLES[group.which], "title"),
+        **_spent_cells(spent),
+        "bar": Cell(share_bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
+    }
+
+
+def _spent_cells(spent: Spent) -> dict[str, Cell]:
+    return {
         "count": Cell(f"{spent.count:,}"),
         "total": duration_cell(spent.total_ms),
         "average": duration_cell(spent.average_ms),
         "slowest": duration_cell(spent.slowest_ms),
-        "bar": Cell(share_bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
     }
 
 
@@ -160,7 +168,7 @@ def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]
     where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
     return {
         "name": Cell(entry.source, "path"),
-        "platform": Cell(where if entry.job_id else "", "muted"),
-        "total": Cell(duration_text(entry.duration_ms)),
+        "platform": Cell("" if entry.is_analysis else where.replace(",", ", "), "muted"),
+        **_spent_cells(entry.spent),
         "bar": Cell(share_bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
     }

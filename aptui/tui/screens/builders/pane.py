@@ -24,7 +24,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
-from aptui.tui.screens.builders.metrics import METRICS, MOST, Metrics
+from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, MOST, SORTED_BY, Metrics
 from aptui.tui.screens.common.listed import ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
@@ -426,7 +426,7 @@ class BuildersPane(Pane):
     @on(Table.HeaderClicked, "#builders-metrics")
     def _tree_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, {"total"}))
+        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, LARGEST_FIRST))
 
     def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
         self.table.sort = (column_id, is_descending)
@@ -434,7 +434,7 @@ class BuildersPane(Pane):
         self.table.refresh_model()
 
     def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
-        column_id = "name" if column_id == "name" else "total"
+        column_id = column_id if column_id in SORTED_BY else "total"
         self.spent.sort = (column_id, is_descending)
         self.metrics.sort_by(column_id, is_descending=is_descending)
         self.spent.refresh_model()
@@ -442,14 +442,14 @@ class BuildersPane(Pane):
     def action_sort(self) -> None:
         """Choose by what to sort; the column that is chosen already turns round."""
         is_tree = self.spent.has_focus
-        columns = [column for column in METRICS if column.id in {"name", "total"}] if is_tree else list(known.BUILDERS)
+        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(known.BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
 
         def sort(column_id: str | None) -> None:
             if column_id is None:
                 return
             if is_tree:
-                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, {"total"}))
+                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, LARGEST_FIRST))
             else:
                 self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
 
@@ -471,7 +471,8 @@ class BuildersPane(Pane):
         event.stop()
         entry = self.metrics.entry(event.key)
         if entry is not None:
-            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True)
+            builder = f" {term('builder', self._shown_name, is_whole=True)}" if not entry.is_analysis else ""
+            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True) + builder
             self.run_worker(to_jobs(self.shell, goal), exclusive=True, group="go")
 
     def action_copy(self) -> None:

@@ -217,6 +217,34 @@ def test_metrics_are_narrowed_and_sorted(tmp_path, store):
     visit(tmp_path, sort)
 
 
+def test_metrics_are_sorted_by_how_many_jobs_there_are_and_by_what_one_takes(tmp_path, store):
+    more = [job_row(6 + at, 1, duration_ms=10 * at, platform=platform) for at, platform in enumerate(("pc", "mac"))]
+    store.put(put_job=more)
+    by_count, by_average = [f"textures/rock_{at}.png" for at in (1, 2, 3)], [f"textures/rock_{at}.png" for at in (2, 3, 1)]
+
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("S", "2")
+        await until(pilot, lambda: tree_names(pane)[4:] == by_count)
+        await until(pilot, lambda: "3    110 ms     37 ms    100 ms" in " ".join(lines(app)))
+        await pilot.press("S", "4")
+        await until(pilot, lambda: tree_names(pane)[4:] == by_average)
+        await pilot.press("G", "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs")
+        assert app.pane.revealed == [r'source:"^textures/rock_1\.png$" builder:"^Image$"']
+
+    visit(tmp_path, sort)
+
+
+def test_the_average_of_the_list_is_that_of_jobs(tmp_path, store):
+    spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
+
+    row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
+
+    assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
+
+
 def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
     async def narrow(app, pilot, _session, pane):
         await pilot.press("slash", *"up$")
@@ -411,6 +439,6 @@ def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
     [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
 )
 def test_what_took_no_time_has_no_duration(spent, expected):
-    known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, spent, Spent()))
+    known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
     cells = row_of(1, known, "", 0).cells
     assert (cells["average"].text, cells["total"].text) == expected
