@@ -4,7 +4,7 @@ Events are facts (past tense), commands are orders (imperative), notices are new
 runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the `seq` of the
 event that led to it.
 
-Tests: `tests/core/pipeline/test_runs.py`.
+Tests: `tests/core/pipeline/runs/test_results.py`.
 """
 
 from __future__ import annotations

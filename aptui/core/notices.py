@@ -3,7 +3,7 @@
 Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start
 of a program.
 
-Tests: `tests/core/pipeline/test_runs.py`.
+Tests: `tests/core/pipeline/runs/test_results.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions: spells of work of the engine, from the start, a save or a checkout to rest; the words for why they began and ended.
 
-Tests: `tests/engine/loop/test_sessions.py`.
+Tests: `tests/engine/loop/reporting/test_sessions.py`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ What it decides is decided by its parts, each of which has one kind of event to 
 A part knows those above it and none below. Parts do not call each other in depth: who may have to be looked at again is put on
 `Jobs.todo` and looked at when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
 
-Tests: `tests/core/pipeline/test_undeclared_reads.py`.
+Tests: `tests/core/pipeline/runs/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from aptui.core.messages import (
     SlotsFree,
 )
 from aptui.core.model import SETTLED, Job, Project
-from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
 from aptui.core.pipeline.forecast import PendingWork, pending_work
@@ -57,10 +56,11 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import LogName
 from aptui.core.pipeline.requests import Requests
-from aptui.core.pipeline.runs import Runs
+from aptui.core.pipeline.runs.analyses import Analyses
+from aptui.core.pipeline.runs.results import Runs
+from aptui.core.pipeline.runs.starts import Starts
+from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
-from aptui.core.pipeline.starts import Starts
-from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.priority import ReadyQueue
 from aptui.core.resources import ResourceUse
 from aptui.core.settings import SettingsTree

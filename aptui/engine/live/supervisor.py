@@ -31,8 +31,8 @@ from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
 from aptui.engine.live.tools import Tools
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
-from aptui.engine.loop.events import Listener
 from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.loop.reporting.events import Listener
 from aptui.engine.scan import outside_files
 from aptui.engine.watch.notifications import NotifiedRoot, WatchTimings
 from aptui.engine.watch.watcher import Watcher

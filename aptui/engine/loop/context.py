@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from aptui.core.model import Project
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.engine.cache.cache import Cache
-    from aptui.engine.loop.events import NoticePublisher
     from aptui.engine.loop.hashing import HashQueue
     from aptui.engine.loop.inbox import Inbox
+    from aptui.engine.loop.reporting.events import NoticePublisher
     from aptui.engine.scan.metadata import Metadata
     from aptui.store.db.archive import DatabaseArchive
     from aptui.store.db.writer import Writer

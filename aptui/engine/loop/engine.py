@@ -24,7 +24,7 @@ from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSave
 from aptui.core.model import Job, PathKey
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.core.pipeline.runs.undeclared_reads import with_default
 from aptui.core.sessions import SessionKind
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
@@ -33,13 +33,13 @@ from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
-from aptui.engine.loop.events import Listener, NoticePublisher
-from aptui.engine.loop.forecast import Forecaster
 from aptui.engine.loop.hashing import Copying, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.loop.reporting.events import Listener, NoticePublisher
+from aptui.engine.loop.reporting.forecast import Forecaster
+from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.scans import Scans
-from aptui.engine.loop.sessions import SessionRecorder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
 from aptui.shared import trace

@@ -1,4 +1,4 @@
-"""What an engine asks of the sessions so far (`engine.loop.sessions`).
+"""What an engine asks of the sessions so far (`engine.loop.reporting.sessions`).
 
 Tests: `tests/store/history/test_sessions.py`.
 """

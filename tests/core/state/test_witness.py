@@ -10,7 +10,7 @@ from fake_world import World
 
 from aptui.core.messages import CopyOrder
 from aptui.core.model import Job
-from aptui.core.pipeline import runs
+from aptui.core.pipeline.runs.results import results as runs
 from aptui.core.state.witness import Witness
 
 

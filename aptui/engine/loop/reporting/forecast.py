@@ -2,7 +2,7 @@
 
 Asked ten times a second; the work is added up anew only now and then, so that it costs a fiftieth of the time at most.
 
-Tests: `tests/engine/loop/test_forecast.py`.
+Tests: `tests/engine/loop/reporting/test_forecast.py`.
 """
 
 from __future__ import annotations

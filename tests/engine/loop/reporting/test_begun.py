@@ -6,7 +6,7 @@ from typing import Any
 
 from aptui.core.messages import JobChanged, Notice
 from aptui.core.model import RelPath, RunKey
-from aptui.engine.loop.events import NoticePublisher
+from aptui.engine.loop.reporting.events import NoticePublisher
 
 
 def job(job_id: int, status: str, run_key: int = 0) -> JobChanged:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
-from aptui.engine.loop.begun import BegunRuns
+from aptui.engine.loop.reporting.begun import BegunRuns
 from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from aptui.core.messages import Progress
 from aptui.core.pipeline.forecast import PendingWork
-from aptui.engine.loop.forecast import Forecaster
+from aptui.engine.loop.reporting.forecast import Forecaster
 
 COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)
 WORK = PendingWork(60_000.0, 45_000.0, 10_000.0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.sessions import SessionKind
-from aptui.engine.loop.sessions import KEPT_MS, SessionRecorder
+from aptui.engine.loop.reporting.sessions import KEPT_MS, SessionRecorder
 from aptui.engine.scan.commits import Head
 from aptui.sharing.account import Account
 

@@ -22,8 +22,8 @@ from aptui.core.paths import key_of
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
-from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.run_report import Ties
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseResult, Event, LogLevel, Read, RunsFinished
 from aptui.core.model import BuilderKind, Companion, Job, UndeclaredReads
-from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.core.pipeline.runs.undeclared_reads import with_default
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 
