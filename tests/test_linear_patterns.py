@@ -17,7 +17,7 @@ PROVEN = {
     "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
     "aptui.core.checks": "regexes of the project's own configuration",
-    "aptui.config.checks": "the project's own configuration, when it is read",
+    "aptui.config.sections.checks": "the project's own configuration, when it is read",
     "aptui.core.state.graph": "regexes of the project's own configuration",
     "aptui.engine.relocate.plan": "regexes of the project's own configuration",
     "aptui.engine.cache.shared_rules": "regexes of the project's own configuration",

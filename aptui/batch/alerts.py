@@ -28,8 +28,8 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
-    from aptui.config.alerts import Alert
     from aptui.config.model import Config
+    from aptui.config.sections.alerts import Alert
 
 LISTED = 20
 """Of each digest; it tells how many there are beside."""

@@ -27,7 +27,7 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.sharing.account import SharingSum
-    from aptui.store.queries.checks import CheckFinding
+    from aptui.store.queries.problems.checks import CheckFinding
 
 _SLOWER_TOLD = 10
 _MARKED_TOLD = 10
@@ -352,7 +352,7 @@ def add_findings(summary: Summary, config: Config) -> None:
     """Apply the checks of the configuration that need no program."""
     if not config.checks:
         return
-    from aptui.store.queries.checks import findings  # only projects that have checks pay for it
+    from aptui.store.queries.problems.checks import findings  # only projects that have checks pay for it
 
     database = open_reader(config.cache_dir / DATABASE)
     try:

@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
 from aptui.builders.needs import MissingError, library
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
+from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, needed, placed, read
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, allowed, checked_names, declared, needed, placed, read
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,

@@ -15,9 +15,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError, check_size, opened
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.pictures import MOST_MEGAPIXELS, PictureError, check_size, opened
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:

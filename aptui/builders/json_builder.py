@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
 from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 

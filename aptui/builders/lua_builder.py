@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
 from aptui.builders.needs import EXTRA, MissingError, found_program, has_library, library, program_digest, run
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result

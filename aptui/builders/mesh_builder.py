@@ -15,11 +15,11 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs, obj_file
+from aptui.builders.files import lfs, obj_file
+from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, opened
+from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, placed, read
 from aptui.builders.needs import MissingError, library
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.pictures import TEXTURE_FORMATS, PictureError, opened
-from aptui.builders.references import UnusableError, allowed, checked_names, declared, placed, read
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,

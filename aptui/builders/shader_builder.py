@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
+from aptui.builders.files.references import UnusableError, allowed, declared, placed, read
 from aptui.builders.needs import MissingError, MissingNeed, found_program, messages, program_digest, run, summed_up
 from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, allowed, declared, placed, read
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,

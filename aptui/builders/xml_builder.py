@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from uuid import UUID
 from xml.parsers import expat
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
 from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
+from aptui.builders.files.references import UnusableError, allowed, declared, placed
+from aptui.builders.files.schema_file import SchemaFile
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, allowed, declared, placed
-from aptui.builders.schema_file import SchemaFile
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui.config import alerts
 from aptui.config.packing import canonical, digest_of, frozen, pack
+from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restored_rule
 from aptui.config.sections.serve import restored

@@ -11,13 +11,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.config import alerts, checks
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.dirs import host_platform, store_dir
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
+from aptui.config.sections import alerts, checks, runs, serve
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections import runs, serve
 from aptui.config.sections.sharing import UNSEALED, is_own
 from aptui.config.signature import signed
 from aptui.config.tools import identify, tools_digest

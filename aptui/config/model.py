@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from aptui.config.alerts import AlertSettings
+from aptui.config.sections.alerts import AlertSettings
 from aptui.config.sections.cluster import ClusterSettings
 from aptui.config.sections.serve import GatewaySettings
 from aptui.core.checks import Check

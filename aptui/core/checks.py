@@ -1,7 +1,7 @@
 """Checks on assets (`checks:` in `aptui.yaml`): what a product and its source's name must be like; pure.
 
-Those that `block` are asked by the pipeline before a result is committed, all by `store.queries.checks` of what is there. Budgets,
-commands and what `aptui lint` finds are about more than one job and cannot block.
+Those that `block` are asked by the pipeline before a result is committed, all by `store.queries.problems.checks` of what is there.
+Budgets, commands and what `aptui lint` finds are about more than one job and cannot block.
 
 Tests: `tests/core/test_checks.py`.
 """

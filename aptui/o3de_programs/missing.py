@@ -21,8 +21,8 @@ from aptui.shared.errors import BusyError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.writer import Writer
-from aptui.store.queries import missing as store
-from aptui.store.queries.missing import NO_UUID, Scanned
+from aptui.store.queries.problems import missing as store
+from aptui.store.queries.problems.missing import NO_UUID, Scanned
 from aptui.store.queries.reader import open_reader
 
 

@@ -17,7 +17,7 @@ from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
 from aptui.store.logs.log_lines import Said, said_in
 from aptui.store.logs.logs import path_of
-from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.problems.checks import CheckMark
 from aptui.store.queries.reader import JobRow
 
 

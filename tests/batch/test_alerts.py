@@ -16,7 +16,7 @@ import pytest
 
 from aptui.batch import alerts
 from aptui.batch.alerts import Alerter
-from aptui.config.alerts import Alert, AlertSettings
+from aptui.config.sections.alerts import Alert, AlertSettings
 from aptui.core.messages import JobChanged, Progress
 from aptui.core.model import RelPath, RunKey
 

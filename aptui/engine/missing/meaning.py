@@ -1,6 +1,6 @@
 """The meaning of names in a file: which assets they are, and which of them its maker did not declare.
 
-The database is asked through `store.queries.missing.KnownName`.
+The database is asked through `store.queries.problems.missing.KnownName`.
 
 Tests: `tests/engine/missing/test_scanner.py`.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aptui.engine.missing.rules import ScanRules
 from aptui.shared.missing import Names, joined
-from aptui.store.queries.missing import DeclaredReference, KnownName, MissingHit, MissingTarget
+from aptui.store.queries.problems.missing import DeclaredReference, KnownName, MissingHit, MissingTarget
 
 
 class ScannedProduct(NamedTuple):

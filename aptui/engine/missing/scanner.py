@@ -26,8 +26,8 @@ from aptui.engine.missing.meaning import ScannedProduct, hits_of, learn
 from aptui.engine.missing.readers import Readers, Reading
 from aptui.engine.missing.rules import ScanRules, read_rules
 from aptui.shared.missing import LINE_LIMIT, VERSION, Names
-from aptui.store.queries import missing as store
-from aptui.store.queries.missing import KnownName, MissingHit, Scanned
+from aptui.store.queries.problems import missing as store
+from aptui.store.queries.problems.missing import KnownName, MissingHit, Scanned
 from aptui.store.queries.reader import Reader, open_reader
 
 READERS = 2

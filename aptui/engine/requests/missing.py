@@ -23,7 +23,7 @@ from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
 from aptui.link import port
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
-from aptui.store.queries.missing import Scanned, chosen
+from aptui.store.queries.problems.missing import Scanned, chosen
 from aptui.store.queries.reader import open_reader
 
 if TYPE_CHECKING:

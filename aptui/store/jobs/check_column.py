@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aptui.store.jobs.texts import Codes, Mask, Texts
-from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.problems.checks import CheckMark
 
 
 class CheckColumn:

@@ -21,7 +21,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
-from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.problems.checks import CheckMark
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
 FAILED_FIRST = "failed_first"

@@ -2,7 +2,7 @@
 
 Every answer is small and asked for lazily.
 
-Tests: `tests/store/queries/test_missing.py`.
+Tests: `tests/store/queries/problems/test_missing.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How the files and folders of a tree are: jobs that are not well, added up over everything below a node.
 
-What is not well was asked of the database (`store.queries.unwell`); a folder costs a difference of two sums, when it is drawn.
+What is not well was asked of the database (`store.queries.problems.unwell`);
+a folder costs a difference of two sums, when it is drawn.
 
 Tests: `tests/tui/data/test_asset_health.py`.
 """
@@ -13,8 +14,8 @@ from msgspec import Struct
 
 from aptui.store.jobs.job_table import Moment
 from aptui.store.jobs.texts import Codes
+from aptui.store.queries.problems.unwell import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.unwell import UNWELL, unwell_sources
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import ROLES

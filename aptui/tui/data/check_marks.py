@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aptui.core.checks import Check
 from aptui.shared.errors import KnownError
-from aptui.store.queries.checks import CheckMark, check_marks
+from aptui.store.queries.problems.checks import CheckMark, check_marks
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import LatestOnly
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aptui.core.checks import CheckLevel
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
-from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, width_of
 from aptui.tui.words import ROLES, duration_text, moment_text

@@ -32,7 +32,7 @@ from aptui.store.jobs.job_table import (
 )
 from aptui.store.jobs.texts import Codes, Mask
 from aptui.store.logs.log_lines import LogLines
-from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_cells import WORDS, job_cell, word_of
 from aptui.tui.data.job_views import View, ViewRequest, ViewWorker

@@ -10,8 +10,8 @@ from typing import Any
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING
 from aptui.shared import printing
+from aptui.store.queries.problems.reasons import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
-from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 from aptui.verbs.graph.why_files import edited, product_answer
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import OpenedProject, opened

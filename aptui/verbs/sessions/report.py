@@ -9,8 +9,8 @@ from typing import Any
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history.sizes import folder_of
-from aptui.store.queries.report import Group, ReportRow
-from aptui.store.queries.report import report as make_report
+from aptui.store.queries.problems.report import Group, ReportRow
+from aptui.store.queries.problems.report import report as make_report
 from aptui.verbs.opening import OpenedProject, opened
 
 _LISTED = 40

@@ -21,7 +21,7 @@ from aptui.core.checks import Check, CheckLevel
 from aptui.core.paths import cache_path
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.queries.checks import CheckFinding, ProductToCheck, findings, products_to_check
+from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
 from aptui.verbs.opening import OpenedProject, opened, os_path
 from aptui.verbs.shipping.lint import found_by
 

@@ -23,7 +23,7 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
-from aptui.store.queries.missing import NO_UUID, NOTHING, FoundName, chosen, results
+from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
 from aptui.store.queries.reader import open_reader
 from aptui.verbs.opening import DATABASE, opened, os_path
 

@@ -23,7 +23,7 @@ from aptui.link import port
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
-from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, chosen, results
+from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, chosen, results
 from aptui.store.queries.reader import open_reader
 from tests.store.conftest import edge_row, job_row, source_row, uuid_of
 

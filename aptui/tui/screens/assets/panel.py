@@ -22,8 +22,8 @@ from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
 from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
-from aptui.store.queries.checks import CheckFinding, findings_of
-from aptui.store.queries.missing import NOTHING
+from aptui.store.queries.problems.checks import CheckFinding, findings_of
+from aptui.store.queries.problems.missing import NOTHING
 from aptui.store.queries.reader import JobRow, ProductRow, Reader
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets.files import native

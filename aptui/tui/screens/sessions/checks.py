@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.checks import CheckLevel
 from aptui.shared.sanitize import sanitize
-from aptui.store.queries.checks import findings
+from aptui.store.queries.problems.checks import findings
 from aptui.store.queries.reader import Reader
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.words import shorten

@@ -9,7 +9,7 @@ import pytest
 
 from aptui.core.messages import MissingScan, Progress
 from aptui.link.port import ClearMissing, ScanMissing
-from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL
+from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL
 from aptui.tui.commands import run
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.builders.files.references import UnusableError, read
 from aptui.builders.params import one_line
-from aptui.builders.references import UnusableError, read
 from aptui.sdk import ProcessJobRequest
 
 _LONGEST_SHOWN = 200

@@ -2,7 +2,7 @@
 
 Folder settings cannot say it: what is run here comes from the project's own file, or the person's.
 
-Tests: `tests/config/test_alerts.py`.
+Tests: `tests/config/sections/test_alerts.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.builders.obj_file import BrokenObjError, libraries, material_names, outlined, textures, with_textures
+from aptui.builders.files.obj_file import BrokenObjError, libraries, material_names, outlined, textures, with_textures
 
 CUBE = (
     "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"

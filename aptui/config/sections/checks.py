@@ -1,6 +1,6 @@
 """What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.checks` applies them.
 
-Tests: `tests/config/test_checks.py`.
+Tests: `tests/config/sections/test_checks.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from aptui.shared.missing import Names
 from aptui.store.queries import assets
-from aptui.store.queries.missing import (
+from aptui.store.queries.problems.missing import (
     NO_UUID,
     NOTHING,
     DeclaredReference,

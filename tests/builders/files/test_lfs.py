@@ -1,9 +1,9 @@
 import pytest
 
 from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.files.lfs import is_pointer, is_pointer_file
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
-from aptui.builders.lfs import is_pointer, is_pointer_file
 
 BUILDER = JsonBuilder
 

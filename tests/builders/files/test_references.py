@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.builders.references import UnusableError, declared, needed, placed, read
+from aptui.builders.files.references import UnusableError, declared, needed, placed, read
 from aptui.sdk import (
     ForbiddenNameError,
     LoadBehavior,

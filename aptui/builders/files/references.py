@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from aptui.builders import lfs
+from aptui.builders.files import lfs
 from aptui.sdk import (
     CreateJobsRequest,
     ForbiddenNameError,

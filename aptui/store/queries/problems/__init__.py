@@ -1,0 +1,1 @@
+"""What is not well, for people: reasons, checks, names that lead nowhere, counts and groups of jobs."""
