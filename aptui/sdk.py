@@ -20,7 +20,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from aptui.core.model import DependencyKind
-from aptui.shared.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
+from aptui.shared.files.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
 from aptui.shared.param_schema import ParamError
 from aptui.shared.param_schema import mistakes as param_mistakes
 

@@ -88,8 +88,8 @@ from aptui.core.paths import is_told_apart, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
-from aptui.core.retry import FailureKind
-from aptui.core.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
+from aptui.core.results.retry import FailureKind
+from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merged
 
 _COMMON = f"{COMMON_PLATFORM}/"
@@ -205,7 +205,7 @@ class World:
         self.contradictions: list[str] = []
         """Jobs that made other products under a fingerprint than before."""
         self.fates: dict[str, list[Outcome | str]] = {}
-        """{job: how its next runs end}: an outcome, or what they fail of (`core.retry`)."""
+        """{job: how its next runs end}: an outcome, or what they fail of (`core.results.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}

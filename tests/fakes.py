@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core import fingerprint, identity, outside, rows
+from aptui.core import fingerprint, identity, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Outcome, Rows
 from aptui.core.model import (
@@ -39,10 +39,11 @@ from aptui.core.model import (
     SourceIdentity,
     SourceUuid,
 )
-from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
-from aptui.core.retry import RetryRule
+from aptui.core.results import outside
+from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
+from aptui.core.results.retry import RetryRule
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.nesting import folders_above
 

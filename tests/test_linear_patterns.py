@@ -16,7 +16,7 @@ _CALLS = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "s
 PROVEN = {
     "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
-    "aptui.core.checks": "regexes of the project's own configuration",
+    "aptui.core.results.checks": "regexes of the project's own configuration",
     "aptui.config.sections.checks": "the project's own configuration, when it is read",
     "aptui.core.state.graph": "regexes of the project's own configuration",
     "aptui.engine.relocate.plan": "regexes of the project's own configuration",

@@ -23,7 +23,7 @@ from aptui.config.model import Config
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, UndeclaredReads
 from aptui.core.paths import from_text
-from aptui.core.quality import quality_of
+from aptui.core.results.quality import quality_of
 from aptui.shared.errors import UserError
 
 _POLL_S = 0.1

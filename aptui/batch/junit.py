@@ -17,8 +17,8 @@ from xml.sax.saxutils import escape, quoteattr
 from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
 from aptui.config.dirs import DATABASE
+from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import line
-from aptui.shared.replacing import replacing
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:

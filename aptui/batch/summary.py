@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import DATABASE
-from aptui.core.checks import CheckLevel
+from aptui.core.results.checks import CheckLevel
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -63,7 +63,7 @@ class SlowJob(Struct, frozen=True):
 
 
 class FlakyJob(Struct, frozen=True):
-    """A job that succeeded after runs that failed; `failed_of` says of what (`core.retry`)."""
+    """A job that succeeded after runs that failed; `failed_of` says of what (`core.results.retry`)."""
 
     source: str
     platform: str
@@ -73,7 +73,7 @@ class FlakyJob(Struct, frozen=True):
 
 
 class DraftJob(Struct, frozen=True):
-    """A job whose products are drafts (`core.quality`)."""
+    """A job whose products are drafts (`core.results.quality`)."""
 
     source: str
     platform: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from aptui.client.connection import AsyncClient, Disconnected, make_device
 from aptui.serve.protocol import codec
-from aptui.shared.peers import DEVICE_PORT
+from aptui.shared.connections.peers import DEVICE_PORT
 
 
 async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:

@@ -16,7 +16,6 @@ from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restored_rule
 from aptui.config.sections.serve import restored
-from aptui.core.checks import Check, Limit
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -30,6 +29,7 @@ from aptui.core.model import (
     ScanFolder,
     UndeclaredReads,
 )
+from aptui.core.results.checks import Check, Limit
 
 if TYPE_CHECKING:
     pass

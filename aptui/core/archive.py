@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aptui.core.model import FileFact, PathKey, Source, SourceUuid
-from aptui.core.outside import OutsideFile
+from aptui.core.results.outside import OutsideFile
 
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
@@ -44,8 +44,8 @@ ROW_OPERATIONS: dict[str, str] = {
     # products_digest and step: core.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # what it has made is a draft (core.quality); final: what is planned to replace it
-    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.retry)
+    "put_draft": "job_id, final",  # what it has made is a draft (core.results.quality); final: what is planned to replace it
+    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.results.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
@@ -157,7 +157,7 @@ class Archive(Protocol):
         ...
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.outside`)."""
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
         ...
 
     def settings(self) -> dict[str, str]:

@@ -13,7 +13,6 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from aptui.core.facts import ProductFacts
 from aptui.core.model import FileFact, JobPlan, PathKey, Product, ProductLink, SourceEdge, SourceIdentity
 from aptui.core.notices import (
     ConnectionsChanged,
@@ -30,8 +29,9 @@ from aptui.core.notices import (
     ShowAsked,
     SourcesChanged,
 )
-from aptui.core.outside import OutsideFile
-from aptui.core.run_report import NOTHING_USED, Used
+from aptui.core.results.facts import ProductFacts
+from aptui.core.results.outside import OutsideFile
+from aptui.core.results.run_report import NOTHING_USED, Used
 
 __all__ = [
     "ConnectionsChanged",
@@ -75,7 +75,7 @@ class ProcessOrder(Struct, frozen=True):
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
     outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
-    `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`).
+    `AnalyseOrder`. `quality` is `draft` or `final` (`core.results.quality`).
     """
 
     run_key: int
@@ -193,8 +193,8 @@ class RunResult(Struct, frozen=True):
 
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
     processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
-    builder ran, "" = one did. `kind` is what it failed of (`core.retry`), "" = nobody knows, or another run would, too.
-    `is_final`: it is a final, though a draft was asked for (`core.quality`).
+    builder ran, "" = one did. `kind` is what it failed of (`core.results.retry`), "" = nobody knows, or another run would, too.
+    `is_final`: it is a final, though a draft was asked for (`core.results.quality`).
     """
 
     run_key: int

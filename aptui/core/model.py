@@ -10,11 +10,11 @@ from typing import NewType
 
 from msgspec import Struct, field
 
-from aptui.core.checks import Check
-from aptui.core.facts import ProductFacts
-from aptui.core.quality import is_of_draft
-from aptui.core.retry import RetryRule
-from aptui.core.run_report import Ties
+from aptui.core.results.checks import Check
+from aptui.core.results.facts import ProductFacts
+from aptui.core.results.quality import is_of_draft
+from aptui.core.results.retry import RetryRule
+from aptui.core.results.run_report import Ties
 
 RelPath = NewType("RelPath", str)
 """Path relative to a scan folder, `/` between parts, in the text form of `core.paths.to_text`."""
@@ -137,12 +137,12 @@ class Builder(Struct, frozen=True):
     "module:function" of what a worker calls with this record to have a builder, and `environment` is text for that function
     alone. Without an `origin`, this record stands for all builders that the function finds (`engine.registry`).
     `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of them it
-    really had (`core.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
+    really had (`core.results.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
     decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
     the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
     are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
-    when nothing else is pending (`core.quality`).
+    when nothing else is pending (`core.results.quality`).
     """
 
     uuid: bytes
@@ -406,8 +406,8 @@ class Job(Struct, eq=False):
     `reason` says why the last plan needed a run, `origin` where the committed result came from when no run here made it, ""
     otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
     `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `tried` are
-    the failed runs of the present plan that were tried again, by what they failed of (`core.retry`), `flaky` those before the
-    committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
+    the failed runs of the present plan that were tried again, by what they failed of (`core.results.retry`), `flaky` those
+    before the committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
     it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
     (`pipeline.drafts`). `ties` tell what files its run used.

@@ -12,10 +12,10 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from aptui.core.facts import ProductFacts
 from aptui.core.model import RelPath, RunKey
+from aptui.core.results.facts import ProductFacts
+from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.health import Connection, Health
-from aptui.shared.peers import GatewayReport, PeerOrder
 
 
 class LogLevel(IntEnum):
@@ -44,8 +44,8 @@ class JobChanged(Struct, frozen=True):
     """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
 
     `is_run` is False where nothing ran: it is made of the same as before, or gone.
-    `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.retry`), "" = none did.
-    `is_draft`: these are drafts (`core.quality`).
+    `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.results.retry`),
+    "" = none did. `is_draft`: these are drafts (`core.results.quality`).
     """
 
     cause: int

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.link import places
-from aptui.shared.replacing import PRIVATE, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 _RECORD = "gateway.json"
 

@@ -1,4 +1,4 @@
-"""Changes that people make to connection settings (`shared.peers.PeerSettings`) while the gateway runs, or while none does.
+"""Changes that people make to connection settings (`PeerSettings`) while the gateway runs, or while none does.
 
 They are written into the YAML that says so (`config.peer_lists`). What cannot be written there (no such file, no permission,
 `--set`) is kept in a file below the cache, which remembers what the configuration said then: where that says something else since,
@@ -23,11 +23,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.editing import peer_lists
-from aptui.shared.addresses import canonical
+from aptui.shared.connections.addresses import canonical
+from aptui.shared.connections.peer_rules import applied, checked
+from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.peer_rules import applied, checked
-from aptui.shared.peers import Dial, PeerOrder, PeerSettings
-from aptui.shared.replacing import PRIVATE, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.shared.errors import HostError
-from aptui.shared.replacing import replace_bytes
+from aptui.shared.files.replacing import replace_bytes
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 

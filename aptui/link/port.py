@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.shared.peers import GatewayReport, PeerOrder
+from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.relocation import Relocate
 
 PROTOCOL = 1
@@ -105,7 +105,7 @@ class ReloadConfig(Struct, frozen=True):
 
 
 class Connections(Struct, frozen=True):
-    """Answered with {connections: […], workers: […], gateway} (shared/health.py; shared/peers.py, null = no gateway runs)."""
+    """Answered with {connections: […], workers: […], gateway} (`shared.health`, `shared.connections`; null = no gateway runs)."""
 
 
 class Disconnect(Struct, frozen=True):

@@ -20,7 +20,7 @@ from aptui.config.model import Config, ConfigErrors
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, JobPlan, Project
 from aptui.core.paths import to_text
-from aptui.core.planner import Planner
+from aptui.core.planning.planner import Planner
 from aptui.o3de.registry.options import is_project
 from aptui.o3de_programs import builder_source, start, switches
 from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from aptui.core.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
+from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.config.model import Config
-from aptui.core.facts import ProductFacts
+from aptui.core.results.facts import ProductFacts
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace

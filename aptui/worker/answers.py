@@ -12,12 +12,12 @@ from typing import Any
 from aptui.core.messages import AnalyseOrder
 from aptui.core.model import Builder, DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
 from aptui.core.paths import is_below, key_of, normalize, to_text
-from aptui.core.retry import FailureKind
+from aptui.core.results.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
 
 class AnswerRefused(Exception):
-    """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.retry`)."""
+    """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.results.retry`)."""
 
     def __init__(self, text: str, kind: str = FailureKind.ERROR) -> None:
         super().__init__(text)

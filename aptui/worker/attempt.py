@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.paths import to_text
-from aptui.core.retry import FailureKind
+from aptui.core.results.retry import FailureKind
 from aptui.sdk import Cancelled, Result
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, one_line, valid_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aptui.core.facts import FACTS, LONGEST_FORMAT, MOST, WHOLE_FACTS, ProductFacts
+from aptui.core.results.facts import FACTS, LONGEST_FORMAT, MOST, WHOLE_FACTS, ProductFacts
 from aptui.sdk import JobProduct
 from aptui.worker.answers import AnswerRefused
 

@@ -18,7 +18,7 @@ import xxhash
 
 from aptui.core.messages import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import from_text
-from aptui.shared import lfs
+from aptui.shared.files import lfs
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.core.messages import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
-from aptui.core.run_report import Used, UsedFile
+from aptui.core.results.run_report import Used, UsedFile
 from aptui.core.settings import merged
 from aptui.sdk import (
     CreateJobsRequest,
@@ -29,7 +29,7 @@ from aptui.sdk import (
     ProcessJobRequest,
     ProcessJobResponse,
 )
-from aptui.shared import lfs
+from aptui.shared.files import lfs
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused, plans_and_edges
 from aptui.worker.attempt import Ending, Stale, check_result, failure, guard

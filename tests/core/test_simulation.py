@@ -33,7 +33,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from aptui.core.messages import Outcome
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
 from aptui.core.paths import key_of, path_uuid
-from aptui.core.retry import RetryRule
+from aptui.core.results.retry import RetryRule
 from aptui.core.settings import file_key, is_settings
 from aptui.core.state.witness import Witness
 

@@ -18,7 +18,7 @@ from processes import has_ended
 
 from aptui.link import port
 from aptui.link.client import EngineClient
-from aptui.shared.peers import PeerAction, PeerOrder
+from aptui.shared.connections.peers import PeerAction, PeerOrder
 from tests.serve.live_served import CERTIFICATE, KEY
 from tests.sharing.room import has
 

@@ -29,8 +29,8 @@ from aptui.config import load
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.demo import project
 from aptui.link import codec, port
+from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, WorkerInfo
-from aptui.shared.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.store.db import schema, upgrades
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import EngineFacts

@@ -7,8 +7,8 @@ import math
 import pytest
 from run_room import Room, made, write
 
-from aptui.core.facts import ProductFacts, together
 from aptui.core.messages import Outcome
+from aptui.core.results.facts import ProductFacts, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui.shared.addresses import canonical
+from aptui.shared.connections.addresses import canonical
+from aptui.shared.connections.peer_rules import checked
+from aptui.shared.connections.peers import Dial, PeerSettings
 from aptui.shared.errors import KnownError
-from aptui.shared.peer_rules import checked
-from aptui.shared.peers import Dial, PeerSettings
 
 if TYPE_CHECKING:
     from aptui.config.sections.serve import GatewaySettings

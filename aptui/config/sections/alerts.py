@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from aptui.shared.addresses import is_loopback
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.checks` applies them.
+"""What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.results.checks` applies them.
 
 Tests: `tests/config/sections/test_checks.py`.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.checks import Check, CheckLevel, Limit
-from aptui.core.facts import NUMBER_FACTS
 from aptui.core.patterns import wildcard_regex
+from aptui.core.results.checks import Check, CheckLevel, Limit
+from aptui.core.results.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.shared.addresses import is_loopback
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from aptui.shared.addresses import canonical
+from aptui.shared.connections.addresses import canonical
+from aptui.shared.connections.peer_rules import checked
+from aptui.shared.connections.peers import Dial
 from aptui.shared.errors import UserError
-from aptui.shared.peer_rules import checked
-from aptui.shared.peers import Dial
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node

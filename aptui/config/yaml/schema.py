@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aptui.config.yaml.scalars import DURATION, SIZE
-from aptui.core.facts import NUMBER_FACTS
+from aptui.core.results.facts import NUMBER_FACTS
 
 _Schema = dict[str, Any]
 _PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from aptui.core import fingerprint, quality
+from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Job, JobState, PathKey
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.results import quality
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled
 

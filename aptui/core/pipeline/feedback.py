@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from aptui.core.model import FileFact, Job, PathKey, Source
-from aptui.core.run_report import TICK_NS, Used
+from aptui.core.results.run_report import TICK_NS, Used
 from aptui.core.state.chains import intermediates
 from aptui.core.state.working_set import WorkingSet
 

@@ -31,7 +31,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder
-from aptui.shared import lfs
+from aptui.shared.files import lfs
 
 _LOADED_TOGETHER = 500
 """Sources that go are loaded with one question for so many."""

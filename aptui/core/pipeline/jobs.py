@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
-from aptui.core.checks import CheckedProduct, blocked
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import (
@@ -37,10 +36,11 @@ from aptui.core.model import (
 )
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
-from aptui.core.planner import Planner
-from aptui.core.priority import LanedQueue, ReadyQueue
-from aptui.core.resources import Resources, ResourceUse
-from aptui.core.run_report import NOTHING_USED, Ties
+from aptui.core.planning.planner import Planner
+from aptui.core.planning.priority import LanedQueue, ReadyQueue
+from aptui.core.planning.resources import Resources, ResourceUse
+from aptui.core.results.checks import CheckedProduct, blocked
+from aptui.core.results.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits

@@ -61,8 +61,8 @@ from aptui.core.pipeline.runs.results import Runs
 from aptui.core.pipeline.runs.starts import Starts
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
-from aptui.core.priority import ReadyQueue
-from aptui.core.resources import ResourceUse
+from aptui.core.planning.priority import ReadyQueue
+from aptui.core.planning.resources import ResourceUse
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger

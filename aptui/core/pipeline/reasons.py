@@ -5,10 +5,11 @@ Tests: `tests/core/pipeline/test_configuration.py`.
 
 from __future__ import annotations
 
-from aptui.core import fingerprint, quality
+from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Job, JobState
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.results import quality
 
 
 class Reasons:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aptui.core import outside
 from aptui.core.identity import legacy_of
 from aptui.core.model import PathKey, RelPath, SourceUuid
-from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import is_below, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.results import outside
+from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 
 
 class Spread:

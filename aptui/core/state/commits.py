@@ -16,8 +16,8 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product, Project
-from aptui.core.quality import is_of_draft
-from aptui.core.retry import flaky
+from aptui.core.results.quality import is_of_draft
+from aptui.core.results.retry import flaky
 from aptui.core.state.conflicts import Conflicts, Verdict
 from aptui.core.state.ledger import Ledger
 

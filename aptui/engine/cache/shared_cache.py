@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from aptui.core.messages import AnalyseOrder, CommitProducts, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
 from aptui.core.paths import cache_path, from_text
-from aptui.core.quality import Quality, as_final
+from aptui.core.results.quality import Quality, as_final
 from aptui.engine.cache import shared_results as results
 from aptui.engine.cache.shared_rules import SharingRules
 from aptui.sharing import totals

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, ProductFlag
 from aptui.core.paths import to_text
-from aptui.core.run_report import code_digest
+from aptui.core.results.run_report import code_digest
 from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key
 from aptui.sharing.records.record import Record
 from aptui.worker import files

@@ -37,7 +37,7 @@ _DECISIVE = (
     "core/model.py",
     "core/links.py",
     "core/paths.py",
-    "core/run_report.py",
+    "core/results/run_report.py",
     "core/settings.py",
     "sdk.py",
 )

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
-from aptui.core.run_report import Used
+from aptui.core.results.run_report import Used
 from aptui.engine.cluster import messages
 from aptui.engine.cluster.environment import program_version, python_version
 from aptui.shared.errors import KnownError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.core.messages import AnalyseResult, Outcome, RunResult
-from aptui.core.run_report import Stamp, UsedFile
+from aptui.core.results.run_report import Stamp, UsedFile
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline

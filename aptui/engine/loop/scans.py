@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import COMMON_PLATFORM, FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
-from aptui.core.run_report import is_other
+from aptui.core.results.run_report import is_other
 from aptui.engine.loop.single_files import Parts, Remembered, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks
 from aptui.engine.scan.scanner import Scanner

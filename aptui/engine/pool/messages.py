@@ -154,7 +154,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.retry`)."""
+    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.results.retry`)."""
 
     outcome: Outcome
     error: str = ""

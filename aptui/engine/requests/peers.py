@@ -13,7 +13,7 @@ from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
-    from aptui.shared.peers import GatewayReport, PeerOrder
+    from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 
 class PeerRequests:

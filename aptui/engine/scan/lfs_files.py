@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aptui.core.model import FileFact, Job, PathKey
-from aptui.shared import lfs
+from aptui.shared.files import lfs
 
 _KINDS = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN = 100_000

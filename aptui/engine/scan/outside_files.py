@@ -12,9 +12,9 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
-from aptui.core.outside import OutsideFile, outside_file
 from aptui.core.paths import from_text
-from aptui.core.run_report import Stamp
+from aptui.core.results.outside import OutsideFile, outside_file
+from aptui.core.results.run_report import Stamp
 
 _LOOK_EVERY_S = 1.0
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from aptui.core.model import Digest
 from aptui.engine.scan.walk import Entry, FolderPart, text_of
-from aptui.shared import lfs
+from aptui.shared.files import lfs
 from aptui.store.db.archive import DatabaseArchive
 
 _CHUNK_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from aptui.o3de.bundling.asset_lists import ListedAsset
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.replacing import replace_bytes
+from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize
 
 

@@ -17,8 +17,8 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.shared.addresses import Address, entry_for, host_names, parsed, plain
-from aptui.shared.peers import PeerSettings, TurnedAway
+from aptui.shared.connections.addresses import Address, entry_for, host_names, parsed, plain
+from aptui.shared.connections.peers import PeerSettings, TurnedAway
 
 _TURNED_AWAY_KEPT = 256
 """Addresses that are remembered; whoever has many of them must not fill our memory."""

@@ -23,7 +23,7 @@ from msgspec import Struct
 from aptui.link import places
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.replacing import PRIVATE, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 FILE = "tokens.json"
 LOCAL = "local"

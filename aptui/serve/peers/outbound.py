@@ -21,9 +21,9 @@ import aiohttp
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
 from aptui.serve.wires import Wires
-from aptui.shared.addresses import parsed
+from aptui.shared.connections.addresses import parsed
+from aptui.shared.connections.peers import Dial, PeerState
 from aptui.shared.errors import UserError
-from aptui.shared.peers import Dial, PeerState
 
 if TYPE_CHECKING:
     from aptui.config.sections.serve import GatewaySettings

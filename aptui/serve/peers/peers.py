@@ -29,9 +29,9 @@ from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trus
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.wires import Wires
 from aptui.serve.ws.sessions import SESSIONS
-from aptui.shared.addresses import canonical, parsed
+from aptui.shared.connections.addresses import canonical, parsed
+from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.errors import KnownError
-from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

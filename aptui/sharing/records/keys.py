@@ -36,7 +36,7 @@ class JobFacts(Struct, frozen=True):
             dependencies, each with its digest; in the order given.
         abi: what else may change products: the versions of the SDK and of the engine's part in processing.
         builder_name: for the account; the manifest holds it too.
-        code: digest of the files of the builder's code and tools, in hex, "" = none: what a run reports (`core.run_report`).
+        code: digest of the files of the builder's code and tools, in hex, "" = none (`core.results.run_report`).
     """
 
     manifest: tuple[tuple[str, str, str], ...]

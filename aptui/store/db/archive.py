@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import identity, outside, rows
+from aptui.core import identity, rows
 from aptui.core.messages import Outcome
 from aptui.core.model import (
     COMMON_PLATFORM,
@@ -23,8 +23,9 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
-from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import merge_folder
+from aptui.core.results import outside
+from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.settings import SETTINGS_STATE
 from aptui.shared.errors import InternalError, UserError
 from aptui.shared.globs import PATTERN_LIMIT
@@ -289,7 +290,7 @@ class DatabaseArchive:
         return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.outside`)."""
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         start = len(OUTSIDE_STATE)
         return outside.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())

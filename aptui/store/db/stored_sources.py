@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Sequence
 
 from aptui.core import fingerprint, identity, rows
-from aptui.core.facts import ProductFacts
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -25,6 +24,7 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.results.facts import ProductFacts
 from aptui.store.db.schema import unsigned
 
 _STATES = {state.value: state for state in JobState}

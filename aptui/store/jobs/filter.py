@@ -3,7 +3,7 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
 `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` are about
-lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.facts`), `check:size`
+lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.results.facts`), `check:size`
 about what checks found, `is:flaky` and `is:draft` about runs. A pattern without capitals ignores case. Patterns of people
 and remote clients must take linear time, whatever they are: hence Rust's engine, through polars, which is imported when the
 first pattern is used. Rust's syntax has no look-around and no back-references.
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from aptui.core.facts import NUMBER_FACTS
+from aptui.core.results.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, engine

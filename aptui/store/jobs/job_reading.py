@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from aptui.core.facts import ProductFacts
+from aptui.core.results.facts import ProductFacts
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.filter import STATUS_CODES

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from aptui.core.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ProductFacts
 from aptui.core.notices import JobChanged
+from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ProductFacts
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn

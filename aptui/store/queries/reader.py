@@ -89,8 +89,8 @@ RESTORED = ", restored by hand"
 class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
 
-    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.retry`). `is_draft`: what it made last is a draft
-    (`core.quality`); `is_finishing`: nothing but its final is still to come, or runs.
+    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.results.retry`). `is_draft`: what it made last is
+    a draft (`core.results.quality`); `is_finishing`: nothing but its final is still to come, or runs.
     """
 
     source: str

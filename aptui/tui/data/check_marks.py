@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from aptui.core.checks import Check
+from aptui.core.results.checks import Check
 from aptui.shared.errors import KnownError
 from aptui.store.queries.problems.checks import CheckMark, check_marks
 from aptui.store.queries.reader import open_reader

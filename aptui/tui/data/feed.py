@@ -33,9 +33,9 @@ from aptui.core.notices import (
     Said,
     SourcesChanged,
 )
+from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
-from aptui.shared.peers import GatewayReport
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
 from aptui.store.queries.reader import open_reader

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aptui.core.checks import CheckLevel
+from aptui.core.results.checks import CheckLevel
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
 from aptui.store.queries.problems.checks import CheckMark

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
     from aptui.link.client import EngineClient
     from aptui.link.port import Answer, Verb
+    from aptui.shared.connections.peers import GatewayReport
     from aptui.shared.health import Connection, Health
-    from aptui.shared.peers import GatewayReport
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""

@@ -19,9 +19,9 @@ import msgspec
 
 from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.link.recording import Recording, TimedNews
+from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
-from aptui.shared.peers import GatewayReport
 from aptui.tui.data.feed import JobKey, job_key
 from aptui.tui.data.session import EngineFacts, NoticeListener, SessionState
 

@@ -17,7 +17,7 @@ from aptui.batch.run import run as run_batch
 from aptui.config import load
 from aptui.config.model import Config, SharedCacheSettings
 from aptui.core.model import COMMON_PLATFORM
-from aptui.core.quality import Quality
+from aptui.core.results.quality import Quality
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader, open_reader

@@ -33,10 +33,10 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.history import Made, RunStep, moments
 from aptui.core.messages import Outcome
 from aptui.core.model import Builder
-from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
+from aptui.core.results.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.replacing import replacing
+from aptui.shared.files.replacing import replacing
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.opening import os_path
 from aptui.worker.commands import command as commands

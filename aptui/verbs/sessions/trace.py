@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aptui.shared import printing
-from aptui.shared.replacing import replacing
+from aptui.shared.files.replacing import replacing
 from aptui.store.history.sessions import OUTCOMES, Session, session_named
 from aptui.store.history.timeline import Span, Timeline, timeline
 from aptui.verbs.opening import OpenedProject, opened

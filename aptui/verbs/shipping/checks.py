@@ -17,8 +17,8 @@ from msgspec import to_builtins
 
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
-from aptui.core.checks import Check, CheckLevel
 from aptui.core.paths import cache_path
+from aptui.core.results.checks import Check, CheckLevel
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check

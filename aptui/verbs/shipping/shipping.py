@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.shared.replacing import replace_bytes, replacing
+from aptui.shared.files.replacing import replace_bytes, replacing
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, AssetListChange, as_json, closure, orphans, read
 from aptui.store.graph.asset_list import compare as differences

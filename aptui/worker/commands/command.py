@@ -21,7 +21,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.core.retry import EXIT, FailureKind
+from aptui.core.results.retry import EXIT, FailureKind
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
 from aptui.worker.commands.output import KEPT_BYTES, BoundedText
@@ -61,7 +61,7 @@ class Invocation(Struct, frozen=True):
 
 
 class Execution(Struct, frozen=True):
-    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.retry`)."""
+    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.results.retry`)."""
 
     error: str
     output: BoundedText

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
 from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
-from aptui.core.quality import QUALITY_VARIABLE, Quality
+from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.commands import command as commands
@@ -36,7 +36,7 @@ _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not fou
 
 
 class CommandJob(Struct):
-    """What a command left: `error` is "" when it succeeded, `kind` what it failed of (`core.retry`)."""
+    """What a command left: `error` is "" when it succeeded, `kind` what it failed of (`core.results.retry`)."""
 
     command_line: str
     peak_rss_bytes: int

@@ -20,8 +20,8 @@ from types import FrameType
 import aptui
 from aptui.core.messages import Read
 from aptui.core.paths import to_text
-from aptui.core.run_report import Stamp, UsedFile
-from aptui.shared import lfs
+from aptui.core.results.run_report import Stamp, UsedFile
+from aptui.shared.files import lfs
 from aptui.worker.files import is_pointer
 from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
 

@@ -18,7 +18,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFin
 from types import CodeType
 
 from aptui.core.model import Builder, BuilderKind
-from aptui.core.run_report import code_digest
+from aptui.core.results.run_report import code_digest
 
 _Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"

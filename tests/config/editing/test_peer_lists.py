@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from aptui.config.editing import edit, peer_lists
 from aptui.config.load import load
 from aptui.link import peer_file
+from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder
 from aptui.shared.errors import HostError
-from aptui.shared.peers import Dial, PeerAction, PeerOrder
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]

@@ -11,7 +11,6 @@ from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.archive import ROW_OPERATIONS
-from aptui.core.checks import Check, CheckLevel
 from aptui.core.messages import (
     CommitProducts,
     DiscardStaging,
@@ -32,6 +31,7 @@ from aptui.core.messages import (
 )
 from aptui.core.model import Companion, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.results.checks import Check, CheckLevel
 
 
 @pytest.fixture

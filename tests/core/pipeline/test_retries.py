@@ -7,7 +7,7 @@ from fake_world import World
 from fakes import Setup, copier, scripter
 
 from aptui.core.messages import JobChanged, Outcome
-from aptui.core.retry import RetryRule
+from aptui.core.results.retry import RetryRule
 
 NAME = "a.s@linux:main"
 

@@ -30,11 +30,11 @@ from aptui.serve.peers import outbound, peers
 from aptui.serve.peers.peers import Peers
 from aptui.serve.ws.answers import answer
 from aptui.serve.ws.sessions import WireSessions
-from aptui.shared.addresses import canonical, entry_for, is_host_name, split
+from aptui.shared.connections.addresses import canonical, entry_for, is_host_name, split
+from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
+from aptui.shared.connections.peers import Dial as ConfiguredDial
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.peer_rules import applied
-from aptui.shared.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
-from aptui.shared.peers import Dial as ConfiguredDial
 
 from ..live_served import CERTIFICATE, KEY, garden
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from aptui.core.facts import ProductFacts
+from aptui.core.results.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.job_reading import read_job_table

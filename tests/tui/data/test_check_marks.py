@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.checks import Check, Limit
+from aptui.core.results.checks import Check, Limit
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import AnalysisKeys
 from aptui.store.queries.problems.checks import check_marks, findings_of

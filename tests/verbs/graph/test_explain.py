@@ -12,7 +12,7 @@ import verb_project
 
 from aptui.cli import main
 from aptui.link import peer_file
-from aptui.shared.peers import PeerAction, PeerOrder, PeerSettings
+from aptui.shared.connections.peers import PeerAction, PeerOrder, PeerSettings
 
 pytestmark = pytest.mark.real
 

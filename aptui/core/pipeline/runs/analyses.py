@@ -24,7 +24,7 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
-from aptui.core.run_report import Ties
+from aptui.core.results.run_report import Ties
 
 
 class Analyses:

@@ -32,7 +32,6 @@ from aptui.core.model import (
     PathKey,
     RelPath,
 )
-from aptui.core.outside import outside_file
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
@@ -40,8 +39,9 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.analyses import Analyses
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
-from aptui.core.quality import as_final, is_of_draft
-from aptui.core.run_report import is_of_other_code
+from aptui.core.results.outside import outside_file
+from aptui.core.results.quality import as_final, is_of_draft
+from aptui.core.results.run_report import is_of_other_code
 from aptui.core.state.commits import Commit
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})

@@ -9,7 +9,7 @@ from aptui.core.machine import Trigger
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder, SlotsFree, StartRuns
 from aptui.core.model import Job
 from aptui.core.pipeline.jobs import Jobs
-from aptui.core.quality import quality_of
+from aptui.core.results.quality import quality_of
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32

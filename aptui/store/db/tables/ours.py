@@ -113,7 +113,7 @@ class Retries(Table):
 
 
 class Drafts(Table):
-    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of what is planned to replace them."""
+    """Jobs whose products are drafts (`core.results.quality`); `final` is the fingerprint of what is planned to replace them."""
 
     job_id = IntegerField(primary_key=True)
     final = IntegerField(null=True)
@@ -170,7 +170,7 @@ class OwnProducts(Table):
 
 
 class Facts(Table):
-    """What builders say of their products (`core.facts`); most products have no row."""
+    """What builders say of their products (`core.results.facts`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
     width = IntegerField()
@@ -277,7 +277,7 @@ class Sessions(Table):
 class SessionRuns(Table):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
 
-    `is_draft`: that was a draft (`core.quality`).
+    `is_draft`: that was a draft (`core.results.quality`).
     """
 
     job_id = IntegerField()

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from aptui.core.checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
-from aptui.core.facts import ProductFacts
+from aptui.core.results.checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
+from aptui.core.results.facts import ProductFacts
 from aptui.store.queries.reader import Reader
 
 _PRODUCTS_SQL = """SELECT s.SourceName, j.Platform, j.JobID, p.ProductName, COALESCE(o.size, 0),

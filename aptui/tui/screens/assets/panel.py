@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from aptui.core.checks import Check, CheckLevel
 from aptui.core.paths import cache_path
+from aptui.core.results.checks import Check, CheckLevel
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
 from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails

@@ -14,10 +14,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from aptui.shared.addresses import canonical, split
+from aptui.shared.connections.addresses import canonical, split
+from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.errors import KnownError, UserError
-from aptui.shared.peer_rules import applied
-from aptui.shared.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from aptui.config.editing import peer_lists
 from aptui.link import gateways, peer_file
 from aptui.link.port import OrderPeers
+from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peers import GatewayReport, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError
-from aptui.shared.peer_rules import applied
-from aptui.shared.peers import GatewayReport, PeerOrder, PeerSettings
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 

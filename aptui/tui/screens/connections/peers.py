@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aptui.shared.peers import GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
+from aptui.shared.connections.peers import GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell

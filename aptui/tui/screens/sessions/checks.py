@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.checks import CheckLevel
+from aptui.core.results.checks import CheckLevel
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.problems.checks import findings
 from aptui.store.queries.reader import Reader

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from aptui.core.messages import ConnectionsChanged, HealthChanged, LogLevel, Progress, Said
 from aptui.link import gateways, peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
+from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.connections import pane as connections_pane

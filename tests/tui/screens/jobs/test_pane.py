@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui.core.messages import LogLevel
 from aptui.link.port import Cancel, Escalate, Reprocess, Show
-from aptui.shared.peers import GatewayReport, PeerSettings
+from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo

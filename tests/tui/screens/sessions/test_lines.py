@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from aptui.config.model import Config
-from aptui.core.checks import Check, Limit
+from aptui.core.results.checks import Check, Limit
 from aptui.shared.errors import UserError
 from aptui.tui.frame.line import Parts
 from aptui.tui.screens.sessions.checks import check_lines

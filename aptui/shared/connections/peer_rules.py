@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from aptui.shared.addresses import canonical, is_host_name, parsed
+from aptui.shared.connections.addresses import canonical, is_host_name, parsed
+from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import UserError
-from aptui.shared.peers import Dial, PeerAction, PeerOrder, PeerSettings
 
 _LAST_PORT = 65_535
 _ID_LENGTH = 80

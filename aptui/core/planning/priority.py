@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from aptui.core.model import Job, JobState, PathKey
-from aptui.core.resources import Names, Resources
+from aptui.core.planning.resources import Names, Resources
 
 Rank = tuple[bool, bool, int, int, bool, bool, bool, int, str, str, str]
 

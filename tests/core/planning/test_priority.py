@@ -7,9 +7,9 @@ import random
 import pytest
 from fakes import Setup
 
-from aptui.core import planner, priority
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
-from aptui.core.priority import Interest, ReadyQueue
+from aptui.core.planning import planner, priority
+from aptui.core.planning.priority import Interest, ReadyQueue
 
 
 def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:

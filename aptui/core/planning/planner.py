@@ -1,6 +1,6 @@
 """The planner: which builders a source has, and which jobs follow without an analysis; no state of its own.
 
-Tests: `tests/core/test_priority.py`.
+Tests: `tests/core/planning/test_priority.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Those that `block` are asked by the pipeline before a result is committed, all by `store.queries.problems.checks` of what is there.
 Budgets, commands and what `aptui lint` finds are about more than one job and cannot block.
 
-Tests: `tests/core/test_checks.py`.
+Tests: `tests/core/results/test_checks.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from aptui.core.facts import NO_FACTS, ProductFacts
+from aptui.core.results.facts import NO_FACTS, ProductFacts
 
 BLOCKED_BY = "check '"
 """How the error of a job begins that a check keeps from being published; the check's name follows."""

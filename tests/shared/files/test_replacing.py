@@ -3,7 +3,7 @@ import os
 import pytest
 
 from aptui.shared.errors import HostError
-from aptui.shared.replacing import PRIVATE, replace_bytes, replacing
+from aptui.shared.files.replacing import PRIVATE, replace_bytes, replacing
 
 
 def test_what_is_written_takes_the_place_of_what_was_there(tmp_path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.checks import Check, CheckedProduct, Limit, blocked, flaws_of_name, flaws_of_product
-from aptui.core.facts import ProductFacts
+from aptui.core.results.checks import Check, CheckedProduct, Limit, blocked, flaws_of_name, flaws_of_product
+from aptui.core.results.facts import ProductFacts
 from aptui.shared.comparisons import between
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.facts import ProductFacts, together
+from aptui.core.results.facts import ProductFacts, together
 
 IMAGE, SOUND = ProductFacts(width=8, height=4, format="rgb"), ProductFacts(width=2, rate=44100, seconds=1.5)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from aptui.core.run_report import NO_FILE, Stamp
+from aptui.core.results.run_report import NO_FILE, Stamp
 
 OUTSIDE_STATE = "outside:"
 """Before the absolute path in the key of such a row."""
