@@ -1,8 +1,6 @@
 """The gateway's connection to the engine: requests, answers and events, and reconnecting when the engine is gone.
 
 One thread reads.
-
-Tests: `tests/serve/access/test_guard.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class EngineLink:
     def __init__(
         self, cache_dir: places.Folder, heard: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
     ) -> None:
-        self._socket = places.socket_path(cache_dir)
+        self._cache_dir = cache_dir
         self._heard, self._came = heard, came
         self.also_heard: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.also_came: list[Callable[[bool], object]] = []
@@ -103,7 +101,8 @@ class EngineLink:
         wait_s = _RETRY_S[0]
         while not self._ends.is_set():
             try:
-                with EngineClient.connect(self._socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
+                socket = places.listening_at(self._cache_dir)
+                with EngineClient.connect(socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
                     if client.hello.protocol == port.PROTOCOL:
                         wait_s = _RETRY_S[0]
                         self._listen(client)

@@ -38,7 +38,6 @@ _LIMIT_MIB, _MOST_MIB = 256, 1 << 20
 _MOST_LOGS_BYTES = 16 << 20
 _LOOK_S = 0.2
 _MIB = 1 << 20
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def record_arguments(parser: ArgumentParser) -> None:
@@ -56,9 +55,10 @@ one that is killed can be replayed up to then."""
 
 
 def _seconds(text: str) -> float:
-    unit = _UNITS.get(text[-1:], 0)
+    from aptui.config.yaml import scalars
+
     try:
-        seconds = float(text[:-1] if unit else text) * (unit or 1)
+        seconds = scalars.seconds(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1 << 31:
@@ -76,7 +76,7 @@ def record(arguments: Namespace) -> int:
     """Record what the project's engine says until it ends, somebody stops it, or the file is as large as it may be."""
     config = load_last_config(arguments)
     try:
-        client = EngineClient.connect(places.socket_path(config.cache_dir))
+        client = EngineClient.connect(places.listening_at(config.cache_dir))
     except NoEngine:
         raise HostError("no engine runs here, so there is nothing to record", hint="'aptui start' starts one") from None
     path = Path(os.path.abspath(arguments.file))
@@ -209,10 +209,7 @@ class Recorder:
             self._keep_log(notice.log_file)
 
     def _is_working(self) -> bool:
-        now = self._progress
-        return now is None or bool(
-            now.is_scanning or now.analyses_waiting or now.analyses_running or now.jobs_waiting or now.jobs_running
-        )
+        return self._progress is None or self._progress.is_working
 
     # ---------------------------------------------------------------------------------------------------------------- logs
 

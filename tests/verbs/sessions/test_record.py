@@ -147,6 +147,16 @@ def test_it_ends_with_the_engine_and_when_nothing_is_left_to_do(home: Home, tmp_
     assert not (tmp_path / "c.rec").exists()
 
 
+def test_an_engine_that_listens_under_another_state_folder_is_recorded(home: Home, tmp_path: Path) -> None:
+    state = home.environment["XDG_STATE_HOME"]
+    home.environment["XDG_STATE_HOME"] = str(tmp_path / "other")
+    ended = home.run("record", "--until-idle", str(tmp_path / "night.rec"))
+    home.environment["XDG_STATE_HOME"] = state
+
+    assert ended.returncode == 0, ended.stderr
+    assert "the engine has nothing left to do: " in ended.stdout
+
+
 def test_one_whose_recorder_was_killed_is_replayed_up_to_then(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "a.rec"
     end = home.begin("record", str(file))
