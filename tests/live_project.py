@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from disk_project import Project
+from homes import own_homes
 from waiting import until
 
 from aptui.config import load, model
@@ -135,3 +137,12 @@ class LiveProject(Project):
             for news in self.news
             if isinstance(news, JobChanged) and news.status in ("completed", "failed") and news.run_key
         )
+
+
+def own_live_project(folder: Path, patch: pytest.MonkeyPatch, settings: str, files: dict[str, str]) -> LiveProject:
+    """Make a project in `folder`/project with {path: text}, and with homes beside it."""
+    own_homes(folder, patch)
+    project = LiveProject(folder / "project", settings)
+    for name, text in files.items():
+        project.write(name, text)
+    return project

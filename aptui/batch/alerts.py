@@ -87,8 +87,7 @@ class Alerter:
             if notice.status in ("completed", "failed", ""):
                 self._note(notice)
         elif isinstance(notice, Progress):
-            left = notice.analyses_waiting + notice.analyses_running + notice.jobs_waiting + notice.jobs_running
-            self._work(is_working=notice.is_scanning or left > 0)
+            self._work(is_working=notice.is_working)
 
     def close(self, *, has_rested: bool = False) -> None:
         """Tell what is still to be told, and end; it takes seconds where somebody does not answer.

@@ -122,6 +122,16 @@ class Progress(Struct, frozen=True):
     failed_before: int = 0
 
     @property
+    def pending_count(self) -> int:
+        """How many jobs and analyses have not ended yet."""
+        return self.analyses_waiting + self.analyses_running + self.jobs_waiting + self.jobs_running
+
+    @property
+    def is_working(self) -> bool:
+        """Whether files are looked at, or anything is pending."""
+        return self.is_scanning or self.pending_count > 0
+
+    @property
     def done_now(self) -> int:
         """How many runs of the present spell of work completed."""
         return self.jobs_done - self.done_before

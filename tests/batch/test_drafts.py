@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from homes import own_project
 from verb_project import Run, runner
 
 pytestmark = pytest.mark.real
@@ -42,18 +43,8 @@ class Stamp:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg-cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
-    (folder / "builders").mkdir()
-    (folder / "builders" / "stamp.py").write_text(STAMP)
-    (folder / "aptui.yaml").write_text(CONFIG)
-    (folder / "assets" / "a.up").write_text("a")
-    (folder / "assets" / "b.st").write_text("b")
-    monkeypatch.chdir(folder)
-    return folder
+    files = {"builders/stamp.py": STAMP, "aptui.yaml": CONFIG, "assets/a.up": "a", "assets/b.st": "b"}
+    return own_project(tmp_path, monkeypatch, files)
 
 
 @pytest.fixture

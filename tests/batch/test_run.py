@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from homes import own_project
 from verb_project import Run, runner
 
 from aptui.batch.reporter import Reporter
@@ -54,16 +55,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg-cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
-    folder = tmp_path / "project"
-    (folder / "assets").mkdir(parents=True)
-    (folder / "aptui.yaml").write_text(CONFIG)
-    (folder / "assets" / "a.txt").write_text("a")
-    (folder / "assets" / "b.up").write_text("b")
-    monkeypatch.chdir(folder)
-    return folder
+    return own_project(tmp_path, monkeypatch, {"aptui.yaml": CONFIG, "assets/a.txt": "a", "assets/b.up": "b"})
 
 
 @pytest.fixture

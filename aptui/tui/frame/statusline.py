@@ -75,26 +75,17 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
         return Part("‖ on hold", "warning")
     if progress is None:
         return Part("· attached", "muted")
-    if is_working(progress):
-        if progress.is_scanning and not _left_to_do(progress):
+    if progress.is_working:
+        if progress.is_scanning and not progress.pending_count:
             return Part("● scanning", "processing")
         done = progress.done_now + progress.failed_now
         return Part(f"● building {100 * done // _all(progress)} %" if done else "● building", "processing")
     return Part("✓ idle", "completed")
 
 
-def _left_to_do(progress: Progress) -> int:
-    return progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
-
-
 def _all(progress: Progress) -> int:
     """Return what the work under way is in all, analyses that are still to come too: what the bar is of, and the share."""
-    return progress.done_now + progress.failed_now + _left_to_do(progress)
-
-
-def is_working(progress: Progress | None) -> bool:
-    """Whether anything is owed or looked at."""
-    return progress is not None and (progress.is_scanning or _left_to_do(progress) > 0)
+    return progress.done_now + progress.failed_now + progress.pending_count
 
 
 def _counts(progress: Progress | None) -> tuple[Part, ...]:
@@ -110,21 +101,21 @@ def _counts(progress: Progress | None) -> tuple[Part, ...]:
     failing = progress.jobs_failed if progress.failing_count < 0 else progress.failing_count
     if failing:
         parts.append(Part(f"{failing:,} failed", "failed"))
-    if progress.eta_ms > 0 and is_working(progress):
+    if progress.eta_ms > 0 and progress.is_working:
         parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
     if progress.jobs_running:
         parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
     if analyses := progress.analyses_waiting + progress.analyses_running:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     rate = _rate(progress)
-    if rate and is_working(progress):
+    if rate and progress.is_working:
         parts.append(Part(f"{rate} a second", "muted"))
     return tuple(parts)
 
 
 def share_of(progress: Progress) -> tuple[int, int]:
     """Return (jobs that ended, all jobs) of the work that is under way; (0, 0) at rest or before any job is known."""
-    if not is_working(progress):
+    if not progress.is_working:
         return 0, 0
     done = progress.done_now + progress.failed_now
     left = progress.jobs_waiting + progress.jobs_running
@@ -164,7 +155,7 @@ class Rule(Line):
 
 def _cells(progress: Progress | None, room: int) -> tuple[int, int, int]:
     """Return how many cells of the bar are done, failed and running; what there is of a kind has one at least. None at rest."""
-    if progress is None or not is_working(progress):
+    if progress is None or not progress.is_working:
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running
     total = _all(progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from live_project import LiveProject
+from live_project import LiveProject, own_live_project
 
 from aptui.link import port
 
@@ -20,11 +20,7 @@ builders:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("assets/a.up", "one")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.up": "one"})
 
 
 def shared(project: LiveProject) -> tuple[int, int]:

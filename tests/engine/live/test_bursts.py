@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_project import LiveProject
+from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import FilesHashed, FolderSeen, HashOrder
 from aptui.engine.live.changes import ChangeTracker
@@ -28,11 +28,7 @@ _COUNT = 40
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("assets/a.txt", "a")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from disk_project import database
-from live_project import LiveProject
+from live_project import LiveProject, own_live_project
 
 from aptui.core.identity import path_uuids
 from aptui.core.model import RelPath
@@ -27,12 +27,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("builders/chained.py", CHAINED)
-    project.write("assets/sub/a.txt", "a")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"builders/chained.py": CHAINED, "assets/sub/a.txt": "a"})
 
 
 def meta(project: LiveProject, rel: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_project import LiveProject
+from live_project import LiveProject, own_live_project
 
 from aptui.engine.live import changes
 from aptui.engine.scan import walk
@@ -59,11 +59,7 @@ class Costs:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("gem/other.txt", "")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"gem/other.txt": ""})
 
 
 def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-from live_project import LiveProject, Ticker
+from live_project import LiveProject, Ticker, own_live_project
 
 from aptui.core.messages import JobChanged, Notice
 from aptui.engine.live import changes
@@ -32,11 +32,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("assets/a.txt", "a")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
 
 
 # ------------------------------------------------------------------------------------------------------------------- seeing

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_project import LiveProject
+from live_project import LiveProject, own_live_project
 
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes
@@ -26,11 +26,7 @@ platforms: {linux: {}}
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("assets/a.txt", "a")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
 
 
 class Held:

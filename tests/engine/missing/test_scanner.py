@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from live_project import LiveProject, Request
+from live_project import LiveProject, Request, own_live_project
 
 from aptui.core.messages import MissingScan
 from aptui.engine.missing.readers import Readers
@@ -389,12 +389,7 @@ def test_other_files_are_ignored_by_their_own_tags(room: Room) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    project.write("assets/a.txt", "sub/b.png")
-    project.write("assets/sub/b.png", "b")
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "sub/b.png", "assets/sub/b.png": "b"})
 
 
 def found_by(project: LiveProject) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from live_project import LiveProject, Request
+from live_project import LiveProject, Request, own_live_project
 
 from aptui.core.messages import JobChanged
 from aptui.link import port
@@ -23,12 +23,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    project = LiveProject(tmp_path / "project", SETTINGS)
-    for name in "abc":
-        project.write(f"assets/{name}.txt", name)
-    return project
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {f"assets/{name}.txt": name for name in "abc"})
 
 
 def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:

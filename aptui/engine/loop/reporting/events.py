@@ -126,8 +126,7 @@ class NoticePublisher:
         Args:
             is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
         """
-        is_working = _is_working(counts)
-        if is_working and not (self._last and _is_working(self._last)):
+        if counts.is_working and not (self._last and self._last.is_working):
             self._scan_s = self._analysis_s = self._processing_s = 0.0
             self._finished.clear()
             self._last_s = now
@@ -147,7 +146,7 @@ class NoticePublisher:
             done_before=self._before[0],
             failed_before=self._before[1],
         )
-        if self._last is None or is_working or replace(news, cause=0) != replace(self._last, cause=0):
+        if self._last is None or counts.is_working or replace(news, cause=0) != replace(self._last, cause=0):
             self._last = news
             self.tell(news)
 
@@ -179,8 +178,3 @@ def _step(notice: JobChanged) -> str:
     after = f" after {notice.duration_ms:,} ms" if notice.status == "completed" and notice.is_run else ""
     why = f": {notice.reason}" if notice.status in ("pending", "processing") and notice.reason else ""
     return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
-
-
-def _is_working(counts: Progress) -> bool:
-    owed = counts.analyses_waiting + counts.analyses_running + counts.jobs_waiting + counts.jobs_running
-    return counts.is_scanning or owed > 0

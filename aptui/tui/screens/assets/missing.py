@@ -103,8 +103,7 @@ class MissingTrees(AssetTrees):
         progress = self.shell.session.latest_progress
         if progress is None or self.shell.session.state is not SessionState.ATTACHED:
             return True  # the engine will say
-        unfinished = progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
-        return not progress.is_scanning and not unfinished
+        return not progress.is_working
 
     def action_scan_missing(self) -> None:
         """Search the product, all products of the source, or of the folder; or those that are marked."""
