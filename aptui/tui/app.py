@@ -120,7 +120,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.feed: Feed | None = None
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
-        self.clock = FrameClock(self, self.draw_frame)
+        self.clock = FrameClock(self, self.draw_frame, self.line_rest_s)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
         self.sheets = Sheets(self, self.switcher, lambda: self.keymap)
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
@@ -192,8 +192,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         from aptui.tui.data.feed import Feed
         from aptui.tui.rejected_peers import RejectedPeers
 
-        database, clock_ms = self.session.cache_dir / "assetdb.sqlite", self.session.clock_ms
-        self.feed = Feed(database, known_names(self), more_builders=finder(self), wake=self.wake, clock_ms=clock_ms)
+        database, ms, news = self.session.cache_dir / "assetdb.sqlite", self.session.clock_ms, self.clock.wake_for_news
+        self.feed = Feed(database, known_names(self), more_builders=finder(self), wake=self.wake, wake_for_news=news, clock_ms=ms)
         self.session.listeners.append(self.feed)
         self.session.listeners.append(RejectedPeers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
 

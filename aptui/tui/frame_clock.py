@@ -1,6 +1,8 @@
 """When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business.
 
-Tests: `tests/tui/screens/logs/test_pane.py`.
+News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key.
+
+Tests: `tests/tui/test_frame_clock.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from typing import Any
 from textual.app import App
 
 FRAME_S = 0.1
-_BURST_S = 6 * FRAME_S
+_BURST = 6
 """So many frames after a rest need not wait: a filter that a key changed takes two or three, the first rows five."""
+
+_SHARE, _LONGEST_REST_S = 3, 1.0
+"""For so many times what a frame took, or so long, none of news follows: keys come first where the processor is busy."""
 
 
 class FrameClock:
@@ -24,12 +29,19 @@ class FrameClock:
     Args:
         app: whose thread it is.
         draw: draws one frame.
+        rest_s: for how many seconds the line is to be left to keys.
+        clock: for tests.
     """
 
-    def __init__(self, app: App[Any], draw: Callable[[], object]) -> None:
-        self._app, self._draw = app, draw
+    def __init__(
+        self, app: App[Any], draw: Callable[[], object], rest_s: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._app, self._draw, self._rest_s, self._clock = app, draw, rest_s, clock
         self._context: contextvars.Context | None = None
-        self._is_woken, self._next_frame = False, 0.0
+        self._is_woken = self._is_news_due = False
+        self._next_s = self._news_s = self._ended_s = 0.0
+        self._free = _BURST
 
     def start(self) -> None:
         """Take the calling thread's context for what other threads ask for; before this, nothing is called."""
@@ -40,6 +52,12 @@ class FrameClock:
         if not self._is_woken:
             self._is_woken = True
             self.in_ui(self._arm)
+
+    def wake_for_news(self) -> None:
+        """Ask for a frame that nobody waits for; as `wake`."""
+        if not (self._is_news_due or self._is_woken):
+            self._is_news_due = True
+            self.in_ui(self._arm_for_news)
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
@@ -52,13 +70,35 @@ class FrameClock:
             pass  # the loop is closed: nobody looks any more
 
     def _arm(self) -> None:
-        wait_s = self._next_frame - time.monotonic()
-        if wait_s > 0:
-            self._app.set_timer(wait_s, self._frame)
+        now_s = self._clock()
+        self._free = min(_BURST, self._free + int((now_s - self._ended_s) / FRAME_S))
+        if self._free:
+            self._free -= 1
+            self._after(0, self._frame)
         else:
-            self._app.call_later(self._frame)
+            self._after(self._next_s - now_s, self._frame)
+
+    def _arm_for_news(self) -> None:
+        if not self._is_news_due:
+            return  # another frame brought them
+        rest_s = max(self._rest_s(), self._news_s - self._clock())
+        if rest_s > 0:
+            self._after(rest_s, self._arm_for_news)
+            return
+        self._is_news_due = False
+        self.wake()
+
+    def _after(self, wait_s: float, do: Callable[[], object]) -> None:
+        if wait_s > 0:
+            self._app.set_timer(wait_s, do)
+        else:
+            self._app.call_later(do)
 
     def _frame(self) -> None:
-        self._is_woken = False
-        self._next_frame = max(self._next_frame, time.monotonic() - _BURST_S) + FRAME_S
+        self._is_woken = self._is_news_due = False
+        began_s = self._clock()
         self._draw()
+        self._ended_s = self._clock()
+        took_s = self._ended_s - began_s
+        self._next_s = max(began_s + FRAME_S, self._ended_s + took_s)
+        self._news_s = self._ended_s + min(_SHARE * took_s, _LONGEST_REST_S)

@@ -124,6 +124,7 @@ class Feed:
             first rows,
             which are read again where these names are others.
         wake: called, by any thread, when there is something to drain; may be called often.
+        wake_for_news: the same where nobody waits for it.
         clock_ms: the time, for news that do not say theirs.
         read_table: what reads all jobs; tests give their own.
         reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `owes_read`.
@@ -136,12 +137,13 @@ class Feed:
         *,
         more_builders: Callable[[], Mapping[bytes, str]] | None = None,
         wake: Callable[[], None] = lambda: None,
+        wake_for_news: Callable[[], None] | None = None,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         read_table: Callable[[], JobTable] | None = None,
         reads_alone: bool = True,
     ) -> None:
         self._database, self._builders, self._more_builders = database, dict(builders or {}), more_builders
-        self._wake, self._clock_ms = wake, clock_ms
+        self._wake, self._wake_for_news, self._clock_ms = wake, wake_for_news or wake, clock_ms
         self._read_table = read_table or self._read_database
         self._reads_alone = reads_alone
         self._analyses = AnalysisKeys()
@@ -207,7 +209,7 @@ class Feed:
                 self._subscribed = (epoch, 0)
         if is_new_epoch:
             self._must_read()
-        self._wake()
+        self._wake_for_news()
 
     # ------------------------------------------------------------------------------------------------------------- reading
 

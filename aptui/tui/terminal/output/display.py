@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 class ThriftyApp(App[None]):
     """An app that sends what differs; with another driver than ours, or `APTUI_OUTPUT=stock`, one like any other."""
 
+    def line_rest_s(self) -> float:
+        """Return for how many seconds news are to leave the line to keys."""
+        output = getattr(self._driver, "output", None)
+        return 0.0 if output is None else output.rest_s()
+
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Hand what was drawn to the output layer if there is one and it understands it; else have Textual write it."""
         output = getattr(self._driver, "output", None)

@@ -106,6 +106,10 @@ class OutputLayer:
         """Note that a key came; from any thread."""
         self.pace.typed(self._clock())
 
+    def rest_s(self) -> float:
+        """Return for how many seconds what nobody waits for is better not drawn."""
+        return self.pace.rest_s(self._clock())
+
     def answered(self, column: int) -> None:
         """Note the answer to a question, the cursor's column from 0 on; from any thread."""
         if self._probes:
@@ -199,7 +203,7 @@ class OutputLayer:
             frame = f"{_BEGIN}{frame}{_END}"
         if self.pace.asks:
             frame += _QUESTION
-            self.pace.sent(self._clock())
+            self.pace.sent(self._clock(), len(frame.encode()))
         self.frame_count += 1
         self._send(frame)
 

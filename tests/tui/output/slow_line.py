@@ -1,0 +1,157 @@
+"""A screen at the far end of a slow line, on a clock of its own: news come without end, and somebody presses keys."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+
+from aptui.tui.frame_clock import FrameClock
+from aptui.tui.terminal.output.abilities import Abilities
+from aptui.tui.terminal.output.layer import OutputLayer
+from tests.tui.model_terminal import ModelTerminal
+from tests.tui.output.room import picture
+
+COLUMNS, LINES = 160, 45
+_TOP, ROWS = 5, 20
+"""So many lines of the screen are rows with news."""
+_STATUSES = ("pending", "processing", "completed", "failed")
+_CURSOR = Style(bgcolor="#2b3647")
+
+
+class SimulatedLoop:
+    """A loop whose time passes from one thing that is due to the next."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
+
+    def call_later(
+        self, wait_s: float, do: Callable[..., object], *arguments: object, context: object = None
+    ) -> asyncio.TimerHandle:
+        """As a loop does."""
+        handle = asyncio.TimerHandle(self.now_s + wait_s, do, arguments, self)  # type: ignore[arg-type]  # it asks for little
+        heapq.heappush(self._due, (handle.when(), next(self._numbers), handle))
+        return handle
+
+    def call_soon_threadsafe(self, do: Callable[..., object], *arguments: object, context: object = None) -> asyncio.TimerHandle:
+        """As a loop does."""
+        return self.call_later(0.0, do, *arguments)
+
+    def get_debug(self) -> bool:
+        """As a loop does."""
+        return False
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Forget nothing: a cancelled one is passed over."""
+
+    def run(self, until_s: float) -> None:
+        """Let time pass."""
+        while self._due and self._due[0][0] <= until_s:
+            at_s, _, handle = heapq.heappop(self._due)
+            self.now_s = max(self.now_s, at_s)
+            if not handle.cancelled():
+                handle._callback(*handle._args)  # type: ignore[attr-defined]  # the loop's own affair
+        self.now_s = max(self.now_s, until_s)
+
+
+class FakeApp:
+    """What a frame clock asks of an app."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def set_timer(self, wait_s: float, do: Callable[[], object]) -> None:
+        self._loop.call_later(wait_s, do)
+
+    def call_later(self, do: Callable[[], object]) -> None:
+        self._loop.call_later(0.0, do)
+
+
+class FarScreen:
+    """A table whose rows change for ever, drawn over a line.
+
+    Args:
+        rate: bytes a second that arrive.
+        round_trip_s: of an empty line.
+        news_a_second: how many rows change.
+        heeds: whether news leave the line to keys.
+    """
+
+    def __init__(self, rate: float, round_trip_s: float, news_a_second: int, *, heeds: bool = True) -> None:
+        self.loop = SimulatedLoop()
+        self._rate, self._half_s, self._news_s = rate, round_trip_s / 2, 1 / news_a_second
+        self._console = Console(force_terminal=True, color_system="truecolor", width=COLUMNS, height=LINES)
+        self._screen = ModelTerminal(COLUMNS, LINES)
+        self._layer = OutputLayer(self._leave, Abilities(), self.loop, clock=lambda: self.loop.now_s)  # type: ignore[arg-type]
+        rest_s = self._layer.rest_s if heeds else lambda: 0.0
+        self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
+        self._free_s = 0.0
+        self._random = random.Random(8)
+        self._cells, self._cursor, self._wanted, self._news = [""] * ROWS, 0, 0, 0
+        self._under_way = self.most_under_way = self.largest_bytes = self.byte_count = self.frames_drawn = 0
+        self._pressed_s: float | None = None
+        self.echo_ms: list[float] = []
+        self.seen_s: list[float] = []
+        """When something arrived."""
+        self._clock.start()
+        self._layer.open()
+        self._draw()
+        self.loop.call_later(1.0, self._tell)
+
+    def press(self) -> None:
+        """Press a key at the far end that moves the cursor."""
+        self._pressed_s, self._wanted = self.loop.now_s, (self._cursor + 1) % ROWS
+        self.loop.call_later(self._half_s, self._typed)
+
+    def _typed(self) -> None:
+        self._layer.typed()
+        old, self._cursor = self._cursor, self._wanted
+        self._show(min(old, self._cursor), max(old, self._cursor))
+
+    def _tell(self) -> None:
+        self._news += 1
+        self._cells[self._random.randrange(ROWS)] = (
+            f"{self._random.choice(_STATUSES):<12}{self._news:>9}{self._random.random():>12.8f}"
+        )
+        self._clock.wake_for_news()
+        self.loop.call_later(self._news_s, self._tell)
+
+    def _draw(self) -> None:
+        self.frames_drawn += 1
+        self._show(0, ROWS - 1)
+
+    def _show(self, first: int, last: int) -> None:
+        lines = []
+        for row in range(first, last + 1):
+            has_cursor = row == self._cursor
+            text = f"{'▌' if has_cursor else ' '}{self._cells[row]}  textures/rock_{row:02}.png".ljust(COLUMNS)
+            lines.append([Segment(text, _CURSOR if has_cursor else None)])
+        assert self._layer.show(picture(lines, y=_TOP + first), self._console, (COLUMNS, LINES), (0, 0))
+
+    def _leave(self, text: str) -> None:
+        size = len(text.encode())
+        self.byte_count += size
+        self.largest_bytes = max(self.largest_bytes, size)
+        self._under_way += size
+        self.most_under_way = max(self.most_under_way, self._under_way)
+        self._free_s = max(self._free_s, self.loop.now_s) + size / self._rate
+        self.loop.call_later(self._free_s + self._half_s - self.loop.now_s, self._arrive, text, size)
+
+    def _arrive(self, text: str, size: int) -> None:
+        self._under_way -= size
+        self._screen.feed(text)
+        self.seen_s.append(self.loop.now_s)
+        while self._screen.answers:
+            column = int(self._screen.answers.pop(0).rstrip("R").split(";")[1]) - 1
+            self.loop.call_later(self._half_s, self._layer.answered, column)
+        if self._pressed_s is not None and self._screen.display[_TOP + self._wanted].startswith("▌"):
+            self.echo_ms.append((self.loop.now_s - self._pressed_s) * 1000)
+            self._pressed_s = None

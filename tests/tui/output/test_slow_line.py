@@ -1,0 +1,59 @@
+"""A key is echoed soon over a slow line, however much news there is; figures are those of the line, without a processor's."""
+
+import random
+
+import pytest
+
+from tests.tui.output.slow_line import FarScreen
+
+
+def pressed(far: FarScreen, times: int = 40) -> FarScreen:
+    """Press keys at odd moments; return the screen after that."""
+    moments, at_s = random.Random(3), 4.0
+    far.loop.run(at_s)
+    far.most_under_way = 0
+    for _ in range(times):
+        far.press()
+        at_s += moments.uniform(0.4, 1.5)
+        far.loop.run(at_s)
+    assert len(far.echo_ms) == times
+    return far
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[round(len(values) * 0.95) - 1]
+
+
+@pytest.mark.parametrize(("rate", "round_trip_s", "most_ms"), [(16_000, 0.15, 250), (16_000, 0.3, 420), (4_000, 0.15, 400)])
+def test_a_key_is_echoed_soon(rate, round_trip_s, most_ms):
+    far = pressed(FarScreen(rate, round_trip_s, 2000))
+
+    assert p95(far.echo_ms) <= most_ms
+    assert far.most_under_way <= 2 * far.largest_bytes
+
+
+def test_a_line_slower_than_the_news_is_left_to_keys_most_of_the_time():
+    heeding = pressed(FarScreen(4_000, 0.15, 2000))
+    heedless = pressed(FarScreen(4_000, 0.15, 2000, heeds=False))
+
+    assert heeding.byte_count < heedless.byte_count / 1.5
+    assert sorted(heeding.echo_ms)[20] < sorted(heedless.echo_ms)[20] - 50
+
+
+def test_a_quick_line_gets_ten_frames_a_second():
+    far = FarScreen(10_000_000, 0.02, 2000)
+    far.loop.run(3.0)
+    before = far.frames_drawn
+
+    far.loop.run(8.0)
+
+    assert far.frames_drawn - before >= 48
+
+
+def test_news_are_on_the_slowest_line_within_two_seconds():
+    far = FarScreen(4_000, 0.15, 2000)
+
+    far.loop.run(30.0)
+
+    steps = [later - before for before, later in zip(far.seen_s, far.seen_s[1:], strict=False) if before > 4.0]
+    assert max(steps) < 2.0

@@ -1,0 +1,93 @@
+"""When a frame is drawn: at once after a rest, ten times a second at most, and for news alone only where nobody is held up."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from aptui.tui.frame_clock import FRAME_S, FrameClock
+from tests.tui.output.slow_line import FakeApp, SimulatedLoop
+
+
+class Screen:
+    """What is drawn and when; a frame takes `takes_s`."""
+
+    def __init__(self, rest_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.loop, self.takes_s = SimulatedLoop(), 0.0
+        self.drawn_s: list[float] = []
+        self.clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
+        self.clock.start()
+        self.loop.run(10.0)
+
+    def _draw(self) -> None:
+        self.drawn_s.append(self.loop.now_s)
+        self.loop.now_s += self.takes_s
+
+    def flood(self, ask: Callable[[], None], until_s: float) -> None:
+        """Ask for frames all the time."""
+        while self.loop.now_s < until_s:
+            ask()
+            self.loop.run(self.loop.now_s + 0.001)
+
+
+def test_at_rest_nothing_is_drawn():
+    screen = Screen()
+
+    screen.loop.run(100.0)
+
+    assert screen.drawn_s == []
+
+
+def test_the_first_frames_after_a_rest_are_drawn_at_once():
+    screen = Screen()
+
+    for _ in range(3):
+        screen.clock.wake()
+        screen.loop.run(screen.loop.now_s + 0.01)
+
+    assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.01, 10.02]
+
+
+@pytest.mark.parametrize("ask", ["wake", "wake_for_news"])
+def test_no_more_than_ten_frames_a_second_are_drawn(ask):
+    screen = Screen()
+
+    screen.flood(getattr(screen.clock, ask), 13.0)
+
+    later = [at_s for at_s in screen.drawn_s if at_s > 11.0]
+    assert 18 <= len(later) <= 20
+    assert min(after - before for before, after in pairwise(later)) >= FRAME_S - 0.002
+
+
+def test_where_a_frame_takes_long_as_long_again_is_left_and_for_news_three_times_as_long():
+    screen = Screen()
+    screen.takes_s = 0.2
+
+    screen.flood(screen.clock.wake, 20.0)
+    asked = len([at_s for at_s in screen.drawn_s if at_s > 12.0]) / (screen.loop.now_s - 12.0)
+    screen.drawn_s.clear()
+    screen.flood(screen.clock.wake_for_news, 30.0)
+    news = len(screen.drawn_s) / 10
+
+    assert 2.2 <= asked <= 2.6
+    assert 1.1 <= news <= 1.4
+
+
+def test_news_wait_until_the_line_had_its_rest_and_a_frame_that_somebody_asked_for_brings_them():
+    rest_until = [10.5]
+    screen = Screen(lambda: rest_until[0] - screen.loop.now_s)
+
+    screen.clock.wake_for_news()
+    screen.loop.run(10.4)
+    assert screen.drawn_s == []
+    screen.clock.wake()
+    screen.loop.run(10.41)
+    assert len(screen.drawn_s) == 1
+
+    screen.loop.run(12.0)
+    assert len(screen.drawn_s) == 1, "they were drawn already"
+    rest_until[0] = 12.5
+    screen.clock.wake_for_news()
+    screen.loop.run(13.0)
+
+    assert screen.drawn_s[1] == pytest.approx(12.5, abs=0.01)
