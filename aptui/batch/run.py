@@ -254,5 +254,7 @@ def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 def _refuse_unwritable(file: str) -> None:
     """Say before an hour of work that its report could not be written."""
     folder = os.path.dirname(os.path.abspath(file))
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UserError(f"'{file}' cannot be written", hint=f"look at the folder '{folder}'")
+    if not os.path.isdir(folder):
+        raise UserError(f"'{file}' cannot be written: its folder is not there", hint="create the folder, or name another file")
+    if not os.access(folder, os.W_OK):
+        raise HostError(f"'{file}' cannot be written: permission denied", hint=f"check the permissions of '{folder}'")

@@ -13,16 +13,17 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct, field
 
-from aptui.config.dirs import FILE_NAME
-from aptui.config.yaml import scalars
+from aptui.config.dirs import FILE_NAME, data_dir
+from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
+from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
@@ -322,35 +323,30 @@ def _count_matches(root: Path, ignore: Sequence[str], patterns: Sequence[str]) -
 
 
 def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
-    """Yield relative paths of files that a scan would look at, as far as the rules proposed here go."""
+    """Yield relative paths of files that a scan would look at."""
+    is_ignored = _ignored_by(ignore)
     seen = 0
     for folder, below, names in os.walk(root):
         above = os.path.relpath(folder, root)
         prefix = "" if above == "." else f"{above}/"
         below[:] = sorted(
-            name
-            for name in below
-            if not name.startswith(".")
-            and name not in ("Cache", "__pycache__")
-            and not _is_ignored(f"{prefix}{name}", ignore, is_folder=True)
+            name for name in below if not name.startswith(".") and name != "Cache" and not is_ignored(f"{prefix}{name}/")
         )
         for name in names:
             path = f"{prefix}{name}"
-            if not is_settings(name) and path != FILE_NAME and not name.startswith(".") and not _is_ignored(path, ignore):
+            if not is_settings(name) and path != FILE_NAME and not name.startswith(".") and not is_ignored(path):
                 yield path
         seen += len(names)
         if seen > _LOOK_AT_MOST:
             return
 
 
-def _is_ignored(path: str, rules: Sequence[str], *, is_folder: bool = False) -> bool:
-    for rule in rules:
-        if rule.endswith("/") and not is_folder:
-            continue
-        wanted = rule.strip("/")
-        if fnmatchcase(path if rule.startswith("/") else path.rpartition("/")[2], wanted):
-            return True
-    return False
+def _ignored_by(rules: Sequence[str]) -> Callable[[str], bool]:
+    """Return what says whether a scan leaves out a file, or a folder (with its slash), by these rules and the shipped ones."""
+    file = data_dir() / "config" / "defaults.yaml"
+    shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value
+    every = [*shipped, *(Node(rule, "ignore") for rule in rules)]
+    return ignore_matcher(scalars.joined([scalars.ignore_regex(node) for node in every]))
 
 
 def _root_documents(folder: Path) -> list[str]:

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 
 from aptui.demo import lamp
 from aptui.demo.assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -204,8 +204,17 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
 
     Raises:
         UserError: when `folder` holds something else.
+        HostError: when a file cannot be written there.
     """
-    _refuse_foreign(folder)
+    try:
+        _refuse_foreign(folder)
+        _write_files(folder, has_page=has_page)
+    except OSError as error:
+        what = f"the demo cannot be written to {str(folder)!r}: {(error.strerror or str(error)).lower()}"
+        raise HostError(what, hint="name another folder: aptui demo DIR") from None
+
+
+def _write_files(folder: Path, *, has_page: bool) -> None:
     # First of all, so that an interrupted demo is still known as one.
     _write(folder / "aptui.yaml", _config().encode())
     for path, text in _TEXTS.items():

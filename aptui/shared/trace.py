@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import not_written
 
 VARIABLE = "APTUI_TRACE"
 """The environment variable that names the file of an engine that stays up."""
@@ -37,14 +37,14 @@ class TraceFile:
         path: made anew.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: its folder is not there. HostError: it cannot be written.
     """
 
     def __init__(self, path: str) -> None:
         try:
             self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
         except OSError as error:
-            raise UserError(f"the trace '{path}' cannot be written: {error.strerror}", hint="name another file") from None
+            raise not_written(f"the trace '{path}'", error) from None
         self._lock = threading.Lock()
         self._events: list[dict[str, object]] = []
         self.tracks: dict[str, int] = {}
@@ -150,7 +150,7 @@ def start(path: str) -> None:
     """Trace this process from now on; one that is traced already stays with its file.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError, HostError: the file cannot be written.
     """
     global active  # noqa: PLW0603  # a process has one trace
     if active is None:
@@ -170,7 +170,7 @@ def written_to(path: str | None) -> Iterator[None]:
     """Trace this process meanwhile, into `path`, unless that is None.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError, HostError: the file cannot be written.
     """
     if path is None:
         yield

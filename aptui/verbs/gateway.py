@@ -87,7 +87,7 @@ def _refuse_second(config: Config) -> None:
     found = gateways.found(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
-            f"a gateway listens at {found.url} already (process {found.pid})", hint="set 'serve.enabled' to false, or use that one"
+            f"a gateway of this project listens at {found.url} already (process {found.pid})", hint="use that one, or stop it first"
         )
 
 

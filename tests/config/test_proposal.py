@@ -52,6 +52,15 @@ def test_each_engine_gets_the_project_that_fits_it(tmp_path: Path, engine: str) 
     assert {builder.name for builder in load(tmp_path).project.builders} == rules
 
 
+def test_what_desktops_and_editors_leave_behind_is_not_proposed_and_not_counted(tmp_path: Path) -> None:
+    left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
+
+    found = proposal.propose(tree(tmp_path, {"a.png", *left_behind}))
+
+    assert [(rule.name, rule.patterns, rule.count) for rule in found.rules] == [("textures", ("*.png",), 1)]
+    assert not found.left
+
+
 def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 

@@ -23,7 +23,7 @@ from aptui.core.patterns import wildcard
 from aptui.demo import assets
 from aptui.demo import project as demo_project
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 
 pytestmark = pytest.mark.real
 
@@ -275,6 +275,13 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
 
     with pytest.raises(UserError, match="is not a folder"):
         demo_project.write_project(tmp_path / "file")
+
+
+def test_a_place_where_nothing_can_be_written_is_an_error_and_no_crash(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HostError, match=r"the demo cannot be written to .*: not a directory; name another folder"):
+        demo_project.write_project(tmp_path / "file" / "demo")
 
 
 def test_the_explanation_names_what_is_wrong_on_purpose():

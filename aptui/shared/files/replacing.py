@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, KnownError, UserError
 
 PRIVATE = 0o600
 """Mode of what is its user's alone."""
@@ -24,7 +24,7 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
         what: the file in messages; "" = its path.
 
     Raises:
-        HostError: it cannot be written.
+        UserError: its folder is not there. HostError: it cannot be written.
     """
     begun = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -35,17 +35,18 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
                 os.fsync(stream.fileno())
         begun.replace(path)
     except OSError as error:
-        raise HostError(
-            f"{what or _quoted(path)} cannot be written: {error.strerror or error}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
+        raise not_written(what or f"'{path}'", error) from error
     finally:
         with suppress(OSError):
             begun.unlink()
 
 
-def _quoted(path: Path) -> str:
-    return f"'{path}'"
+def not_written(what: str, error: OSError) -> KnownError:
+    """Return what to raise when a file that somebody named cannot be written."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return UserError(f"{what} cannot be written: its folder is not there", hint="create the folder, or name another file")
+    reason = error.strerror or str(error)
+    return HostError(f"{what} cannot be written: {reason}", hint="check its permissions and the free space on its disk")
 
 
 def replace_bytes(path: Path, data: bytes, *, mode: int = 0o666, is_synced: bool = True) -> None:

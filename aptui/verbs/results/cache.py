@@ -92,7 +92,7 @@ def _serve_arguments(parser: _ArgumentGroup) -> None:
 
 def gc_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `gc`."""
-    parser.add_argument("--limit", metavar="SIZE", help="gc: instead of the configured size limit, for example 5GiB")
+    parser.add_argument("--limit", metavar="SIZE", help="instead of the configured size limit, for example 5GiB")
     _json_argument(parser)
 
 
@@ -218,7 +218,8 @@ def _tell_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     for name, one in sorted(builders.items(), key=lambda item: -item[1].saved_ms):
         asked = one.hits + one.misses
         share = f"{100 * one.hits // asked} %" if asked else ""
-        saved = duration(one.saved_ms) if one.saved_ms >= 0 else f"-{duration(-one.saved_ms)}"
+        lost = duration(-one.saved_ms)
+        saved = f"-{lost}" if one.saved_ms < 0 and lost != duration(0) else duration(max(one.saved_ms, 0))
         counts = (one.local_hits, one.remote_hits, one.misses)
         sizes = (printing.size(one.fetched_bytes), printing.size(one.uploaded_bytes))
         rows.append([printing.line(name), share, *map(str, counts), saved, *sizes, str(one.unusable), str(one.differences)])

@@ -25,6 +25,7 @@ from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.link.recording import LOG_BYTES, RecordingEnd, RecordingHead, RecordingWriter, is_recording
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.replacing import not_written
 from aptui.store.history.replaying import copy_database
 from aptui.store.logs.logs import engine_logs
 from aptui.store.queries.reader import open_reader
@@ -106,7 +107,7 @@ def _opened(path: Path) -> BinaryIO:
             raise UserError(f"'{path}' is there and no recording", hint="name another file, or remove it")
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as error:
-        raise HostError(f"'{path}' cannot be written: {error.strerror or error}", hint="look at its folder") from error
+        raise not_written(f"'{path}'", error) from error
 
 
 class Recorder:

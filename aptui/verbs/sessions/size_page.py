@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from aptui.shared import printing
-from aptui.shared.errors import HostError
+from aptui.shared.files.replacing import not_written
 from aptui.store.history.sessions import Session
 from aptui.store.history.sizes import SizeBy, SizeRow
 
@@ -54,14 +54,13 @@ def write_page(file: str, page: str) -> None:
     """Write the page.
 
     Raises:
-        HostError: that cannot be done.
+        UserError: its folder is not there. HostError: it cannot be written.
     """
     try:
         with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
             out.write(page)
     except OSError as error:
-        what = f"'{file}' cannot be written: {(error.strerror or 'no reason given').lower()}"
-        raise HostError(what, hint="name a file in a folder that exists and that you may write to") from error
+        raise not_written(f"'{file}'", error) from error
 
 
 def grown_text(grew: int) -> str:

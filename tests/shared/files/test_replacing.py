@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes, replacing
 
 
@@ -30,11 +30,11 @@ def test_a_writer_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_said_with_the_name_that_people_gave(tmp_path):
-    with pytest.raises(HostError) as refused, replacing(tmp_path / "none" / "list.json", what="'none/list.json'"):
+    with pytest.raises(UserError) as refused, replacing(tmp_path / "none" / "list.json", what="'none/list.json'"):
         pass
 
-    assert refused.value.what == "'none/list.json' cannot be written: No such file or directory"
-    assert "permissions" in refused.value.hint
+    assert refused.value.what == "'none/list.json' cannot be written: its folder is not there"
+    assert "another file" in refused.value.hint
 
 
 def test_a_link_that_waits_under_the_hidden_name_is_not_followed(tmp_path):

@@ -316,6 +316,20 @@ def test_a_database_of_another_version_is_the_users_error(store: Store) -> None:
         store.reader()
 
 
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(schema.OWN_VERSION - 1, "'aptui batch' brings it up to date"), (schema.OWN_VERSION + 1, "use the newer aptui")],
+)
+def test_a_database_of_another_aptui_is_brought_up_to_date_only_where_that_can_be_done(
+    store: Store, version: int, advice: str
+) -> None:
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute("UPDATE aptui_state SET value = ? WHERE key = ?", (str(version), schema.VERSION_KEY))
+
+    with pytest.raises(UserError, match=advice):
+        store.reader()
+
+
 def test_a_reader_never_writes(reader: Reader) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader._database.execute("DELETE FROM Sources")

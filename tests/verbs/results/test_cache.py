@@ -14,6 +14,8 @@ from homes import own_project
 from verb_project import Run, runner
 
 from aptui.shared.errors import UserError
+from aptui.sharing.account import SharingSum
+from aptui.verbs.results import cache as cache_verbs
 
 pytestmark = pytest.mark.real
 
@@ -80,6 +82,13 @@ def test_stats_say_what_is_kept_and_what_each_builder_was_spared(run: Run, tmp_p
     assert stats["local_store"] == str(store(tmp_path))
     assert stats["builders"]["upper"]["misses"] == 2
     assert "upper" in run("cache", "stats")[1]
+
+
+@pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
+def test_time_lost_has_a_sign_only_where_the_figure_shows_it(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cache_verbs._tell_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
+
+    assert f" {told} " in capsys.readouterr().out
 
 
 def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:

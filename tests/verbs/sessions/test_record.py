@@ -181,7 +181,7 @@ def test_no_other_file_is_replaced_and_one_too_large_is_refused(home: Home, tmp_
 
     assert (refused.returncode, mine.read_bytes()) == (3, b"precious")
     assert "is there and no recording" in refused.stderr
-    assert (nowhere.returncode, "cannot be written" in nowhere.stderr) == (2, True)
+    assert (nowhere.returncode, "cannot be written" in nowhere.stderr) == (3, True)
     assert (never.returncode, "'soon' is no time" in never.stderr) == (3, True)
     assert (too_small.returncode, "is no number of MiB" in too_small.stderr) == (3, True)
 

@@ -82,7 +82,7 @@ def test_a_page_holds_everything_and_loads_nothing(run: Run, tmp_path: Path) -> 
     assert '<td>upper</td><td class="n">1</td><td class="n">4.9 KiB</td><td class="n">+4.9 KiB</td>' in page
     assert 'class="grew" style="width:100.0%"' in page
     assert not re.search(r"src=|href=|<script|url\(", page)
-    assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 2
+    assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 3
 
 
 def test_names_in_a_page_are_text() -> None:
@@ -134,7 +134,7 @@ def test_a_trace_has_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
 def test_a_trace_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     code, _, err = run("trace", "--out", str(tmp_path / "none/x.json"))
 
-    assert code == 2
+    assert code == 3
     assert "cannot be written" in err
     assert run("trace", "88")[0] == 3
 
