@@ -124,7 +124,7 @@ def test_what_is_no_capsule_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("capsule", "run", str(tmp_path / "none.tgz"))[0] == 2
     assert run("capsule", "no/such.png")[0] == 3
     assert run("capsule", "run")[0] == 3
-    assert run("capsule", "sub/b.up", "--out", str(tmp_path / "none/x.tgz"))[0] == 2
+    assert run("capsule", "sub/b.up", "--out", str(tmp_path / "none/x.tgz"))[0] == 3
 
 
 def test_a_capsule_that_would_write_elsewhere_is_refused(run: Run, tmp_path: Path) -> None:
