@@ -37,7 +37,8 @@ FIELD_TEXTS = {
     "seconds": "how long a sound is",
     "triangles": "how many triangles a model has",
     "rate": "samples a second of a sound",
-    "is": "`flaky`: it succeeded after a run of the same had failed; `draft`: its final is still to come, or failed",
+    "is": "`flaky`: it succeeded after a run of the same had failed; `draft`: its final is still to come, or failed; "
+    "`critical`: it runs before others",
 }
 FORM_TEXTS = {
     "rock failed": "terms are separated by blanks, and all must hold",

@@ -45,7 +45,7 @@ class JobChanged(Struct, frozen=True):
 
     `is_run` is False where nothing ran: it is made of the same as before, or gone.
     `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.results.retry`),
-    "" = none did. `is_draft`: these are drafts (`core.results.quality`).
+    "" = none did. `is_draft`: these are drafts (`core.results.quality`). `is_critical`: it runs before others.
     """
 
     cause: int
@@ -68,6 +68,7 @@ class JobChanged(Struct, frozen=True):
     facts: ProductFacts | None = None
     flaky: str = ""
     is_draft: bool = False
+    is_critical: bool = False
 
 
 class ProductsChanged(Struct, frozen=True):

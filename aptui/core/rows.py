@@ -164,7 +164,10 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
 
 
 def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
-    """Return a plan and what was discovered while processing as JSON; "" for a plain one (its analysis or rule knows the rest)."""
+    """Return a plan and what was discovered while processing as JSON; "" for a plain one (its analysis or rule knows the rest).
+
+    A critical one is not plain: who reads rows sees that in them.
+    """
     if plan is None or (not discovered and _is_plain(plan)):
         return ""
     return _encode([_plan_to_json(plan), discovered])
@@ -193,7 +196,7 @@ def unpack_analysis(text: str) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, .
 
 
 def _is_plain(plan: JobPlan) -> bool:
-    return not (plan.additional_fingerprint or plan.job_dependencies or plan.params != "{}")
+    return not (plan.is_critical or plan.additional_fingerprint or plan.job_dependencies or plan.params != "{}")
 
 
 def _plan_to_json(plan: JobPlan) -> list[Any]:

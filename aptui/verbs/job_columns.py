@@ -89,5 +89,7 @@ class JobRowColumns:
                 return bool(row.flaky)
             case "draft":
                 return row.is_draft
+            case "critical":
+                return row.is_critical
             case _:
                 return int(getattr(row, field))

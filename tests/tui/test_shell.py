@@ -11,11 +11,11 @@ from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
-from aptui.tui.frame.help import help_lines
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.help import FILTER, SIGNS, help_lines
+from aptui.tui.frame.sheet import Lines, broken
 from aptui.tui.pane import PANES, existing
 from aptui.tui.plain import Stream, line_of
-from aptui.tui.preferences.keymap import Keymap
+from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
@@ -358,6 +358,23 @@ def test_the_palette_offers_commands_and_keys(tmp_path):
         await until(pilot, lambda: "alpha" in app.pane.noted)
 
     in_shell(tmp_path, press)
+
+
+def test_help_is_whole_at_80_columns():
+    keymap = load_keymap()
+    active = {
+        f"f{at}": ActiveBinding(Screen(), Binding(f"f{at}", "note", action.does, id=name), enabled=True, tooltip="")
+        for at, (name, action) in enumerate(keymap.actions.items())
+    }
+
+    entries = help_lines(active, keymap, (), "here", 78)
+    lines = ["".join(part.text for part in parts) for parts in broken(entries)]
+    words = " ".join(" ".join(lines).split())
+
+    assert max(map(len, lines)) <= 78
+    assert len(keymap.actions) > 100
+    assert [name for name in keymap.actions if name not in words] == []
+    assert [does for _text, does in (*FILTER, *SIGNS) if does not in words] == []
 
 
 def test_help_leaves_out_what_textual_binds_by_itself():

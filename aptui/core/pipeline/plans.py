@@ -206,8 +206,12 @@ class Plans:
                     self._memory.leave_unsaved(job)
             if self._memory.has_edges and self._may_change_rings(job, plan):
                 self._graph.forget_rings()
+            is_marked_anew = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
             job.plan = plan
             job.priority, job.is_critical = plan.priority, plan.is_critical
+            if is_marked_anew:
+                self._jobs.save(job)
+                self._jobs.reports.tell(job, is_settled=True, is_run=False)
             self._todo.append((job, is_retry))
         if len(source.jobs) > len(named):
             for index, job in list(source.jobs.items()):

@@ -70,7 +70,7 @@ class Reports:
                 builder.name if builder else "",
                 status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
                 job.completed_ms, is_run, together(product.facts for product in job.products), job.flaky,
-                job.is_draft and bool(job.fingerprint),
+                job.is_draft and bool(job.fingerprint), job.is_critical,
             )
         )  # fmt: skip
 

@@ -50,7 +50,7 @@ def job_of(row: JobRow, builder: str) -> JobInfo:
     """Return a job as clients know it."""
     return JobInfo(
         row.job_id, row.run_key, row.source, row.platform, row.job_key, builder, row.status, row.error, row.warnings, row.errors,
-        round(1000 * row.duration_s), row.completed_ms,
+        round(1000 * row.duration_s), row.completed_ms, row.is_draft,
     )  # fmt: skip
 
 
@@ -58,5 +58,5 @@ def job_of_news(notice: JobChanged) -> JobInfo:
     """Return a job that news were about."""
     return JobInfo(
         notice.job_id, notice.run_key, notice.source, notice.platform, notice.job_key, notice.builder, notice.status, notice.error,
-        notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms,
+        notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms, notice.is_draft,
     )  # fmt: skip

@@ -56,7 +56,10 @@ class Asset(Struct, frozen=True):
 
 
 class JobInfo(Struct, frozen=True):
-    """A job: `status` is pending, processing, completed, failed or cancelled; `run_key` that of its last run, 0 = none."""
+    """A job: `status` is pending, processing, completed, failed or cancelled; `run_key` that of its last run, 0 = none.
+
+    `is_draft`: its products are drafts, whose finals are still to come or failed.
+    """
 
     job_id: int
     run_key: int
@@ -70,6 +73,7 @@ class JobInfo(Struct, frozen=True):
     errors: int = 0
     duration_ms: int = 0
     completed_ms: int = 0
+    is_draft: bool = False
 
 
 class LogLine(Struct, frozen=True):

@@ -3,10 +3,10 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
 `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` are about
-lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.results.facts`), `check:size`
-about what checks found, `is:flaky` and `is:draft` about runs. A pattern without capitals ignores case. Patterns of people
-and remote clients must take linear time, whatever they are: hence Rust's engine, through polars, which is imported when the
-first pattern is used. Rust's syntax has no look-around and no back-references.
+lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.results.facts`),
+`check:size` about what checks found, `is:flaky`, `is:draft` and `is:critical` about the job. A pattern without capitals
+ignores case. Patterns of people and remote clients must take linear time, whatever they are: hence Rust's engine, through
+polars, which is imported when the first pattern is used. Rust's syntax has no look-around and no back-references.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBER_FIELDS = {
 """{field: (number it is about, whether it names the upper end)}."""
 COUNTS = {"error": "errors", "warning": "warnings"}
 """{field that is about lines of logs: number of a job that says how many there are}."""
-BEINGS = ("flaky", "draft")
+BEINGS = ("flaky", "draft", "critical")
 """What `is:` may ask for: a column of numbers that are 0 where a job is not."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
 """Where a range begins without an end of its own: what was never completed is before nothing."""
@@ -279,7 +279,8 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
 def _being(value: str, column: int, *, is_negated: bool) -> Between:
     """Return the range of what a job is besides its status."""
     if value.lower() not in BEINGS:
-        raise FilterError(f"a job cannot be '{value}'", column, f"write {' or '.join(f'is:{word}' for word in BEINGS)}")
+        words = [f"is:{word}" for word in BEINGS]
+        raise FilterError(f"a job cannot be '{value}'", column, f"write {', '.join(words[:-1])} or {words[-1]}")
     return Between(value.lower(), 1, math.inf, is_negated)
 
 

@@ -17,7 +17,7 @@ from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import ANALYSIS, FAILED, AnalysisKeys, JobTable, JobValues
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes
-from aptui.store.queries.reader import ERROR_SQL, REASON_SQL, SHOWN, Reader
+from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, Reader
 
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
 _STATE = " ".join(f"WHEN '{state}' THEN {STATUS_CODES[shown]}" for state, shown in SHOWN.items())
@@ -29,6 +29,7 @@ _JOBS = Packed(
         f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END",
         "COALESCE(j.WarningCount, 0)", "COALESCE(j.ErrorCount, 0)", "COALESCE(j.JobRunKey, 0)",
         "COALESCE(o.completed_ms, j.LastLogTime, 0)", "COALESCE(o.duration_ms, 0)",
+        CRITICAL_SQL,
     ),
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip

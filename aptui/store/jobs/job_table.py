@@ -26,12 +26,12 @@ from aptui.store.queries.problems.checks import CheckMark
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
 FAILED_FIRST = "failed_first"
 """An order that is no column's: what runs, what failed, everything else; the newest first in each."""
-_JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms")
+_JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms", "critical")
 _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
     "builder": np.uint16, "rest": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32, "completed_ms": np.int64,
     "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
-    "run_key": np.int64, "flaky": np.bool_, "draft": np.bool_, "alive": np.bool_,
+    "run_key": np.int64, "flaky": np.bool_, "draft": np.bool_, "critical": np.bool_, "alive": np.bool_,
 }  # fmt: skip
 _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
@@ -67,6 +67,7 @@ class JobValues(Struct, frozen=True):
     facts: ProductFacts | None = None
     flaky: str = ""
     is_draft: bool = False
+    is_critical: bool = False
 
 
 class AnalysisKeys:
@@ -358,6 +359,7 @@ class JobTable:
             columns[name][rows] = [getattr(item, name) for item in items]
         columns["flaky"][rows] = [bool(item.flaky) for item in items]
         columns["draft"][rows] = [item.is_draft for item in items]
+        columns["critical"][rows] = [item.is_critical for item in items]
         self._write_facts(rows, [item.facts for item in items])
         columns["completed_ms"][rows] = completed_ms
         columns["rest"][rows] = columns["status"][rows] = statuses

@@ -50,17 +50,19 @@ _TOLD_SQL = """CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its resu
 REASON_SQL = _TOLD_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
+CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
+"""Whether a job is critical; most plans are not looked into (`core.rows.pack_plan`)."""
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
     {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, ''), COALESCE(t.kinds, ''),
-    d.job_id IS NOT NULL, COALESCE(d.final = o.planned, 0)
+    d.job_id IS NOT NULL, COALESCE(d.final = o.planned, 0), {CRITICAL_SQL}
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 LEFT JOIN aptui_jobs o ON o.job_id = j.JobID LEFT JOIN aptui_retries t ON t.job_id = j.JobID AND t.run_key = j.JobRunKey
 LEFT JOIN aptui_drafts d ON d.job_id = j.JobID"""
 _ANALYSES_SQL = """
 SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.completed_ms, a.duration_ms, a.warnings, a.errors,
-    a.log_file, 0, a.error, 0, s.SourceID, '', '', '', 0, 0
+    a.log_file, 0, a.error, 0, s.SourceID, '', '', '', 0, 0, 0
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE a.state = 'failed'"""
 _SOURCES_SQL = """
@@ -90,7 +92,8 @@ class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
 
     `flaky` is what its runs failed of before one succeeded, "" = none did (`core.results.retry`). `is_draft`: what it made last is
-    a draft (`core.results.quality`); `is_finishing`: nothing but its final is still to come, or runs.
+    a draft (`core.results.quality`); `is_finishing`: nothing but its final is still to come, or runs. `is_critical`: it runs
+    before others.
     """
 
     source: str
@@ -115,6 +118,7 @@ class JobRow(Struct, frozen=True):
     flaky: str = ""
     is_draft: bool = False
     is_finishing: bool = False
+    is_critical: bool = False
 
     @property
     def is_restored(self) -> bool:
@@ -453,9 +457,9 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
-    job_id, error, run_key, source_id, failure_cause, origin, flaky, is_draft, is_finishing = row[12:]
+    job_id, error, run_key, source_id, failure_cause, origin, flaky, is_draft, is_finishing, is_critical = row[12:]
     return JobRow(
         source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
         duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin, flaky,
-        bool(is_draft), bool(is_finishing),
+        bool(is_draft), bool(is_finishing), bool(is_critical),
     )  # fmt: skip

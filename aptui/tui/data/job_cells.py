@@ -1,4 +1,4 @@
-"""What stands in the cells of the Jobs table, but for its paths, in which a filter's hits are marked.
+"""What stands in the cells of the Jobs table.
 
 Tests: `tests/tui/data/test_jobs_store.py`.
 """
@@ -39,6 +39,15 @@ def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: i
         return Cell(table.words(column_id, row))
     value = table.value("id" if column_id == "number" else column_id, row)
     return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
+
+
+def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> Cell:
+    """Return the path of a job, the `spans` of it marked, behind a sign where the job is critical."""
+    path = table.words("source", row)
+    if not table.value("critical", row):
+        return Cell(path, "", tuple(spans))
+    sign = f"{glyph('critical')} "
+    return Cell(f"{sign}{path}", "", tuple((start + len(sign), end + len(sign)) for start, end in spans))
 
 
 def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:

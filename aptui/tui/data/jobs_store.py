@@ -34,7 +34,7 @@ from aptui.store.jobs.texts import Codes, Mask
 from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.job_cells import WORDS, job_cell, word_of
+from aptui.tui.data.job_cells import WORDS, job_cell, source_cell, word_of
 from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
 from aptui.tui.widgets.cells import Cell
 
@@ -151,7 +151,7 @@ class JobsStore:
         """Return what stands in a cell."""
         row, table = int(self._view[index]), self._table
         if column_id == "source":
-            return Cell(table.words("source", row), "", self._spans_at(index, row))
+            return source_cell(table, row, self._spans_at(index, row))
         return job_cell(table, row, column_id, self._clock_ms(), self._running.get(table.value("id", row)))
 
     # ------------------------------------------------------------------------------------------------------------- facts

@@ -7,13 +7,14 @@ Tests: `tests/tui/test_shell.py`.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import events
 
 from aptui.tui.frame.line import Part, Parts
-from aptui.tui.frame.sheet import Lines, Sheet
+from aptui.tui.frame.sheet import BREAK, Lines, Sheet
 from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, shown_key
 from aptui.tui.terminal.safety import glyph
 
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 
     from aptui.tui.frame.commandline import Command
 
-_KEYS_WIDTH, _DOES_WIDTH = 18, 44
+_KEYS_WIDTH, _FEW_KEYS_WIDTH, _DOES_WIDTH = 18, 12, 44
+_ROOMY = 100
 
 
-def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str) -> list[Parts]:
-    """Return a line for each active action: those of the place, those that hold everywhere, the commands of the `:` line."""
+def help_lines(
+    active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
+) -> list[Parts]:
+    """Return an entry for each active action: those of the place, those that hold everywhere, the commands of the `:` line.
+
+    No line of an entry is wider than `width` (see `sheet.BREAK`).
+    """
     here: dict[str, list[str]] = {}
     does: dict[str, str] = {}
     everywhere: set[str] = set()
@@ -40,12 +47,12 @@ def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Seque
         does[name] = text
         if action is not None and action.scope == EVERYWHERE:
             everywhere.add(name)
-    lines = [_heading(title)] + [_row(here[name], does[name], name) for name in here if name not in everywhere]
-    lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name) for name in here if name in everywhere]
-    lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "") for each in commands]
+    lines = [_heading(title)] + [_row(here[name], does[name], name, width) for name in here if name not in everywhere]
+    lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name, width) for name in here if name in everywhere]
+    lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "", width) for each in commands]
     lines += [(), _heading("filter: what '/' takes, here and in 'aptui jobs --filter'")]
-    lines += [_row([text], does, "filter") for text, does in FILTER]
-    lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs") for names, does in SIGNS]
+    lines += [_row([text], does, "filter", width) for text, does in FILTER]
+    lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs", width) for names, does in SIGNS]
     return [
         (Part(" keys, then the filter, then signs: type 'filter' or 'signs' for those alone", "muted"),),
         (),
@@ -66,6 +73,7 @@ FILTER = (
     ("after:9:30 before:2h", "completed since 9:30, and not within the last two hours; also dates: 2026-11-20T23:01"),
     ("after:9:00..10:00", "both ends"),
     ("slower:1.5s faster:2m", "how long it took; also slower:1s..5s"),
+    ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
     ("one two", "terms with a blank between hold together"),
 )
 """(what is typed, what it means) of the filter language."""
@@ -76,6 +84,7 @@ SIGNS = (
     (("processing",), "a worker is at it"),
     (("pending",), "waits for its turn, or for what it depends on"),
     (("cancelled",), "cancelled"),
+    (("critical",), "critical: it runs before others"),
     (("mark",), "marked, or switched on in a menu"),
     (("cursor",), "where the keys act"),
     (("details",), "this line has details: Enter goes there"),
@@ -92,8 +101,21 @@ def _heading(text: str) -> Parts:
     return (Part(f" {text}", "title"),)
 
 
-def _row(keys: Sequence[str], does: str, name: str) -> Parts:
-    return (Part(f"  {'  '.join(keys):<{_KEYS_WIDTH}}", "key"), Part(f"{does:<{_DOES_WIDTH}}"), Part(f"  {name}", "muted"))
+def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
+    is_roomy = width >= _ROOMY
+    shown = f"  {'  '.join(keys):<{_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH}} "
+    indent = min(len(shown), (_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH) + 3)
+    first, *more = textwrap.wrap(does, width - len(shown)) or [""]
+    if more:
+        more = textwrap.wrap(" ".join(more), width - indent)
+    parts = [Part(shown, "key"), Part(f"{first:<{_DOES_WIDTH}}" if is_roomy and not more else first)]
+    used = len(shown) + len(parts[-1].text)
+    for line in more:
+        parts += [BREAK, Part(f"{'':{indent}}{line}")]
+        used = indent + len(line)
+    if used + 2 + len(name) > width:
+        parts, used = [*parts, BREAK], 0
+    return (*parts, Part(f"  {name}" if is_roomy and used else f"{name:>{width - used}}", "muted"))
 
 
 class KeyTester(Sheet):

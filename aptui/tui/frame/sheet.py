@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from textual import events
 
 
+BREAK = Part("\n")
+"""Where an entry of a sheet goes on in another line; it is found, or not, as a whole."""
+
+
+def broken(entries: Sequence[Parts]) -> list[Parts]:
+    """Return the lines of entries."""
+    lines: list[Parts] = []
+    for entry in entries:
+        start = 0
+        for at in [at for at, part in enumerate(entry) if part == BREAK]:
+            lines.append(entry[start:at])
+            start = at + 1
+        lines.append(entry[start:])
+    return lines
+
+
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """Lines to read, or with `has_cursor` to choose from."""
 
@@ -140,7 +156,7 @@ class Sheet(Vertical):
         self._all = lines
         for narrow in self.query(Input):
             narrow.value = ""
-        self.query_one(Lines).show(lines)
+        self.query_one(Lines).show(broken(lines))
         self.query_one(Lines).scroll_to(y=0, animate=False)
 
     def take_focus(self) -> None:
@@ -161,7 +177,7 @@ class Sheet(Vertical):
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
         found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
-        self.query_one(Lines).show(found or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
+        self.query_one(Lines).show(broken(found) or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
 
     def on_key(self, event: events.Key) -> None:
         """Let arrows and pages scroll while the filter has the focus."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.keymap import Keymap
 
 
+_MARGINS = 3
+
+
 class Stage(Protocol):
     """Where sheets are shown in the place of the pane."""
 
@@ -51,7 +54,8 @@ class Sheets:
     def show_help(self, commands: Sequence[Command]) -> None:
         """Show keys and commands of the place we are at."""
         if self._stage.sheet != "sheet-help":
-            lines = help_lines(self._app.screen.active_bindings, self._keymap(), commands, self._stage.title)
+            width = self._app.size.width - _MARGINS
+            lines = help_lines(self._app.screen.active_bindings, self._keymap(), commands, self._stage.title, width)
             self._stage.open_sheet("sheet-help", lines)
 
     def test_keys(self) -> None:

@@ -59,6 +59,7 @@ GLYPHS: dict[str, tuple[str, str]] = {
     "dot": ("●", "*"),
     "hollow": ("○", "o"),
     "details": ("≡", "="),
+    "critical": ("⇡", "^"),
     "wrapped": ("↪", "\\"),
 }
 """{name: (where the terminal shows UTF-8, where it does not)}; both are one cell wide, so that nothing moves."""

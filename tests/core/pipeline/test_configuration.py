@@ -7,6 +7,7 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
+from aptui.core.messages import JobChanged
 from aptui.core.model import SETTLED, Companion
 
 BOTH = ("linux", "server")
@@ -116,6 +117,21 @@ def test_priorities_and_limits_run_nothing() -> None:
 
     assert world.ran() == []
     assert not world.analyses
+
+
+def test_whether_a_job_is_critical_is_in_its_row_at_once_and_told() -> None:
+    world = world_of()
+    before = world.job("a.txt@linux:data").is_critical
+    world.configure(builders=(copier(is_critical=True), scripter()))
+
+    world.settle(restart=True)
+    marked = world.job("a.txt@linux:data").is_critical
+    told = [each.is_critical for each in world.notices if isinstance(each, JobChanged) and each.source == "a.txt"]
+    world.settle(restart=True)
+
+    assert (before, marked, world.job("a.txt@linux:data").is_critical) == (False, True, True)
+    assert told[-1]
+    assert world.ran() == []
 
 
 def test_a_new_builder_makes_its_jobs_alone() -> None:

@@ -40,12 +40,15 @@ def test_an_asset_is_ready_with_its_draft_while_its_final_is_made(tmp_path: Path
         until(lambda: bool(there.served.room.engine.running), "the final is being made")
         by_term = client.ask(requests.AssetStatus(term="a.slow"))
         by_id = client.ask(requests.AssetStatus(asset=before.assets[0].id))
+        (drawn,) = client.ask(requests.JobsInfo(term="a.slow")).jobs
         there.gate.unlink()
         until(lambda: not client.ask(requests.AssetStatus(term="a.slow")).is_draft, "the final is there")
         after = client.ask(requests.AssetStatus(term="a.slow"))
+        (made,) = client.ask(requests.JobsInfo(term="a.slow")).jobs
 
     states = [before, waited, by_term, by_id, after]
     assert [state.status for state in states] == [Status.COMPILED] * 5
     assert [state.is_draft for state in states] == [False, True, True, True, False]
+    assert (drawn.is_draft, made.is_draft) == (True, False)
     assert waited.assets == by_term.assets == by_id.assets
     assert len({state.assets[0].digest for state in (before, waited, after)}) == 3

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from aptui.core.model import JobPlan
 from aptui.core.results.facts import ProductFacts
+from aptui.core.rows import pack_plan
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.job_reading import read_job_table
@@ -239,6 +241,24 @@ def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
 
     assert (rows, listed) == ([(1, True), (2, False), (3, False)], [1])
     assert parse("is:draft").matches(table).tolist() == [False, False, True]
+
+
+def test_a_job_is_critical_as_its_row_says_until_news_say_otherwise(store: Store) -> None:
+    plans = [JobPlan("image", "linux", is_critical=True), JobPlan("image", "mac", params='{"a":[1,true,2]}')]
+    store.put(
+        put_source=[source_row()],
+        put_job=[job_row(at, run_key=at, platform=plan.platform, plan=pack_plan(plan, ())) for at, plan in enumerate(plans, 1)],
+    )
+
+    with closing(open_reader(store.path)) as reader:
+        table = read_job_table(reader, {})
+        rows = [(row.job_id, row.is_critical) for row in reader.jobs()]
+    read = parse("is:critical").matches(table).tolist()
+    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
+    table.put(JobValues(2, "a.png", 1, "mac", "image", "", 2, 0, 0, 0, 0, "", "", 9, is_critical=True))
+
+    assert (rows, read) == ([(1, True), (2, False)], [True, False])
+    assert parse("is:critical").matches(table).tolist() == [False, True]
 
 
 def test_a_jobs_mark_of_a_draft_goes_with_it(store: Store) -> None:

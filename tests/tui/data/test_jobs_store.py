@@ -451,6 +451,17 @@ def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
     jobs.close()
 
 
+def test_a_critical_job_has_a_sign_before_its_path_and_hits_are_marked_behind_it(jobs: JobsStore) -> None:
+    jobs.apply(news(notice(3, "textures/sand.PNG", is_critical=True)))
+    found, cell = filtered(jobs, "is:critical sand"), jobs.cell(0, "source")
+
+    assert (found, cell.text) == ([3], "⇡ textures/sand.PNG")
+    assert [cell.text[start:end] for start, end in cell.spans] == ["sand"]
+    info = jobs.info(3)
+    assert info is not None
+    assert info.source == "textures/sand.PNG"
+
+
 def test_a_row_is_a_draft_until_news_say_that_its_final_is_there(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_draft=True)))
     marked, found = jobs.cell(shown(jobs).index(3), "reason").text, filtered(jobs, "is:draft")

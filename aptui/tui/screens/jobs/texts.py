@@ -67,6 +67,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
         ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
         ("Draft", "its final is still to come, or failed" if row and row.is_draft and job_details.is_newest else ""),
+        ("Critical", "it runs before others" if row and row.is_critical else ""),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
         ("Checks", info.check),
         ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
