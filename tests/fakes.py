@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core import fingerprint, identity, rows
-from aptui.core.archive import ROW_OPERATIONS
+from aptui.core import fingerprint, identity
 from aptui.core.messages import FolderSeen, Outcome, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
@@ -41,6 +40,8 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
+from aptui.core.records import rows
+from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.core.results import outside
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.results.retry import RetryRule
@@ -182,7 +183,7 @@ class Index:
 
 
 class FakeArchive:
-    """Implementer of `core.archive.Archive`: shows what was applied with `save`, nothing else.
+    """Implementer of `core.records.archive.Archive`: shows what was applied with `save`, nothing else.
 
     Rows that no database would take raise.
     """

@@ -1,6 +1,6 @@
 """The records every room shares: platforms, scan folders, builders, sources, jobs; the rules live elsewhere.
 
-Tests: `tests/core/test_rows.py`.
+Tests: `tests/core/records/test_rows.py`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING, Entry
-from aptui.core.history import Made, RunStep, moments
 from aptui.core.messages import Outcome
+from aptui.core.records.history import Made, RunStep, moments
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow

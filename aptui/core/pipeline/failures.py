@@ -5,11 +5,11 @@ Tests: `tests/core/pipeline/test_jobs.py`.
 
 from __future__ import annotations
 
-from aptui.core import history
 from aptui.core.machine import Trigger
 from aptui.core.messages import Outcome
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.records import history
 
 
 class Failures:
@@ -75,7 +75,7 @@ class Failures:
         )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
-        """Return what the history keeps of a run that failed (`core.history`)."""
+        """Return what the history keeps of a run that failed (`core.records.history`)."""
         if not job.planned:
             return ""
         known = history.moment(job.inputs, job.products)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from aptui.core import rows
 from aptui.core.identity import legacy_of
 from aptui.core.messages import (
     FilesHashed,
@@ -29,6 +28,7 @@ from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
+from aptui.core.records import rows
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared.files import lfs

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aptui.core import fingerprint, rows
-from aptui.core.archive import Archive
+from aptui.core import fingerprint
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import (
@@ -39,6 +38,8 @@ from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planning.planner import Planner
 from aptui.core.planning.priority import LanedQueue, ReadyQueue
 from aptui.core.planning.resources import Resources, ResourceUse
+from aptui.core.records import rows
+from aptui.core.records.archive import Archive
 from aptui.core.results.checks import CheckedProduct, blocked
 from aptui.core.results.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree

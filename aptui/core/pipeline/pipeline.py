@@ -27,7 +27,6 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from aptui.core.archive import Archive
 from aptui.core.messages import (
     Asked,
     Command,
@@ -63,6 +62,7 @@ from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.planning.priority import ReadyQueue
 from aptui.core.planning.resources import ResourceUse
+from aptui.core.records.archive import Archive
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from aptui.core import rows
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
 from aptui.core.planning.planner import Planner
+from aptui.core.records import rows
 from aptui.core.state.chains import Chains
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.nesting import Nesting, folders_above

@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from aptui.core.archive import Archive
 from aptui.core.identity import legacy_of
 from aptui.core.model import COMMON_PLATFORM, SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
+from aptui.core.records.archive import Archive
 
 
 class Unsettled:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.history import RunStep, moments
 from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
+from aptui.core.records.history import RunStep, moments
 from aptui.core.results.quality import is_of_any_draft
 from aptui.engine.cache.shared_results import place_of
 from aptui.shared.errors import UserError

@@ -1,4 +1,4 @@
-"""The core's questions to the database: `core.archive.Archive` on a read-only connection; people's are `queries.reader`'s."""
+"""The core's questions to the database: `core.records.archive` on a read-only connection; people's are `queries.reader`'s."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import identity, rows
+from aptui.core import identity
 from aptui.core.messages import Outcome
 from aptui.core.model import (
     COMMON_PLATFORM,
@@ -24,6 +24,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.paths import merge_folder
+from aptui.core.records import rows
 from aptui.core.results import outside
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.settings import SETTINGS_STATE
@@ -75,7 +76,7 @@ def _checked(method: _Method) -> _Method:
 
 
 class DatabaseArchive:
-    """Implementer of `core.archive.Archive`.
+    """Implementer of `core.records.archive.Archive`.
 
     Args:
         path: a database that `schema.prepare` has seen.

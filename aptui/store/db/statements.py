@@ -1,4 +1,4 @@
-"""The SQL of each row operation of `core.archive`; `writer` executes it.
+"""The SQL of each row operation of `core.records.archive`; `writer` executes it.
 
 Tests: `tests/store/db/test_writer.py`.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import cast
 
-from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.model import FileFact
+from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.store.db.packing import pack_files
 from aptui.store.db.session_statements import PRUNE_SESSION, PUT_SESSION
 

@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from aptui.core import fingerprint, identity, rows
+from aptui.core import fingerprint, identity
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -24,6 +24,7 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.records import rows
 from aptui.core.results.facts import ProductFacts
 from aptui.store.db.schema import unsigned
 

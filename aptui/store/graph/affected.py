@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from aptui.core.model import COMMON_PLATFORM, DependencyKind, EdgeKind, JobPlan
 from aptui.core.patterns import wildcard
-from aptui.core.rows import unpack_analysis
+from aptui.core.records.rows import unpack_analysis
 from aptui.store.graph.source_edges import DeclaredEdge, SourceEdges
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader

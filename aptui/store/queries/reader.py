@@ -154,7 +154,7 @@ class ProductRow(Struct, frozen=True):
 class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.messages.Outcome`.
 
-    `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.history` packs it.
+    `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.records` packs it.
     """
 
     run_key: int

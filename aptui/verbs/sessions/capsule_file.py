@@ -30,9 +30,9 @@ from aptui import __version__
 from aptui.config import load
 from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING
-from aptui.core.history import Made, RunStep, moments
 from aptui.core.messages import Outcome
 from aptui.core.model import Builder
+from aptui.core.records.history import Made, RunStep, moments
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError

@@ -10,7 +10,6 @@ from fake_world import Crash, World
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
-from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import (
     CommitProducts,
     DiscardStaging,
@@ -31,6 +30,7 @@ from aptui.core.messages import (
 )
 from aptui.core.model import Companion, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.core.results.checks import Check, CheckLevel
 
 

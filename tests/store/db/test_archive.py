@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aptui.core import rows
 from aptui.core.messages import Outcome
 from aptui.core.model import (
     ANALYSIS_KEY,
@@ -28,6 +27,7 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
+from aptui.core.records import rows
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import archive as archive_module
 from aptui.store.db.archive import DatabaseArchive

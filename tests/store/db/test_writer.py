@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.model import FileFact, RelPath
+from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.packing import unpack_files

@@ -224,7 +224,7 @@ class MissingScans(Table):
 class Runs(Table):
     """The last runs of each job.
 
-    `products` is one digest over what it made, `step` leads back to the run before (`core.history`).
+    `products` is one digest over what it made, `step` leads back to the run before (`core.records.history`).
     """
 
     job_id = IntegerField()

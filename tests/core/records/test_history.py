@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core import history
-from aptui.core.history import BEGINNING, RunStep
 from aptui.core.model import Digest, Product
+from aptui.core.records import history
+from aptui.core.records.history import BEGINNING, RunStep
 
 NAMES = st.sampled_from(["a", "b.png", "Ärger", "x/y"])
 INPUTS = st.dictionaries(st.tuples(st.sampled_from(["source", "dependency", "rule"]), NAMES), st.sampled_from(["1", "2", "3"]))

@@ -3,7 +3,7 @@
 The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
 saved and is not acknowledged yet, the pipeline overlays from memory.
 
-Tests: `tests/core/test_rows.py`.
+Tests: `tests/core/records/test_rows.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name",
     "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
-    # products_digest and step: core.history
+    # products_digest and step: core.records.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # what it has made is a draft (core.results.quality); final: what is planned to replace it

@@ -7,8 +7,6 @@ from fakes import sha
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core import rows
-from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.model import (
     ANALYSIS_KEY,
     DependencyKind,
@@ -26,6 +24,8 @@ from aptui.core.model import (
     SourceUuid,
     with_origin,
 )
+from aptui.core.records import rows
+from aptui.core.records.archive import ROW_OPERATIONS
 
 TEXT = st.text(max_size=8)
 DEPENDENCIES = st.builds(
