@@ -15,7 +15,7 @@ from unittest import mock
 from msgspec import Struct, field
 
 from aptui.config import dirs, load
-from aptui.core.messages import JobChanged, Notice, Said
+from aptui.core.notices import JobChanged, Notice, Said
 from aptui.core.paths import product_at
 from aptui.engine.loop import engine as loop_engine
 from aptui.engine.loop import scans

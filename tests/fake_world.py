@@ -30,13 +30,10 @@ from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.messages import (
-    AnalyseOrder,
-    AnalyseResult,
     Asked,
     Command,
     CommitProducts,
     CompareFiles,
-    CopyOrder,
     DeleteProducts,
     DescribeAnew,
     DiscardStaging,
@@ -49,22 +46,15 @@ from aptui.core.messages import (
     HashFiles,
     JobCommit,
     KillRuns,
-    LogLevel,
-    LogRecord,
     LookAgain,
-    Notice,
-    Outcome,
-    ProcessOrder,
     ProductsCommitted,
     ProductsLost,
     RowsSaved,
-    RunResult,
     RunsFinished,
     SaveRows,
     ScanFinished,
     ScanStarted,
     SlotsFree,
-    StagedProduct,
     StartRuns,
     WriteLog,
 )
@@ -84,6 +74,8 @@ from aptui.core.model import (
     RelPath,
     SourceEdge,
 )
+from aptui.core.notices import LogLevel, LogRecord, Notice
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import is_told_apart, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core import fingerprint, identity
-from aptui.core.messages import FolderSeen, Outcome, Rows
+from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -38,6 +38,7 @@ from aptui.core.model import (
     SourceIdentity,
     SourceUuid,
 )
+from aptui.core.orders import Outcome
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.records import rows

@@ -14,7 +14,7 @@ from homes import own_homes
 from waiting import until
 
 from aptui.config import load, model
-from aptui.core.messages import JobChanged, Notice, Said
+from aptui.core.notices import JobChanged, Notice, Said
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.requests.handler import RequestHandler
 from aptui.link import port

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aptui.core.messages import JobChanged, Progress
+from aptui.core.notices import JobChanged, Progress
 from tests.cast import Frame, row_of, svg_of
 
 if TYPE_CHECKING:
-    from aptui.core.messages import Notice
+    from aptui.core.notices import Notice
     from aptui.tui.app import AptuiApp
     from tests.tui.scene import Engine, Scene
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
-from aptui.core.messages import JobChanged, Notice, Progress
+from aptui.core.notices import JobChanged, Notice, Progress
 from aptui.shared import printing
 from aptui.shared.errors import KnownError
 

@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, UndeclaredReads
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import from_text
 from aptui.core.results.quality import quality_of
 from aptui.shared.errors import UserError

@@ -17,7 +17,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.core.messages import Notice
+    from aptui.core.notices import Notice
     from aptui.core.pipeline.pipeline import Status
 
 STOPPED_EARLY = 5
@@ -92,7 +92,7 @@ class FailureCounter:
 
     def __call__(self, notice: Notice) -> None:
         """Take one piece of news."""
-        from aptui.core.messages import JobChanged
+        from aptui.core.notices import JobChanged
 
         if not isinstance(notice, JobChanged) or notice.status != "failed" or self.why:
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from aptui.shared import printing
 
 if TYPE_CHECKING:
-    from aptui.core.messages import JobChanged, Notice, Progress
+    from aptui.core.notices import JobChanged, Notice, Progress
 
 _REDRAW_S = 0.1
 _CALM_S = 0.3
@@ -60,7 +60,7 @@ class Reporter:
 
     def __call__(self, notice: Notice) -> None:
         """Take one piece of news."""
-        from aptui.core.messages import JobChanged, Progress, Said  # a run that finds nothing to do has no news
+        from aptui.core.notices import JobChanged, Progress, Said  # a run that finds nothing to do has no news
 
         match notice:
             case JobChanged():
@@ -137,7 +137,7 @@ class Reporter:
             self._line = ""
 
     def _text(self) -> str:
-        from aptui.core.messages import Progress
+        from aptui.core.notices import Progress
 
         news = self._progress or Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)
         finished = news.jobs_done + news.jobs_failed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aptui import __version__
 from aptui.batch.alerts import Alerter, failing_jobs
 from aptui.config.model import Config
-from aptui.core.messages import JobChanged, Notice, Said
+from aptui.core.notices import JobChanged, Notice, Said
 from aptui.link import places, port
 from aptui.shared import printing
 from aptui.shared.errors import HostError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.link import gateways, places
 from aptui.shared.errors import KnownError
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.link import codec, places
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import Workers
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, JobPlan, Project
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import to_text
 from aptui.core.planning.planner import Planner
 from aptui.o3de.registry.options import is_project

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aptui.core.messages import JobChanged, Progress
+from aptui.core.notices import JobChanged, Progress
 from aptui.link import places, port
 from aptui.link.client import EngineClient, EngineGone
 from aptui.link.codec import NoticeLine

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
-from aptui.core.messages import StagedProduct
+from aptui.core.orders import StagedProduct
 from aptui.shared.errors import KnownError
 from aptui.sharing import results
 from aptui.sharing.account import Account

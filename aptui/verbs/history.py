@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING, Entry
-from aptui.core.messages import Outcome
+from aptui.core.orders import Outcome
 from aptui.core.records.history import Made, RunStep, moments
 from aptui.shared import printing
 from aptui.shared.errors import UserError

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from aptui.core.messages import LogLevel, Outcome
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome
 from aptui.core.paths import to_text
 from aptui.core.results.retry import FailureKind
 from aptui.sdk import Cancelled, Result

@@ -16,7 +16,7 @@ from functools import cache
 
 import xxhash
 
-from aptui.core.messages import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
+from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import from_text
 from aptui.shared.files import lfs
 

@@ -13,8 +13,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from aptui.core.links import path_link, settled
-from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
+from aptui.core.notices import LogLevel
+from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.sdk import JobLog
 
 KEPT_RECORDS = 2000

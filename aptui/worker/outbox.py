@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, RunResult
 from aptui.worker import files
 from aptui.worker.products import discard
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.messages import ProcessOrder, StagedProduct
 from aptui.core.model import COMMON_PLATFORM
+from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import normalize, product_name, to_text
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import files

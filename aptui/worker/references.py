@@ -15,8 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from aptui.core.links import path_link
-from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
 from aptui.core.model import Builder, LinkKind, ReferenceRule
+from aptui.core.notices import LogLevel
+from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.core.messages import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
+from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import Used, UsedFile
 from aptui.core.settings import merged

@@ -17,8 +17,8 @@ import pytest
 from aptui.batch import alerts
 from aptui.batch.alerts import Alerter
 from aptui.config.sections.alerts import Alert, AlertSettings
-from aptui.core.messages import JobChanged, Progress
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, Progress
 
 LONG_S = 3_600.0
 

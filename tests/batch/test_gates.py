@@ -11,8 +11,8 @@ from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, 
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.cli.main import Parser
-from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged
 from aptui.core.pipeline.pipeline import Status
 from aptui.shared.errors import UserError
 

@@ -20,8 +20,8 @@ from verb_project import Run, runner
 from aptui.batch.reporter import Reporter
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
-from aptui.core.messages import JobChanged, LogLevel, Progress, Said
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, LogLevel, Progress, Said
 
 pytestmark = pytest.mark.real
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from aptui.core.messages import Outcome
 from aptui.core.model import EdgeKind
+from aptui.core.orders import Outcome
 from aptui.core.paths import name_uuid, path_uuid
 from aptui.store.db import schema
 

@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import JobTable
 from aptui.store.queries.reader import open_reader

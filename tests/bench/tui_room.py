@@ -23,8 +23,8 @@ from typing import Self
 from msgspec import Struct
 
 from aptui import __version__
-from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged
 from aptui.link import places
 from aptui.link.port import PROTOCOL, Hello, Subscribe
 from aptui.link.server import ClientRequest, LinkServer

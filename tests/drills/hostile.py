@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parent.parent / "engine"))
 from disk_project import Project, violations_of_rest
 from pool_harness import PLATFORMS, Harness, python_builder
 
-from aptui.core.messages import Outcome, ProcessOrder, RunResult
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.engine.pool.memory_budget import resident_bytes
 from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes

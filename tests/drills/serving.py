@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.core.messages import HealthChanged, JobChanged, Progress, Said
+from aptui.core.notices import HealthChanged, JobChanged, Progress, Said
 from aptui.engine.live.changes import ChangeTracker
 from aptui.link import places, port
 from aptui.link.client import EngineClient

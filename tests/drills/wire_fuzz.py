@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, VERBS, Hello, Ping, Rescan, Subscribe

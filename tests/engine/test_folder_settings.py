@@ -11,9 +11,10 @@ from disk_project import Project
 
 from aptui.config import folder as config_folder
 from aptui.config import load
-from aptui.core.messages import AnalyseOrder, FolderSeen
+from aptui.core.messages import FolderSeen
 from aptui.core.model import FileFact, ScanFolder
 from aptui.core.model import Project as CoreProject
+from aptui.core.orders import AnalyseOrder
 from aptui.engine.loop.engine import Engine
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk

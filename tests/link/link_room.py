@@ -14,13 +14,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from aptui.core import messages
+from aptui.core import notices
 from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import UserError
 
 PATIENCE_S = 10.0
-NOTICES = typing.get_args(messages.Notice)
+NOTICES = typing.get_args(notices.Notice)
 
 
 class Clock:

@@ -10,7 +10,7 @@ import threading
 import pytest
 from link_room import NOTICES, Engine, example, running, short_folder
 
-from aptui.core.messages import Said
+from aptui.core.notices import Said
 from aptui.link import codec
 from aptui.link.client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
 from aptui.link.codec import NoticeLine

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_room import NOTICES, example
 
-from aptui.core import messages
-from aptui.core.messages import Said
+from aptui.core import notices
+from aptui.core.notices import Said
 from aptui.link import codec
 from aptui.link.codec import AnswerLine, LineBuffer, LineTooLong, MalformedLine, NoticeLine, RefusalLine
 from aptui.link.port import PROTOCOL, VERBS, Cancel, Hello, Ping, Reprocess
@@ -57,7 +57,7 @@ def test_every_notice_comes_out_as_it_went_in(record: type) -> None:
 
 
 def test_answers_and_refusals_come_out_as_they_went_in() -> None:
-    progress = example(messages.Progress)
+    progress = example(notices.Progress)
 
     answer = codec.decode_message(codec.encode_answer(3, {"progress": progress, "none": None}))
     refusal = codec.decode_message(codec.encode_refusal(4, "no", "later", 4))

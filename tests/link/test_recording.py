@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.messages import Progress, Said
+from aptui.core.notices import Progress, Said
 from aptui.link import codec, recording
 from aptui.link.recording import Recording, RecordingEnd, RecordingHead, RecordingWriter, read_recording
 from aptui.shared.errors import HostError, KnownError, UserError

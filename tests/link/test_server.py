@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 from link_room import NOTICES, Bare, Room, example, opened
 
-from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
+from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
 from aptui.link.places import Credentials
 from aptui.link.port import PROTOCOL, Rescan, Settle, Status
 from aptui.link.server import LinkLimits, LinkServer

@@ -15,8 +15,9 @@ from pathlib import Path
 from waiting import until
 
 from aptui.config.model import SharedCacheSettings
-from aptui.core.messages import LogLevel, LogRecord, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import StagedProduct
 from aptui.sharing.records.keys import JobFacts, base_key
 from aptui.sharing.records.record import Record
 

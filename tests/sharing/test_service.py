@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, RunResult
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import base_key
 from aptui.sharing.records.rules import obstacle

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from aptui.core.messages import JobChanged, LogLevel, LogRecord
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.store.logs import joblog
 from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from aptui.config import load
-from aptui.core.messages import Notice
+from aptui.core.notices import Notice
 from aptui.demo import project
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.requests.handler import RequestHandler

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from waiting import until_async
 
 from aptui.config import load
-from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.demo import project
 from aptui.link import codec, port
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway

@@ -6,7 +6,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from aptui import __version__
-from aptui.core.messages import JobChanged, Progress
+from aptui.core.notices import JobChanged, Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState

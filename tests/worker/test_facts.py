@@ -7,7 +7,7 @@ import math
 import pytest
 from run_room import Room, made, write
 
-from aptui.core.messages import Outcome
+from aptui.core.orders import Outcome
 from aptui.core.results.facts import ProductFacts, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode

@@ -10,7 +10,7 @@ import pytest
 import xxhash
 from msgspec.structs import replace
 
-from aptui.core.messages import CopyOrder, HashOrder, Outcome
+from aptui.core.orders import CopyOrder, HashOrder, Outcome
 from aptui.worker import files
 
 SMALL, LARGE = b"small", os.urandom(files.CHUNK_BYTES) * 2 + b"tail"

@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 from run_room import Room, made, write
 
-from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import LinkKind, ProductLink
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.wire import FrameKind, decode, encode
 

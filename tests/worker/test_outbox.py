@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import LogLevel, Outcome, RunResult, StagedProduct
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.worker import files, outbox
 from aptui.worker.outbox import HELD_S, Outbox
 

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 from run_room import Room
 
-from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule, LinkKind, ProductLink, ReferenceRule
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome
 from aptui.worker import references
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')

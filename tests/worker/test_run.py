@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace
 from run_room import PYTHON, Room, jobs, made, write
 
-from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import DependencyKind, EdgeKind
 from aptui.core.model import JobDependency as PlannedDependency
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome
 from aptui.sdk import (
     Cancelled,
     CreateJobsResponse,

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.messages import (
-    AnalyseOrder,
-    AnalyseResult,
-    CopyOrder,
-    HashOrder,
-    HashResult,
-    LogRecord,
-    Outcome,
-    ProcessOrder,
-    RunResult,
-    StagedProduct,
-)
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -29,6 +17,18 @@ from aptui.core.model import (
     PatternKind,
     Platform,
     SourceEdge,
+)
+from aptui.core.notices import LogRecord
+from aptui.core.orders import (
+    AnalyseOrder,
+    AnalyseResult,
+    CopyOrder,
+    HashOrder,
+    HashResult,
+    Outcome,
+    ProcessOrder,
+    RunResult,
+    StagedProduct,
 )
 from aptui.worker import wire
 from aptui.worker.wire import FrameKind, FrameReader, WireError, WorkerNote, WorkerSetup, decode, encode

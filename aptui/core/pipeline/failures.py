@@ -6,8 +6,8 @@ Tests: `tests/core/pipeline/test_jobs.py`.
 from __future__ import annotations
 
 from aptui.core.machine import Trigger
-from aptui.core.messages import Outcome
 from aptui.core.model import SETTLED, Job, JobState, RunKey
+from aptui.core.orders import Outcome
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.records import history
 

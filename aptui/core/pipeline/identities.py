@@ -15,8 +15,8 @@ from aptui.core.identity import (
     path_uuids,
     shadow_uuid,
 )
-from aptui.core.messages import LogLevel, Said, SourcesChanged
 from aptui.core.model import FileFact, Job, PathKey, ProductFlag, Source, SourceIdentity, SourceUuid
+from aptui.core.notices import LogLevel, Said, SourcesChanged
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.state.chains import intermediates

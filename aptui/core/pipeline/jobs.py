@@ -10,16 +10,7 @@ from collections.abc import Iterable
 from aptui.core import fingerprint
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import (
-    DeleteProducts,
-    DiscardStaging,
-    DropLogs,
-    HashFiles,
-    KillRuns,
-    LookAgain,
-    ProductsChanged,
-    StagedProduct,
-)
+from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain
 from aptui.core.model import (
     COMMON_PLATFORM,
     SETTLED,
@@ -33,6 +24,8 @@ from aptui.core.model import (
     RunKey,
     Source,
 )
+from aptui.core.notices import ProductsChanged
+from aptui.core.orders import StagedProduct
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planning.planner import Planner

@@ -36,7 +36,6 @@ from aptui.core.messages import (
     FilesSeen,
     FolderSeen,
     FoldersKept,
-    Notice,
     OutsideSeen,
     ProductsCommitted,
     ProductsLost,
@@ -47,6 +46,7 @@ from aptui.core.messages import (
     SlotsFree,
 )
 from aptui.core.model import SETTLED, Job, Project
+from aptui.core.notices import Notice
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
 from aptui.core.pipeline.forecast import PendingWork, pending_work

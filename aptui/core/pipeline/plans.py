@@ -13,8 +13,8 @@ from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import legacy_of, names_of
 from aptui.core.machine import Trigger
-from aptui.core.messages import SourcesChanged
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, SETTLED, Builder, Job, JobPlan, JobState, PathKey, Source
+from aptui.core.notices import SourcesChanged
 from aptui.core.pipeline.drafts import Drafts
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.feedback import ChainFeedback

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from aptui.core.messages import JobChanged, LogLevel, LogRecord, WriteLog
+from aptui.core.messages import WriteLog
 from aptui.core.model import Job, JobState, Project
+from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.results.facts import together
 from aptui.core.state.ledger import Ledger
 

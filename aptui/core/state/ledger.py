@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from aptui.core.messages import Command, Notice, Rows, SaveRows
+from aptui.core.messages import Command, Rows, SaveRows
 from aptui.core.model import Source
+from aptui.core.notices import Notice
 
 RUN_KEY_STATE = "run_keys"
 """Where the next engine finds the highest run key that this one has reserved."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.records.history import RunStep, moments
 from aptui.core.results.quality import is_of_any_draft

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, ProductFlag
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import code_digest
 from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key

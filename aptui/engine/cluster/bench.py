@@ -19,8 +19,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, UndeclaredReads
+from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.paths import to_text
 from aptui.engine.cluster.environment import Kit, kits_of
 from aptui.engine.cluster.messages import ClusterSetup

@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui.core.fingerprint import MISSING, file_digest
-from aptui.core.messages import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, FileFact, PathKey, UndeclaredReads
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import from_text, to_text
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.engine.cluster.messages import Blob, BlobStoreAddress, ClusterSetup, CodeFile, TaskInput, encode, open_store, put_bytes

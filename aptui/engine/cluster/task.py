@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.notices import LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import Used
 from aptui.engine.cluster import messages

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.messages import LogLevel
 from aptui.core.model import FileFact, PathKey, Project, RelPath
+from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.engine.live.absences import Absences, was_folder

@@ -27,7 +27,6 @@ from aptui.core.messages import (
     HashFiles,
     KillRuns,
     LookAgain,
-    Notice,
     ProductsCommitted,
     Rows,
     RowsSaved,
@@ -35,6 +34,7 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
+from aptui.core.notices import Notice
 from aptui.core.paths import from_text
 from aptui.engine.loop.deletions import Deletions
 from aptui.shared import trace

@@ -11,19 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.messages import (
-    AnalyseOrder,
-    AnalyseResult,
-    CommitProducts,
-    CopyOrder,
-    HashResult,
-    Outcome,
-    ProcessOrder,
-    RunResult,
-    RunsFinished,
-    SlotsFree,
-    StartRuns,
-)
+from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.engine.loop import reports
 from aptui.engine.scan.lfs_files import Pointers
 from aptui.shared import trace

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSaved
+from aptui.core.messages import Asked, OutsideSeen, RowsSaved
 from aptui.core.model import Job, PathKey
+from aptui.core.notices import LogLevel, Progress
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.runs.undeclared_reads import with_default

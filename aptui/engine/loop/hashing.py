@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.messages import Event, FilesHashed, HashFiles, HashOrder, HashResult, Outcome
+from aptui.core.messages import Event, FilesHashed, HashFiles
 from aptui.core.model import Digest, FileFact, PathKey
+from aptui.core.orders import HashOrder, HashResult, Outcome
 from aptui.shared import trace
 
 if TYPE_CHECKING:

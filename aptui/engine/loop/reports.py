@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aptui.core.messages import AnalyseResult, Outcome, RunResult
+from aptui.core.orders import AnalyseResult, Outcome, RunResult
 from aptui.core.results.run_report import Stamp, UsedFile
 
 if TYPE_CHECKING:

@@ -12,18 +12,8 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.core.messages import (
-    AnalyseOrder,
-    AnalyseResult,
-    CopyOrder,
-    HashOrder,
-    HashResult,
-    LogLevel,
-    LogRecord,
-    Outcome,
-    ProcessOrder,
-    RunResult,
-)
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText, count_levels, records_of
 

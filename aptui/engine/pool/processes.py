@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from aptui.core.messages import Outcome
+from aptui.core.orders import Outcome
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.messages import Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix

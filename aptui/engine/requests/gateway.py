@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.messages import ShowAsked
 from aptui.core.model import RelPath
+from aptui.core.notices import ShowAsked
 from aptui.link import port
 from aptui.shared.errors import KnownError, UserError
 

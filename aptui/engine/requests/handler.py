@@ -14,8 +14,8 @@ from msgspec import Struct, to_builtins
 
 from aptui import __version__
 from aptui.config.variables import variables_of
-from aptui.core.messages import ConnectionsChanged
 from aptui.core.model import PathKey
+from aptui.core.notices import ConnectionsChanged
 from aptui.engine.requests.gateway import GatewayRequests
 from aptui.engine.requests.interest import InterestRequests
 from aptui.engine.requests.missing import MissingScanRequests

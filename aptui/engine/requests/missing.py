@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel, MissingScan, ProductsChanged, Rows
+from aptui.core.messages import Rows
+from aptui.core.notices import LogLevel, MissingScan, ProductsChanged
 from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
 from aptui.link import port
 from aptui.link.port import Request

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aptui.core.messages import PeerOrdered
+from aptui.core.notices import PeerOrdered
 from aptui.link import codec
 from aptui.shared.errors import HostError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TextIO
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.o3de_programs.output import lines
 from aptui.o3de_programs.output.log_file import ProgramLog
 from aptui.shared.errors import KnownError

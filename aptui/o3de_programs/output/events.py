@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
+from aptui.core.notices import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.core.preload_cycles import JOIN, RING
 from aptui.o3de_programs.output import lines

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
 
 WINDOW = "AssetProcessor"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from aptui.config.editing import peer_lists
-from aptui.core.messages import PeerOrdered
+from aptui.core.notices import PeerOrdered
 from aptui.link import peer_file, port
 from aptui.serve.access.admission import Admission, AdmissionRefusal
 from aptui.serve.access.guard import ClientIdentity

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.serve.protocol.codec import RequestMistake
 from aptui.serve.protocol.model import Asset, JobInfo
 from aptui.store.db.schema import uuid_text

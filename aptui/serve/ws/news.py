@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui.core.messages import JobChanged, ProductsChanged, Progress, ShowAsked, SourcesChanged
+from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowAsked, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.codec import NoticeLine

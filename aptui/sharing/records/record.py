@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.messages import LogRecord, StagedProduct
 from aptui.core.model import ProductFlag
+from aptui.core.notices import LogRecord
+from aptui.core.orders import StagedProduct
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import Discovered, JobFacts, is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal

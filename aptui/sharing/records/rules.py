@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from aptui.core.messages import LogLevel, Outcome, RunResult
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome, RunResult
 from aptui.sharing.records.record import Record
 
 _NO_ROOM = re.compile(

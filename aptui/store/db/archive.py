@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from aptui.core import identity
-from aptui.core.messages import Outcome
 from aptui.core.model import (
     COMMON_PLATFORM,
     SHADOW,
@@ -23,6 +22,7 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.orders import Outcome
 from aptui.core.paths import merge_folder
 from aptui.core.records import rows
 from aptui.core.results import outside

@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from aptui.core.messages import Outcome
 from aptui.core.notices import JobChanged
+from aptui.core.orders import Outcome
 from aptui.core.paths import path_uuid
 from aptui.store.db.schema import told
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from aptui.core.messages import Outcome
+from aptui.core.orders import Outcome
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import Reader
 

@@ -152,7 +152,7 @@ class ProductRow(Struct, frozen=True):
 
 
 class RunRow(Struct, frozen=True):
-    """One run of a job's history; `outcome` is `core.messages.Outcome`.
+    """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
     `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.records` packs it.
     """

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aptui.config import load
 from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
-from aptui.core.messages import Said
+from aptui.core.notices import Said
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, open_reader
 

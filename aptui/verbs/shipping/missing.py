@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from aptui.batch.options import load_config
 from aptui.config.model import Config
-from aptui.core.messages import MissingScan, Notice, Rows
+from aptui.core.messages import Rows
+from aptui.core.notices import MissingScan, Notice
 from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace, Tally
 from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine

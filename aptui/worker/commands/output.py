@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 
 KEPT_BYTES = 128 << 10
 """Kept of each end of a run's output: a builder may print gigabytes."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import aptui
-from aptui.core.messages import Read
+from aptui.core.orders import Read
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs

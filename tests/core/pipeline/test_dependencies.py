@@ -9,8 +9,9 @@ from fake_world import World
 from fakes import Setup, scripter, sha
 from msgspec.structs import replace
 
-from aptui.core.messages import Asked, KillRuns, Outcome, ProcessOrder, RunResult, StartRuns
+from aptui.core.messages import Asked, KillRuns, StartRuns
 from aptui.core.model import PathKey
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import path_uuid
 
 

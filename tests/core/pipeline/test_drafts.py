@@ -7,7 +7,9 @@ from fake_world import World
 from fakes import Setup, copier, scripter
 from msgspec.structs import replace
 
-from aptui.core.messages import JobChanged, ProcessOrder, StartRuns
+from aptui.core.messages import StartRuns
+from aptui.core.notices import JobChanged
+from aptui.core.orders import ProcessOrder
 
 NAME = "a.s@linux:main"
 PLANNED = 17

@@ -18,17 +18,15 @@ from aptui.core.messages import (
     FolderSeen,
     FoldersKept,
     HashFiles,
-    JobChanged,
     LookAgain,
-    Outcome,
-    ProductsChanged,
     ProductsLost,
     SaveRows,
     SlotsFree,
-    SourcesChanged,
     StartRuns,
 )
 from aptui.core.model import Companion, PathKey
+from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
+from aptui.core.orders import Outcome
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.core.results.checks import Check, CheckLevel

@@ -7,8 +7,8 @@ from fake_world import World
 from fakes import Setup, copier, meta, meta_uuid, scripter
 
 from aptui.core.identity import path_uuids
-from aptui.core.messages import Said
 from aptui.core.model import JobState, RelPath
+from aptui.core.notices import Said
 
 TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), metadata_types=(".s", ".txt"))
 

@@ -8,7 +8,9 @@ import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
 
-from aptui.core.messages import AnalyseOrder, JobChanged, Outcome, SlotsFree, StartRuns
+from aptui.core.messages import SlotsFree, StartRuns
+from aptui.core.notices import JobChanged
+from aptui.core.orders import AnalyseOrder, Outcome
 
 BUILDERS = (
     copier(),

@@ -6,7 +6,8 @@ import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
 
-from aptui.core.messages import JobChanged, Outcome
+from aptui.core.notices import JobChanged
+from aptui.core.orders import Outcome
 from aptui.core.results.retry import RetryRule
 
 NAME = "a.s@linux:main"

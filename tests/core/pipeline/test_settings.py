@@ -9,7 +9,8 @@ import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
 
-from aptui.core.messages import AnalyseOrder, FoldersKept, ProcessOrder, StartRuns
+from aptui.core.messages import FoldersKept, StartRuns
+from aptui.core.orders import AnalyseOrder, ProcessOrder
 from aptui.core.settings import SETTINGS_STATE
 
 BOTH = ("linux", "server")

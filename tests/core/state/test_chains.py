@@ -9,8 +9,8 @@ import pytest
 from fake_world import Crash, World
 from fakes import Setup, copier, scripter
 
-from aptui.core.messages import Outcome
 from aptui.core.model import JobState
+from aptui.core.orders import Outcome
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from fake_world import World
 
-from aptui.core.messages import CopyOrder
 from aptui.core.model import Job
+from aptui.core.orders import CopyOrder
 from aptui.core.pipeline.runs.results import results as runs
 from aptui.core.state.witness import Witness
 

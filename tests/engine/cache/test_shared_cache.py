@@ -14,8 +14,8 @@ import pytest
 from disk_project import HOST, Project, Ran
 
 from aptui.config import load
-from aptui.core.messages import JobChanged
 from aptui.core.model import ProductFlag
+from aptui.core.notices import JobChanged
 from aptui.engine.loop import engine as loop_engine
 from aptui.sharing import service as sharing
 from aptui.sharing import totals as shared_totals

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from aptui.core.messages import Outcome, ProcessOrder, RunResult
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.engine.cluster import messages
 from aptui.engine.cluster import task as cluster_task
 from aptui.sharing.stores.folder_store import FolderStore

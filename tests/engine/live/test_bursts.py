@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from live_project import LiveProject, own_live_project
 
-from aptui.core.messages import FilesHashed, FolderSeen, HashOrder
+from aptui.core.messages import FilesHashed, FolderSeen
+from aptui.core.orders import HashOrder
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from live_project import LiveProject, Ticker, own_live_project
 
-from aptui.core.messages import JobChanged, Notice
+from aptui.core.notices import JobChanged, Notice
 from aptui.engine.live import changes
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans

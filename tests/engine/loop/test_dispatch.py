@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from aptui.core.messages import Outcome, RunResult
+from aptui.core.orders import Outcome, RunResult
 from aptui.engine.loop import dispatch
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.inbox import Inbox

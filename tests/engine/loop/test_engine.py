@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from scripted_source import SCRIPTED
 
 from aptui.config import load
-from aptui.core.messages import JobChanged, Notice, ProductsChanged, StartRuns
+from aptui.core.messages import StartRuns
 from aptui.core.model import PathKey
+from aptui.core.notices import JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine

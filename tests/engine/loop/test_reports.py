@@ -12,7 +12,7 @@ import pytest
 from disk_project import HOST, Project
 from live_project import LiveProject
 
-from aptui.core.messages import AnalyseOrder, ProcessOrder
+from aptui.core.orders import AnalyseOrder, ProcessOrder
 from aptui.engine.loop import code
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.opening import PreparedSession

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
-from aptui.core.messages import MissingScan
+from aptui.core.notices import MissingScan
 from aptui.engine.missing.readers import Readers
 from aptui.engine.missing.rules import read_rules
 from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pool_harness import Harness, command_builder, python_builder
 from waiting import until
 
-from aptui.core.messages import HashOrder, Outcome
+from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool import slots
 from aptui.engine.pool.memory_budget import MemoryBudget
 from aptui.engine.pool.pool import PoolSettings

@@ -12,7 +12,8 @@ import xxhash
 from msgspec.structs import replace
 from pool_harness import Harness, command_builder, python_builder
 
-from aptui.core.messages import HashOrder, LogLevel, Outcome
+from aptui.core.notices import LogLevel
+from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from pool_harness import PLATFORMS
 
-from aptui.core.messages import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
+from aptui.core.orders import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
 from aptui.engine.pool.messages import PoolMessage, describe, identity_of, messages_of
 from aptui.engine.pool.slots import PATIENT_PASSES, PATIENT_S, WaitingOrders
 from aptui.worker import wire

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.link import port
 from aptui.verbs.steering.running import resource_line
 

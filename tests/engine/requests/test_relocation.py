@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from live_project import LiveProject, Request
 
-from aptui.core.messages import HealthChanged
+from aptui.core.notices import HealthChanged
 from aptui.engine.relocate import files
 from aptui.link import codec
 from aptui.link.codec import AnswerLine

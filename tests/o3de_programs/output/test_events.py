@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.core.preload_cycles import JOIN, RING
 from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.events import EventPrinter

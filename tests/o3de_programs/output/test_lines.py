@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.o3de_programs.output import lines
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.o3de_programs.output.log_file import BATCH, LIVE, ProgramLog
 from aptui.store.logs import joblog
 

@@ -21,7 +21,7 @@ from aptui.client import Disconnected, make_device
 from aptui.config import load
 from aptui.config.editing import peer_lists
 from aptui.config.sections.serve import GatewaySettings
-from aptui.core.messages import PeerOrdered
+from aptui.core.notices import PeerOrdered
 from aptui.link import codec, peer_file, places, port
 from aptui.link.client import EngineClient
 from aptui.link.codec import NoticeLine

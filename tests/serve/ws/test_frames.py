@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.link.codec import NoticeLine
 from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.ws import news

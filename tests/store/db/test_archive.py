@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aptui.core.messages import Outcome
 from aptui.core.model import (
     ANALYSIS_KEY,
     UNKNOWN_SIZE,
@@ -27,6 +26,7 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
+from aptui.core.orders import Outcome
 from aptui.core.records import rows
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import archive as archive_module

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged
 from aptui.shared.errors import HostError
 from aptui.store.history.replaying import ReplayedDatabase, copy_database
 from aptui.store.jobs.job_reading import read_job_table

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 from aptui.store.logs.joblog import EngineLog, JobLogLine, analysis_log_name, is_tally, log_name, parse, parse_text, spoken, write

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog, logs
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.messages import (
+from aptui.core.model import RelPath
+from aptui.core.notices import (
     ConnectionsChanged,
     HealthChanged,
     JobChanged,
@@ -21,7 +22,6 @@ from aptui.core.messages import (
     Said,
     SourcesChanged,
 )
-from aptui.core.model import RelPath
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
 from aptui.store.db.schema import uuid_text

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
-from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError

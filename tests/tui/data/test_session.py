@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.core.messages import Progress, Said
+from aptui.core.notices import Progress, Said
 from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.shared.errors import HostError, KnownError
 from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from aptui.core.messages import JobChanged, Notice, Progress
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, Notice, Progress
 from aptui.link import codec
 from aptui.link.recording import RecordingEnd, RecordingHead, RecordingWriter, read_recording
 from aptui.store.history.replaying import ReplayedDatabase, copy_database

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.core.messages import JobChanged, Notice
+from aptui.core.notices import JobChanged, Notice
 from aptui.link.port import Pause
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import open_reader

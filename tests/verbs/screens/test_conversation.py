@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli.main import main
-from aptui.core.messages import Said
-from aptui.core.notices import LogLevel
+from aptui.core.notices import LogLevel, Said
 from aptui.link.port import Cancel, Escalate
 from aptui.shared.errors import HostError
 from aptui.tui.data.session import NoSession

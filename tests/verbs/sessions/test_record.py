@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.link.recording import Recording, read_recording
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import open_reader

@@ -6,7 +6,6 @@ Tests: `tests/core/pipeline/test_configuration.py`.
 from __future__ import annotations
 
 from aptui.core.machine import Trigger
-from aptui.core.messages import AnalyseResult, LogLevel, LogRecord, Outcome, Said
 from aptui.core.model import (
     COMMON_PLATFORM,
     Builder,
@@ -18,6 +17,8 @@ from aptui.core.model import (
     RelPath,
     SourceEdge,
 )
+from aptui.core.notices import LogLevel, LogRecord, Said
+from aptui.core.orders import AnalyseResult, Outcome
 from aptui.core.paths import key_of
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs

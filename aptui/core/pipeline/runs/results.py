@@ -8,22 +8,7 @@ from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.machine import Trigger
-from aptui.core.messages import (
-    AnalyseResult,
-    DeleteProducts,
-    DescribeAnew,
-    DiscardStaging,
-    FilesHashed,
-    LogLevel,
-    Outcome,
-    ProductsChanged,
-    ProductsCommitted,
-    RunResult,
-    RunsFinished,
-    Said,
-    StagedProduct,
-    WriteLog,
-)
+from aptui.core.messages import DeleteProducts, DescribeAnew, DiscardStaging, FilesHashed, ProductsCommitted, RunsFinished, WriteLog
 from aptui.core.model import (
     COMMON_PLATFORM,
     FileFact,
@@ -32,6 +17,8 @@ from aptui.core.model import (
     PathKey,
     RelPath,
 )
+from aptui.core.notices import LogLevel, ProductsChanged, Said
+from aptui.core.orders import AnalyseResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs

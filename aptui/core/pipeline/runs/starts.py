@@ -6,8 +6,9 @@ Tests: `tests/core/pipeline/test_configuration.py`.
 from __future__ import annotations
 
 from aptui.core.machine import Trigger
-from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder, SlotsFree, StartRuns
+from aptui.core.messages import SlotsFree, StartRuns
 from aptui.core.model import Job
+from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.results.quality import quality_of
 

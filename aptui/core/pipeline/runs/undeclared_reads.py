@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel, LogRecord, Read, RunResult
 from aptui.core.model import (
     ANALYSIS_KEY,
     SETTLED,
@@ -21,6 +20,8 @@ from aptui.core.model import (
     SourceEdge,
     UndeclaredReads,
 )
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Read, RunResult
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 
 _Key = int | tuple[int, str, str]
 

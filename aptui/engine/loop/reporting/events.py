@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
+from aptui.core.notices import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.engine.loop.reporting.begun import BegunRuns
 from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog

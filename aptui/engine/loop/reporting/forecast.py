@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from aptui.core.messages import Progress
+from aptui.core.notices import Progress
 from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
 
 _LOOKS_S = 1.0

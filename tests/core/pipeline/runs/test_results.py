@@ -12,24 +12,18 @@ from msgspec.structs import replace
 from aptui.core.messages import (
     Asked,
     CommitProducts,
-    CopyOrder,
     DeleteProducts,
     DropLogs,
-    JobChanged,
     KillRuns,
-    LogLevel,
     LookAgain,
-    Outcome,
-    ProcessOrder,
-    ProductsChanged,
-    RunResult,
     RunsFinished,
-    Said,
     SlotsFree,
     StartRuns,
     WriteLog,
 )
 from aptui.core.model import JobState
+from aptui.core.notices import JobChanged, LogLevel, ProductsChanged, Said
+from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 
 
 @pytest.fixture

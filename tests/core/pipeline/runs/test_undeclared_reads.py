@@ -7,8 +7,10 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
-from aptui.core.messages import AnalyseResult, Event, LogLevel, Read, RunsFinished
+from aptui.core.messages import Event, RunsFinished
 from aptui.core.model import BuilderKind, Companion, Job, UndeclaredReads
+from aptui.core.notices import LogLevel
+from aptui.core.orders import AnalyseResult, Read
 from aptui.core.pipeline.runs.undeclared_reads import with_default
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))

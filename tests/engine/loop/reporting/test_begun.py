@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptui.core.messages import JobChanged, Notice
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, Notice
 from aptui.engine.loop.reporting.events import NoticePublisher
 
 

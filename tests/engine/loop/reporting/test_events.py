@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, LogLevel, Notice, Progress, Said
 from aptui.engine.loop.reporting.events import NoticePublisher
 from aptui.store.logs.joblog import parse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from aptui.core.messages import Progress
+from aptui.core.notices import Progress
 from aptui.core.pipeline.forecast import PendingWork
 from aptui.engine.loop.reporting.forecast import Forecaster
 

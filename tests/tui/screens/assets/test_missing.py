@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from aptui.core.messages import MissingScan, Progress
+from aptui.core.notices import MissingScan, Progress
 from aptui.link.port import ClearMissing, ScanMissing
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL
 from aptui.tui.commands import run

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from textual.widgets import Input
 
-from aptui.core.messages import SourcesChanged
+from aptui.core.notices import SourcesChanged
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.tui.data.assets_store import Kind

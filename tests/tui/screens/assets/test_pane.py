@@ -14,8 +14,8 @@ from textual.app import ComposeResult
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
-from aptui.core.messages import JobChanged, SourcesChanged
 from aptui.core.model import EdgeKind
+from aptui.core.notices import JobChanged, SourcesChanged
 from aptui.core.paths import to_text
 from aptui.link.port import Reprocess
 from aptui.shared.errors import KnownError, UserError

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 
-from aptui.core.messages import ProductsChanged, Progress, Said
+from aptui.core.notices import ProductsChanged, Progress, Said
 from aptui.link.port import Reprocess, Rescan
 from aptui.tui.data.session import NoSession
 from aptui.tui.pane import PaneSpec

@@ -10,7 +10,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.core.messages import ConnectionsChanged, HealthChanged, LogLevel, Progress, Said
+from aptui.core.notices import ConnectionsChanged, HealthChanged, LogLevel, Progress, Said
 from aptui.link import gateways, peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Input
 
-from aptui.core.messages import LogLevel, LogRecord, Said
+from aptui.core.notices import LogLevel, LogRecord, Said
 from aptui.store.logs.joblog import EngineLog
 from aptui.tui.pane import PANES
 from aptui.tui.screens.logs import lines as logs_lines

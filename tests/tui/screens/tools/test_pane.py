@@ -11,7 +11,7 @@ import pytest
 from textual.widgets import Input
 
 from aptui.config.load import load
-from aptui.core.messages import HealthChanged, JobChanged, Progress
+from aptui.core.notices import HealthChanged, JobChanged, Progress
 from aptui.link.port import Drain, Pause, ReloadConfig, Reprocess, Rescan, Resume, RunNext, SetOption, Status
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
