@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.model import JobPlan
+from aptui.core.records.rows import pack_plan
 from aptui.core.results.facts import ProductFacts
-from aptui.core.rows import pack_plan
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.job_reading import read_job_table
