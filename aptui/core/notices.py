@@ -17,6 +17,8 @@ from aptui.core.results.facts import ProductFacts
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.health import Connection, Health
 
+JobKey = int | tuple[int, str, str]
+
 
 class LogLevel(IntEnum):
     """Severity of a log record as the reference program writes it in its log files."""
@@ -69,6 +71,11 @@ class JobChanged(Struct, frozen=True):
     flaky: str = ""
     is_draft: bool = False
     is_critical: bool = False
+
+    @property
+    def key(self) -> JobKey:
+        """What the job is known by: its id, or what names an analysis."""
+        return self.job_id or (self.scan_folder, self.source, self.job_key)
 
 
 class ProductsChanged(Struct, frozen=True):

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from aptui import __version__
 from aptui.link import codec, places
-from aptui.link.codec import AnswerLine, NoticeLine, RefusalLine
+from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, Hello, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
@@ -240,10 +240,12 @@ class EngineClient:
         poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
 
-    def _take(self, said: AnswerLine | RefusalLine | NoticeLine | None) -> None:
+    def _take(self, said: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
         match said:
             case NoticeLine():
                 self._kept.append(said)
+            case NoticeLines():
+                self._kept.extend(said.all)
             case AnswerLine():
                 self._hand_over(said.number, said.answer)
             case RefusalLine(number=0):

@@ -8,7 +8,7 @@ verbs `hello` of another protocol are read leniently too, or nobody could say th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -177,6 +177,12 @@ class NoticeLine(NamedTuple):
     notice: Notice
 
 
+class NoticeLines(NamedTuple):
+    """Notices that came in one line."""
+
+    all: tuple[NoticeLine, ...]
+
+
 def encode_answer(number: int, answer: Answer) -> bytes:
     """Return the line of an answer.
 
@@ -196,7 +202,13 @@ def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
     return _line(f'{{"notice":"{type(notice).__name__}","epoch":{epoch},"seq":{seq}', _robust(notice))
 
 
-def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | None:
+def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
+    """Return the line of notices that are all of one kind; `seqs` are their places."""
+    head = f'{{"notices":"{type(notices[0]).__name__}","epoch":{epoch},"seqs":['
+    return b"".join((head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
+
+
+def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
     """Return what an engine said; None for what only a newer engine says.
 
     Raises:
@@ -206,6 +218,8 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | None:
     if said.notice:
         notice = _decode_notice(said.notice, line)
         return NoticeLine(said.epoch, said.seq, notice) if notice is not None else None
+    if said.notices:
+        return NoticeLines(_decode_notices(said, line))
     if said.refusal is not None:
         return RefusalLine(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
     return AnswerLine(said.id, said.answer) if said.answer is not None else None
@@ -224,8 +238,10 @@ class _LineForm(Struct, frozen=True):
     answer: Answer | None = None
     refusal: _Words | None = None
     notice: str = ""
+    notices: str = ""
     epoch: int = 0
     seq: int = 0
+    seqs: tuple[int, ...] = ()
 
 
 def _decode_notice(name: str, line: bytes) -> Notice | None:
@@ -236,6 +252,23 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
         return _decode(line, record, 0, "")
     except MalformedLine:
         return None
+
+
+def _decode_notices(said: _LineForm, line: bytes) -> tuple[NoticeLine, ...]:
+    record = _notices().get(said.notices)
+    if record is None:
+        return ()
+    try:
+        told = _decode(line, _told_form(record), 0, "").told
+    except MalformedLine:
+        return ()
+    return tuple(NoticeLine(said.epoch, seq, notice) for seq, notice in zip(said.seqs, told, strict=False))
+
+
+@cache
+def _told_form(record: type[Notice]) -> Any:
+    """Return the form of a line with many notices of one kind."""
+    return msgspec.defstruct("_Told", [("told", tuple[record, ...])], frozen=True)  # type: ignore[valid-type]  # made at run time
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aptui.shared.errors import HostError
+from aptui.shared.errors import BusyError, HostError
 from aptui.shared.files.replacing import replace_bytes
 
 Folder: TypeAlias = "str | os.PathLike[str]"
@@ -271,3 +271,28 @@ def _read(path: Path) -> EngineRecord | None:
         return msgspec.json.decode(path.read_bytes(), type=EngineRecord)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def remove_stale(path: str) -> None:
+    """Remove the socket of a dead engine.
+
+    Raises:
+        BusyError: it is not dead.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            pass  # so many wait to be let in: somebody is there
+        except OSError as error:
+            raise HostError(
+                f"socket '{path}' cannot be created: {error.strerror or error}",
+                hint="check its permissions and the free space on its disk",
+            ) from error
+    raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.relocation import Relocate
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
 
 
@@ -41,9 +41,12 @@ class Subscribe(Struct, frozen=True):
 
     Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not
     only for what settled. Every notice carries `epoch` and `seq`; a client that reads too slowly is dropped and comes back.
+
+    `is_coalesced`: all news, ten times a second at most, of each thing the newest alone (`beat`), for those who draw.
     """
 
     wants_all: bool = True
+    is_coalesced: bool = False
 
 
 class Reprocess(Struct, frozen=True):

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.notices import JobChanged, Notice
 from aptui.link import codec, places
+from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
@@ -41,12 +42,9 @@ _ACCEPT_AGAIN_S = 1.0
 """How long nobody is let in after the process ran out of file descriptors; the listening socket would wake the loop for ever."""
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
-_REPLACED = (Progress, HealthChanged, ConnectionsChanged)
-"""News of which the newest says all; it takes the place of one that still waits."""
 _GATEWAY_PATIENCE = 4
 """So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would
 begin again."""
-_UNSETTLED = frozenset({"pending", "processing"})
 _FOR_STRANGERS = (Ping, Status, Shutdown)
 """What a client of another protocol may say: enough to restart the engine."""
 
@@ -74,7 +72,7 @@ class LinkLimits(Struct, frozen=True):
 class _Client:
     """One connection: who it is, what it began to say, and what waits for it."""
 
-    __slots__ = ("begun_s", "channel", "hello", "lines", "number", "outbox", "pid", "said", "since_ms", "wants")
+    __slots__ = ("begun_s", "channel", "hello", "is_coalesced", "lines", "number", "outbox", "pid", "said", "since_ms", "wants")
 
     def __init__(self, number: int, channel: socket.socket, pid: int, now: float) -> None:
         self.number, self.channel, self.pid = number, channel, pid
@@ -82,6 +80,7 @@ class _Client:
         self.hello: Hello | None = None
         self.wants: bool | None = None
         """None until it subscribed, then whether to all news or to what settled."""
+        self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
         self.said: Iterator[bytes] = iter(())
         """Lines that came and were not taken yet."""
@@ -156,6 +155,9 @@ class LinkServer:
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
         """Replaced, never changed: a client may be dropped while it is told something."""
+        self._drawing: tuple[_Client, ...] = ()
+        """Those who hear of a beat instead; replaced, too."""
+        self._beat = NewsBeat()
         self._told: set[_Client] = set()
         """Those who got something to hear since the last flush."""
         self._gone: list[int] = []
@@ -172,7 +174,7 @@ class LinkServer:
             BusyError: somebody answers on it. HostError: the folder is not the user's own, or the socket cannot be made.
         """
         places.make_private(os.path.dirname(self.path))
-        _remove_stale(self.path)
+        places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # Linux gives the file the mode of its socket, from its first moment; `umask` would hit what other threads make.
@@ -191,6 +193,7 @@ class LinkServer:
 
     def close(self) -> None:
         """Send what fits without waiting, hang up on everybody, remove the socket; nobody is told any more who left."""
+        self._tell_beat()
         for client in list(self._clients.values()):
             with contextlib.suppress(OSError):
                 client.outbox.send(self._clock())
@@ -206,28 +209,45 @@ class LinkServer:
 
     # ------------------------------------------------------------------------------------------------------- of the engine
 
-    def subscribe(self, number: int, wants_all: bool) -> None:
-        """Let a client hear the news from now on."""
+    def subscribe(self, number: int, wants_all: bool, *, is_coalesced: bool = False) -> None:
+        """Let a client hear the news from now on, or once a beat what became of them."""
         client = self._clients.get(number)
         if client is not None:
-            client.wants = wants_all
+            self._tell_beat()
+            client.wants, client.is_coalesced = wants_all, is_coalesced
             self._note_subscribers()
 
     def _note_subscribers(self) -> None:
-        self._subscribers = tuple(client for client in self._clients.values() if client.wants is not None)
+        subscribers = [client for client in self._clients.values() if client.wants is not None]
+        self._subscribers = tuple(client for client in subscribers if not client.is_coalesced)
+        self._drawing = tuple(client for client in subscribers if client.is_coalesced)
+        if not self._drawing:
+            self._beat.clear()
 
     def publish(self, notice: Notice, epoch: int, seq: int) -> None:
         """Tell the subscribers."""
+        if self._drawing:
+            self._beat.put(notice, epoch, seq)
         line = b""
-        is_settled = not (isinstance(notice, JobChanged) and notice.status in _UNSETTLED)
+        is_settled = not (isinstance(notice, JobChanged) and notice.status in UNSETTLED)
         for client in self._subscribers:
             if client.wants or is_settled:
                 line = line or codec.encode_notice(notice, epoch, seq)
-                self._put(client, type(notice) if isinstance(notice, _REPLACED) else None, line)
+                self._put(client, type(notice) if isinstance(notice, REPLACED) else None, line)
+
+    def _tell_beat(self) -> None:
+        for line in self._beat.lines(self._clock()) if self._drawing else ():
+            for client in self._drawing:
+                self._put(client, None, line)
+
+    def _beat_deadline(self) -> float | None:
+        return self._beat.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
 
     def say(self, number: int, line: bytes) -> None:
         """Let a line wait for a client, if it is still there."""
         client = self._clients.get(number)
+        if client is not None and client.is_coalesced:
+            self._tell_beat()  # what led to the answer comes before it
         if client is not None:
             self._put(client, None, line)
             if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
@@ -236,6 +256,9 @@ class LinkServer:
     def flush(self) -> None:
         """Send what waits; the loop calls this once per turn, after everything else."""
         now = self._clock()
+        due = self._beat_deadline()
+        if due is not None and now >= due:
+            self._tell_beat()
         while self._told or self._gone:
             told, self._told = self._told, set()
             for client in told:
@@ -275,9 +298,8 @@ class LinkServer:
     def next_deadline(self) -> float | None:
         """Return when `poll` must be called at the latest, in seconds of the clock."""
         owed = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
-        if self._accept_again_s is not None:
-            owed.append(self._accept_again_s)
-        return min(owed, default=None)
+        due = self._beat_deadline()
+        return min([*owed, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
         """Drop who is too late with a message."""
@@ -461,28 +483,3 @@ class LinkServer:
 
 def _word(text: str) -> str:
     return sanitize(text[:_NAME_LENGTH])
-
-
-def _remove_stale(path: str) -> None:
-    """Remove the socket of a dead engine.
-
-    Raises:
-        BusyError: it is not dead.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except FileNotFoundError:
-            return
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-        except BlockingIOError:
-            pass  # so many wait to be let in: somebody is there
-        except OSError as error:
-            raise HostError(
-                f"socket '{path}' cannot be created: {error.strerror or error}",
-                hint="check its permissions and the free space on its disk",
-            ) from error
-    raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

@@ -440,7 +440,7 @@ def live_status(bench: Bench) -> None:
 
 @row
 def live_viewers(bench: Bench) -> None:
-    """All jobs once more, with nobody, one, and five listening to all news."""
+    """All jobs once more, with nobody, one, and five that listen as a screen does."""
     project = bench.copy_project("live-viewers")
     rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
     costs: dict[int, list[float]] = {0: [], 1: [], 5: []}
@@ -474,6 +474,6 @@ def live_viewers(bench: Bench) -> None:
 
 def _listen(client: EngineClient) -> None:
     with contextlib.suppress(KnownError):
-        client.ask(port.Subscribe(wants_all=True), _PATIENCE_S)
+        client.ask(port.Subscribe(is_coalesced=True), _PATIENCE_S)
         for _news in client.news():
             pass

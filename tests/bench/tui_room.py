@@ -138,8 +138,8 @@ class _Desk:
         match request.verb:
             case Hello():
                 request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch)
-            case Subscribe(wants_all=wants_all):
-                self.server.subscribe(request.client, wants_all)
+            case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
+                self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=self.epoch, seq=self.seq)
             case _:
                 request.answer(connections=self.server.connections())

@@ -76,8 +76,8 @@ class Desk:
         match request.verb:
             case Hello():
                 request.answer(protocol=PROTOCOL, version="0", pid=os.getpid(), epoch=1)
-            case Subscribe(wants_all=wants_all):
-                self.server.subscribe(request.client, wants_all)
+            case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
+                self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=1, seq=self.seq)
             case Rescan():
                 self.owed += NEWS_PER_SCAN

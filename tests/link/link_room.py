@@ -46,8 +46,8 @@ class Desk:
         match request.verb:
             case Hello():
                 request.answer(protocol=PROTOCOL, version="1.2.3", pid=os.getpid(), epoch=7, project="/p", cache="/c", started_ms=5)
-            case Subscribe(wants_all=wants_all):
-                self.server.subscribe(request.client, wants_all)
+            case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
+                self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=7, seq=0)
             case Connections():
                 request.answer(connections=self.server.connections(), workers=[])

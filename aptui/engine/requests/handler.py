@@ -220,8 +220,8 @@ class RequestHandler:
         live = self._live
         if live.server is None:
             return
-        live.server.subscribe(request.client, verb.wants_all)
-        if verb.wants_all:
+        live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
+        if verb.wants_all or verb.is_coalesced:
             self._everything.add(request.client)
             live.hear_all(True)
         self._tell_connections()

@@ -26,6 +26,7 @@ from aptui.core.notices import (
     ConnectionsChanged,
     HealthChanged,
     JobChanged,
+    JobKey,
     MissingScan,
     Notice,
     ProductsChanged,
@@ -46,7 +47,6 @@ CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 _MESSAGES_KEPT = 200
 _DELIVERED_MS = 10_000
 """Rows are in the database so long after their news at the latest; it is a matter of some commits."""
-JobKey = int | tuple[int, str, str]
 
 
 class JobNews(NamedTuple):
@@ -187,7 +187,7 @@ class Feed:
             pending = self._pending
             match notice:
                 case JobChanged():
-                    key = job_key(notice)
+                    key = notice.key
                     pending.jobs.pop(key, None)
                     pending.jobs[key] = _Received(notice, (epoch, seq), self._clock_ms())
                 case ProductsChanged() | SourcesChanged():
@@ -358,8 +358,3 @@ def _give_memory_back() -> None:
 
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def job_key(notice: JobChanged) -> JobKey:
-    """Return what a job is known by: its id, or what names an analysis."""
-    return notice.job_id or (notice.scan_folder, notice.source, notice.job_key)

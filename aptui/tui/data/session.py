@@ -336,7 +336,7 @@ class LinkSession:
         if not ours:
             self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and its protocol is another one")
         else:
-            self._take_subscription(client.ask(Subscribe(wants_all=True)))
+            self._take_subscription(client.ask(Subscribe(is_coalesced=True)))
             self._turn(SessionState.ATTACHED, "")
         while not self._is_closing:
             news = client.next_news(None)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, JobKey, Notice, Progress
 from aptui.link.recording import Recording, TimedNews
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
-from aptui.tui.data.feed import JobKey, job_key
 from aptui.tui.data.session import EngineFacts, NoticeListener, SessionState
 
 if TYPE_CHECKING:
@@ -292,7 +291,7 @@ class ReplaySession:
                 raise _Closing
             notice = self._note(news)
             if notice is not None:
-                jobs[job_key(notice)] = notice
+                jobs[notice.key] = notice
         self._database.rewind()
         self._put_in(jobs.values())
         self._tell_all()

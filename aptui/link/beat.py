@@ -1,0 +1,119 @@
+"""News for those who draw now and then: of each thing the newest since the last beat, many in a line. Who hears is not known here.
+
+What is told so ends where all news one by one would: a job is as its newest notice says, and so are products, sources and health.
+What is left out lies between. Of a job that ended, became pending again and so on within one beat its last end is told too, before
+what it is now, so that nobody misses that it failed.
+
+Tests: `tests/link/test_beat.py`, `test_coalescing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+
+from msgspec.structs import replace
+
+from aptui.core.notices import (
+    ConnectionsChanged,
+    HealthChanged,
+    JobChanged,
+    Notice,
+    ProductsChanged,
+    Progress,
+    SourcesChanged,
+)
+from aptui.link import codec
+from aptui.link.codec import NoticeLine
+from aptui.link.outbox import Outbox
+
+BEAT_S = 0.1
+"""As often as a screen draws."""
+_AT_ONCE = 2_000
+"""News of one beat: the loop is busy with them for a millisecond or two. What is left goes as soon as they have been taken."""
+REPLACED = (Progress, HealthChanged, ConnectionsChanged)
+"""News of which the newest says all."""
+UNSETTLED = frozenset({"pending", "processing"})
+"""States of a job after which more is to come."""
+
+
+class NewsBeat:
+    """What waits for the next beat; of more than `most` the older part is told first."""
+
+    def __init__(self, most: int = _AT_ONCE) -> None:
+        self._most = most
+        self._waiting: dict[object, NoticeLine] = {}
+        self._products: dict[str, str] = {}
+        self._sources: dict[str, bool] = {}
+        self._count = 0
+        self._due_s = 0.0
+
+    def put(self, notice: Notice, epoch: int, seq: int) -> None:
+        """Let a notice wait, behind all others; what it replaces waits no more."""
+        key: object
+        match notice:
+            case JobChanged():
+                is_settled = notice.status not in UNSETTLED
+                key = notice.key, is_settled
+                self._waiting.pop((notice.key, False), None)
+            case ProductsChanged(products=products):
+                key = ProductsChanged
+                self._products.update(products)
+            case SourcesChanged(sources=sources):
+                key = SourcesChanged
+                self._sources.update(sources)
+            case Progress() | HealthChanged() | ConnectionsChanged():
+                key = type(notice)
+            case _:
+                self._count += 1
+                key = self._count
+        self._waiting.pop(key, None)
+        self._waiting[key] = NoticeLine(epoch, seq, notice)
+
+    def deadline(self, outboxes: Iterable[Outbox], patience_s: float) -> float | None:
+        """Return when `lines` is to be told, None = nothing waits.
+
+        While one who hears it has not taken the last beat it waits, so that more becomes one; but at most `patience_s` seconds, and
+        not for one who has taken nothing for so long.
+        """
+        if not self._waiting:
+            return None
+        taken = (outbox.taken_s + patience_s for outbox in outboxes if outbox.is_blocked)
+        return max([self._due_s, *(min(until, self._due_s + patience_s) for until in taken)])
+
+    def lines(self, now: float) -> list[bytes]:
+        """Return the lines of a beat: all that waits, or of very much the older part."""
+        if not self._waiting:
+            return []
+        keys = list(islice(self._waiting, self._most))
+        told = [self._waiting.pop(key) for key in keys]
+        self._due_s = now if self._waiting else now + BEAT_S
+        return [
+            codec.encode_notices([line.notice for line in lines], epoch, [line.seq for line in lines])
+            for (_kind, epoch), lines in _alike(self._whole(told))
+        ]
+
+    def _whole(self, told: Iterable[NoticeLine]) -> Iterator[NoticeLine]:
+        """Give each notice as it is to be told: of products and sources all that gathered."""
+        for line in told:
+            match line.notice:
+                case ProductsChanged() as notice:
+                    yield line._replace(notice=replace(notice, products=tuple(self._products.items())))
+                    self._products.clear()
+                case SourcesChanged() as notice:
+                    yield line._replace(notice=replace(notice, sources=tuple(self._sources.items())))
+                    self._sources.clear()
+                case _:
+                    yield line
+
+    def clear(self) -> None:
+        """Forget all: nobody is left to hear it."""
+        self._waiting.clear()
+        self._products.clear()
+        self._sources.clear()
+
+
+def _alike(told: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
+    """Give what follows each other and is of one kind and one engine together."""
+    for key, lines in groupby(told, lambda line: (type(line.notice), line.epoch)):
+        yield key, list(lines)

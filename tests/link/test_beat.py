@@ -1,0 +1,121 @@
+"""Coalesced news end where all news one by one end, whatever was told and whenever a beat came."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from link_room import NOTICES, example
+
+from aptui.core import notices
+from aptui.core.notices import JobChanged, Notice, ProductsChanged, Progress, Said, SourcesChanged
+from aptui.link import codec
+from aptui.link.beat import NewsBeat
+from aptui.link.codec import NoticeLine, NoticeLines
+
+STATES = ("pending", "processing", "completed", "failed", "cancelled", "")
+
+
+def job(number: int, status: str = "completed", run_key: int = 0) -> JobChanged:
+    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", run_key)
+
+
+def progress(done: int) -> Progress:
+    return Progress(done, 0, 0, 0, 0, 0, done, 0, False)
+
+
+def analysis(source: str, status: str) -> JobChanged:
+    return JobChanged(1, 0, source, 1, "pc", "analysis", "builder", status, "", "", 0, 0, 5, "", 0)
+
+
+class State:
+    """What somebody knows who heard the news so far."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[Any, JobChanged] = {}
+        self.outcomes: dict[Any, JobChanged] = {}
+        self.products: dict[str, str] = {}
+        self.sources: dict[str, bool] = {}
+        self.newest: dict[type, Notice] = {}
+        self.said: list[Notice] = []
+        self.moment = (0, 0)
+
+    def hear(self, line: NoticeLine) -> None:
+        self.moment = max(self.moment, (line.epoch, line.seq))
+        match line.notice:
+            case JobChanged() as notice:
+                self.jobs[notice.key] = notice
+                if notice.status not in {"pending", "processing"}:
+                    self.outcomes[notice.key] = notice
+            case ProductsChanged(products=products):
+                self.products.update(products)
+            case SourcesChanged(sources=sources):
+                self.sources.update(sources)
+            case Progress() | notices.HealthChanged() | notices.ConnectionsChanged() as notice:
+                self.newest[type(notice)] = notice
+            case notice:
+                self.said.append(notice)
+
+
+def hear(state: State, lines: list[bytes]) -> None:
+    for line in lines:
+        said = codec.decode_message(line[:-1])
+        assert isinstance(said, NoticeLines)
+        for each in said.all:
+            state.hear(each)
+
+
+news = st.one_of(
+    st.builds(job, st.integers(1, 4), st.sampled_from(STATES), st.integers(0, 99)),
+    st.builds(analysis, st.sampled_from(["a", "b"]), st.sampled_from(STATES)),
+    st.builds(progress, st.integers(0, 9)),
+    st.builds(
+        lambda name, digest: ProductsChanged(1, ((name, digest),)), st.sampled_from("pqr"), st.sampled_from(["", "d1", "d2"])
+    ),
+    st.builds(lambda name, is_there: SourcesChanged(1, ((name, is_there),)), st.sampled_from("stu"), st.booleans()),
+    st.builds(Said, st.integers(0, 3), st.just(1), st.sampled_from(["x", "y"])),
+    st.sampled_from([example(record) for record in NOTICES]),
+)
+BEAT, RESTART = "beat", "restart"
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(news, st.just(BEAT), st.just(RESTART)), max_size=60), st.integers(1, 8))
+def test_a_coalesced_stream_ends_as_the_full_one_does_at_every_beat(story: list[Any], most: int) -> None:
+    beat, plain, coalesced = NewsBeat(most), State(), State()
+    epoch = 1
+    for seq, what in enumerate([*story, BEAT], 1):
+        if what == RESTART:
+            epoch += 1
+        elif what == BEAT:
+            while lines := beat.lines(0.0):
+                hear(coalesced, lines)
+            assert vars(coalesced) == vars(plain)
+        else:
+            plain.hear(NoticeLine(epoch, seq, what))
+            beat.put(what, epoch, seq)
+
+
+def test_of_a_job_that_failed_and_is_pending_again_both_are_told() -> None:
+    beat = NewsBeat()
+    for seq, status in enumerate(("pending", "processing", "failed", "pending", "processing"), 1):
+        beat.put(job(1, status), 7, seq)
+    (line,) = beat.lines(0.0)
+
+    said = codec.decode_message(line[:-1])
+
+    assert isinstance(said, NoticeLines)
+    assert [(each.seq, each.notice.status) for each in said.all] == [(3, "failed"), (5, "processing")]
+
+
+def test_a_beat_of_many_jobs_and_their_products_is_two_lines() -> None:
+    beat = NewsBeat()
+    for number in range(1, 1001):
+        beat.put(job(number), 7, number)
+        beat.put(ProductsChanged(number, ((f"pc/{number}", "d"),)), 7, number)
+
+    assert len(beat.lines(0.0)) == 2
+
+
+def test_a_kind_of_news_that_only_a_newer_engine_has_is_nothing() -> None:
+    assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') == NoticeLines(())
+    assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') == NoticeLines(())

@@ -1,0 +1,106 @@
+"""Those who draw now and then: when they hear of what happened, in which order with answers, and beside whom."""
+
+import pytest
+from link_room import Room, opened
+
+from aptui.core.notices import JobChanged, Said
+from aptui.link.beat import BEAT_S
+from aptui.link.server import LinkLimits
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def room():
+    with opened() as room:
+        yield room
+
+
+def job(number: int, status: str = "completed") -> JobChanged:
+    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", number)
+
+
+def test_the_first_news_come_at_once_and_the_next_with_the_next_beat(room: Room) -> None:
+    hearer = room.subscriber(is_coalesced=True)
+    room.clock.now += 1
+    room.server.publish(job(1, "failed"), 7, 1)
+    assert hearer.hear()["seqs"] == [1]
+
+    room.server.publish(job(1), 7, 2)
+    room.server.publish(job(2, "pending"), 7, 3)
+    room.server.publish(job(2), 7, 4)
+    room.turn()
+    assert not hearer.read()
+    assert room.server.next_deadline() == room.clock.now + BEAT_S
+    room.clock.now += BEAT_S
+
+    heard = hearer.hear()
+    assert (heard["notices"], heard["epoch"], heard["seqs"]) == ("JobChanged", 7, [2, 4])
+    assert room.server.next_deadline() is None
+
+
+def test_an_answer_comes_after_what_led_to_it(room: Room) -> None:
+    hearer = room.subscriber(is_coalesced=True)
+    room.server.publish(job(1), 7, 1)
+    room.turn()
+    room.server.publish(job(2), 7, 2)
+    hearer.say(id=9, verb="ping")
+
+    heard = [hearer.hear() for _ in range(3)]
+
+    assert [message.get("seqs") for message in heard] == [[1], [2], None]
+
+
+def test_who_wants_every_step_hears_it_beside_one_who_does_not(room: Room) -> None:
+    plain, drawing = room.subscriber(), room.subscriber(is_coalesced=True)
+    for seq, status in enumerate(("pending", "processing", "completed"), 1):
+        room.server.publish(job(5, status), 7, seq)
+
+    assert [plain.hear()["notice"] for _ in range(3)] == ["JobChanged"] * 3
+    assert drawing.hear()["seqs"] == [3]
+
+
+def test_a_hundred_thousand_news_at_once_do_not_cost_a_client_that_reads(room: Room) -> None:
+    hearer, other = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
+    room.clock.now += 1
+    for number in range(1, 100_001):
+        room.server.publish(job(number), 7, number)
+
+    while not (b",100000]" in hearer.begun and b",100000]" in other.begun):
+        room.turn()
+        assert [hearer.read(), other.read()] != [False, False]
+    while hearer.read() or other.read():
+        room.turn()
+    for client in (hearer, other):
+        assert [seq for _ in range(50) for seq in client.hear()["seqs"]] == list(range(1, 100_001))
+    assert not room.desk.gone
+
+
+def test_who_takes_nothing_holds_no_beat_of_others() -> None:
+    with opened(LinkLimits(waiting_bytes=1 << 30)) as room:
+        sleeper, hearer = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
+        room.clock.now += 1
+        room.server.publish(Said(1, 1, "x" * 2_000_000), 7, 1)
+        assert hearer.hear()["seqs"] == [1]
+        room.clock.now += BEAT_S
+        room.server.publish(Said(1, 1, "y"), 7, 2)
+        room.turn()
+        assert not hearer.read()  # the sleeper may be about to take the first
+
+        room.clock.now += 1.0
+        assert hearer.hear()["seqs"] == [2]
+        room.clock.now += BEAT_S
+        room.server.publish(Said(1, 1, "z"), 7, 3)
+        assert hearer.hear()["seqs"] == [3]
+        assert not sleeper.is_over
+
+
+def test_the_last_news_are_told_before_the_server_closes() -> None:
+    with opened() as room:
+        hearer = room.subscriber(is_coalesced=True)
+        room.server.publish(job(1), 7, 1)
+        room.turn()
+        room.server.publish(job(1, ""), 7, 2)
+        room.server.close()
+
+        assert [message["seqs"] for message in hearer.hear_all()] == [[1], [2]]
