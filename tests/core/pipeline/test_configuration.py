@@ -7,8 +7,8 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
-from aptui.core.messages import JobChanged
 from aptui.core.model import SETTLED, Companion
+from aptui.core.notices import JobChanged
 
 BOTH = ("linux", "server")
 

@@ -10,7 +10,7 @@ from fake_world import World
 
 from aptui.core.model import Job
 from aptui.core.orders import CopyOrder
-from aptui.core.pipeline.runs.results import results as runs
+from aptui.core.pipeline.runs import results
 from aptui.core.state.witness import Witness
 
 
@@ -141,7 +141,7 @@ MUTANTS = [
     ("witness", "changed", ("include", True, 2)),
     ("witness", "unsealed", ("jobs-from", False, 1)),
     ("witness", "unread", ("read", False, 2)),
-    ("runs", "is_of_other_code", ("code", True, 1)),
+    ("results", "is_of_other_code", ("code", True, 1)),
 ]
 """(Where, the check that is switched off, the case (word, is known, run) that finds it out)."""
 
@@ -150,7 +150,7 @@ MUTANTS = [
 def test_each_check_is_missed_when_it_is_switched_off(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Witness if where == "witness" else runs, name, lambda *_args: ())
+    monkeypatch.setattr(Witness if where == "witness" else results, name, lambda *_args: ())
     word, is_known, run = case
 
     with pytest.raises(AssertionError, match="other than a clean build"):
