@@ -77,6 +77,11 @@ class JobChanged(Struct, frozen=True):
         """What the job is known by: its id, or what names an analysis."""
         return self.job_id or (self.scan_folder, self.source, self.job_key)
 
+    @property
+    def failure(self) -> str:
+        """What is said of a job that failed: which one and why. An error that begins with the path does not repeat it."""
+        return f"failed {self.source} ({self.platform}, {self.job_key}): {self.error.removeprefix(f'{self.source}:').lstrip()}"
+
 
 class ProductsChanged(Struct, frozen=True):
     """Products published or removed: (name, digest hex or "" when removed)."""

@@ -100,7 +100,7 @@ class _DaemonLog:
         if isinstance(notice, Said):
             self._write(notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
-            self._write(f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
+            self._write(notice.failure)
 
     def close(self) -> None:
         self._write("stopped")

@@ -11,7 +11,7 @@ from aptui.core.notices import Progress
 from aptui.shared.health import Health
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
-from aptui.tui.frame.tabbar import attention
+from aptui.tui.frame.tabbar import attention, banner_text
 
 from .fake_panes import FakeSession
 
@@ -89,3 +89,18 @@ def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> N
     session.latest_health = Health(disk="full", broken_builders=(("a", "b"),), configuration="line 3")
 
     assert attention(session) == {"connections": "warning", "builders": "failed", "cache": "warning", "tools": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        ("no engine listens at '/s'", "! no engine listens at '/s' · ':start' starts one"),
+        ("it ended", "! no engine: it ended · ':start' starts one"),
+        ("", "! no engine: none is running · ':start' starts one"),
+    ],
+)
+def test_that_there_is_no_engine_is_said_once(trouble, expected):
+    session = FakeSession(Path("/c"), SessionState.DETACHED)
+    session.trouble = trouble
+
+    assert banner_text(session) == expected

@@ -160,6 +160,7 @@ class ChangeTracker:
 
     def _hear(self) -> None:
         lost_products: list[bytes] = []
+        losses: list[str] = []
         while True:
             try:
                 hint = self._hints.get_nowait()
@@ -170,12 +171,14 @@ class ChangeTracker:
                     fence.is_passed = fence.is_passed or fence.path in hint.paths
             elif hint.tag.startswith(SOURCES):
                 self._hear_of_sources(hint)
+                losses += [hint.why] if hint.is_lost else []
             elif hint.tag.startswith(PRODUCTS):
                 lost_products.extend(hint.paths)
                 if hint.is_lost and self.engine is not None:
                     self.engine.look_at_products()
             elif hint.why != BEGAN and (hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees)))):
                 self._settings_changed()
+        self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
             self._intermediates.note(lost_products, self._clock())
@@ -184,10 +187,13 @@ class ChangeTracker:
         self._paths.update(dict.fromkeys(hint.paths))
         for tree in hint.trees:
             self._note_tree(tree)
-        if hint.is_lost:
-            self._is_lost = True
-            if self.engine is not None and hint.why != BEGAN:
-                self.engine.news.say(f"checking all files: {hint.why}", LogLevel.INFO if hint.why == REGULAR else LogLevel.WARNING)
+        self._is_lost = self._is_lost or hint.is_lost
+
+    def _say_why(self, losses: Iterable[str]) -> None:
+        """Say why all files are looked at; what several folders have in common once."""
+        for why in dict.fromkeys(losses):
+            if self.engine is not None and why != BEGAN:
+                self.engine.news.say(f"checking all files: {why}", LogLevel.INFO if why == REGULAR else LogLevel.WARNING)
 
     def _note_tree(self, tree: bytes) -> None:
         for rel in self._relatives(tree):

@@ -172,6 +172,11 @@ class JobsStore:
         return self._done != self._number
 
     @property
+    def is_filtering(self) -> bool:
+        """Whether the rows are still those of the filter before the one that was asked for."""
+        return self.is_busy and self._wanted is not self._filter
+
+    @property
     def is_out_of_order(self) -> bool:
         """Whether rows changed since they were filtered and sorted: `resort` puts them right."""
         return self._changes != self._sorted_changes or bool(self._lingering)

@@ -167,7 +167,8 @@ def banner_text(session: Session) -> str:
         case SessionState.DETACHED if not engine.speaks_our_protocol:
             return f"! {trouble} · ':restart' starts one of this version"
         case SessionState.DETACHED:
-            return f"! no engine: {trouble or 'none is running'} · ':start' starts one"
+            said = trouble if trouble.startswith("no engine") else f"no engine: {trouble or 'none is running'}"
+            return f"! {said} · ':start' starts one"
         case SessionState.ATTACHED if is_older(engine.version):
             return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
         case SessionState.ATTACHED if session.latest_health is not None:

@@ -85,7 +85,7 @@ class NoticePublisher:
         if isinstance(notice, Said):
             self._note(notice.level, notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
-            self._note(LogLevel.ERROR, f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
+            self._note(LogLevel.ERROR, notice.failure)
         elif self._tells_jobs and isinstance(notice, JobChanged) and notice.status:
             self._note(LogLevel.DEBUG, _step(notice))
         for listener in self.listeners:

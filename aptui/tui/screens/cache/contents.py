@@ -36,8 +36,7 @@ PLATFORMS = (
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
     Column("share", "", _BAR_CELLS, drop_rank=2),
-    Column("made", "New", 8, align="right", drop_rank=1),
-    Column("made_size", "of size", 10, align="right", drop_rank=3),
+    Column("made", "New", 18, align="right", drop_rank=1),
 )
 FOLDERS = (
     Column("name", "Folder", 0, 12),
@@ -229,9 +228,16 @@ def share_cell(share: CacheShare, column: str) -> Cell:
         case "share":
             return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
         case "made":
-            return Cell(f"+{share.made:,}" if share.made else glyph("none"), "" if share.made else "muted")
+            return _made_cell(share)
         case _:
-            return Cell(size_text(share.made_bytes) if share.made else "", "muted")
+            return Cell("")
+
+
+def _made_cell(share: CacheShare) -> Cell:
+    """Return what came since yesterday; where that is all of it, its figures stand there already."""
+    if not share.made:
+        return Cell(glyph("none"), "muted")
+    return Cell("all" if share.made == share.count else f"+{share.made:,}, {size_text(share.made_bytes)}")
 
 
 def share_order(share: CacheShare, column: str) -> object:
@@ -240,7 +246,6 @@ def share_order(share: CacheShare, column: str) -> object:
         "name": share.name.lower(),
         "count": share.count,
         "made": share.made,
-        "made_size": share.made_bytes,
     }
     return orders.get(column, share.size_bytes)
 

@@ -252,8 +252,10 @@ class CachePane(Pane):
                 Part(f" {shown(self._trouble) or 'reading what the cache holds…'}", "warning" if self._trouble else "muted"),
             ), ()
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
-        left.append(Part(f"   +{known.made:,} since yesterday" if known.made else "   nothing new since yesterday", "muted"))
-        if known.made and width >= _WIDE_COLUMNS:
+        is_all = known.made == known.count
+        made = "all new" if is_all else f"+{known.made:,}" if known.made else "nothing new"
+        left.append(Part(f"   {made} since yesterday" if known.count else "", "muted"))
+        if known.made and not is_all and width >= _WIDE_COLUMNS:
             left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:
             left.append(Part(f"   as of {clock(known.at_ms)}", "warning"))

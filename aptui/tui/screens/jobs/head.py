@@ -31,6 +31,8 @@ class Head:
         hits, total = self._store.hit_count, self._store.total
         if not self._store.is_loaded:
             return ""
+        if self._store.is_filtering:
+            return "filtering…"  # what stands below is what passed the filter before
         return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
 
     def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:

@@ -78,12 +78,12 @@ def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_ar
         news.tell(begun)
         news.tell_begun([RunKey(3)])
         news.tell(ended)
-        news.tell(replace(begun, status="failed", error="broken"))
+        news.tell(replace(begun, status="failed", error="a.stl:3:1: broken"))
         news.close()
 
     lines = [(line.level, line.text) for line in parse(tmp_path / "aptui.log")]
     begins = (LogLevel.INFO, f"aptui {__version__} begins, process {os.getpid()}")
-    failed = (LogLevel.ERROR, "failed a.stl (linux, levels): broken")
+    failed = (LogLevel.ERROR, "failed a.stl (linux, levels): 3:1: broken")
     assert lines[:3] == [begins, failed, begins]
     assert lines[3:] == [
         (LogLevel.DEBUG, "processing a.stl (linux, levels): new source"),

@@ -97,6 +97,7 @@ def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, s
             assert part in shown
         assert "(directly below the platform)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
+        assert "+2, 2.9 KiB" in shown
 
     in_cache(tmp_path, look, size=size)
 

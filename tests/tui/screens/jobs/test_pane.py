@@ -301,6 +301,25 @@ def test_the_filter_acts_as_one_types_and_stays_until_removed(tmp_path):
     in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=UiMemory(tmp_path / "project.json"))
 
 
+def test_while_a_filter_is_computed_no_count_of_the_one_before_stands_beside_it(tmp_path, monkeypatch):
+    async def filter_(app, pilot, pane):
+        await typed(pilot, pane, "rock")
+        await sees(pilot, app, "3 of 7")
+        wanted = []
+        request = pane.store._worker.request
+        monkeypatch.setattr(pane.store._worker, "request", wanted.append)
+        await pilot.press("ctrl+u", *"sand")
+        await sees(pilot, app, "filtering…")
+        assert "3 of 7" not in text(app)
+        assert len(sources(pane)) == 3
+        monkeypatch.undo()
+        request(wanted[-1])
+        await sees(pilot, app, "1 of 7")
+        assert "filtering…" not in text(app)
+
+    in_jobs(tmp_path, filter_)
+
+
 def test_a_mistake_is_shown_in_its_place_and_the_last_good_view_stays(tmp_path):
     async def mistake(app, pilot, pane):
         await typed(pilot, pane, "sand")

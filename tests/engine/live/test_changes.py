@@ -1,0 +1,29 @@
+"""What the watching half of an engine says about notifications that it got."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from aptui.core.messages import LogLevel
+from aptui.core.model import Platform, Project
+from aptui.engine.live.changes import ChangeTracker
+from aptui.engine.live.roots import SOURCES
+from aptui.engine.watch.notifications import REGULAR, ChangeNotification
+
+
+def test_why_all_files_are_checked_is_said_once_for_all_roots() -> None:
+    said: list[tuple[str, LogLevel]] = []
+    tracker = ChangeTracker(Project((Platform("linux"),), "linux", (), ()), "/c", lambda: None, lambda: None)
+    engine: Any = SimpleNamespace(news=SimpleNamespace(say=lambda text, level: said.append((text, level))))
+    tracker.engine = engine
+    for root in range(3):
+        tracker.take(ChangeNotification(f"{SOURCES}{root}", frozenset(), is_lost=True, why=REGULAR))
+    tracker.take(ChangeNotification(f"{SOURCES}3", frozenset(), is_lost=True, why="the disk was full"))
+
+    tracker._hear()
+
+    assert said == [
+        (f"checking all files: {REGULAR}", LogLevel.INFO),
+        ("checking all files: the disk was full", LogLevel.WARNING),
+    ]
