@@ -1,0 +1,1 @@
+"""Parts of the compiler: the merged tree, platforms, scan folders, builders, shared results; `config.compiler` joins them."""
