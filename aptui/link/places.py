@@ -225,7 +225,7 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
     folder, data = engine_dir(cache_dir), msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     make_private(folder)
     replace_bytes(folder / _RECORD, data, is_synced=False)
-    with contextlib.suppress(OSError, HostError):  # a cache that cannot be written is told of elsewhere
+    with contextlib.suppress(OSError, KnownError):  # a cache that cannot be written is told of elsewhere
         replace_bytes(_beside_lock(cache_dir), data, is_synced=False)
 
 
