@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aptui.shared.errors import BusyError, HostError
+from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes
 
 Folder: TypeAlias = "str | os.PathLike[str]"
