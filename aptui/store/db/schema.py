@@ -97,7 +97,7 @@ def told(path: Path) -> Iterator[None]:
         raise known from error
     except OSError as error:
         what = f"'{error.filename}'" if error.filename else f"the disk of the cache '{path.parent}'"
-        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="look at the disk, then start again") from error
+        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="check the disk, then start again") from error
 
 
 def _is_full(path: Path) -> bool:
@@ -120,13 +120,13 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory speaks of damage
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
-        return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be rebuilt from the sources")
+        return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources")
     if str(error).startswith(("no such table", "no such column")):
         return DamagedError(what, hint="delete it: 'aptui batch' rebuilds it from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return HostError(what, hint="look at the permissions of the file and of its folder")
+        return HostError(what, hint="check the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return HostError(what, hint="another program holds it for writing")
     return HostError(what, hint="try again; if it stays so, delete it: 'aptui batch' rebuilds it from the sources")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,14 @@ class ReplayedDatabase:
         self._path, self._builders = path, builders
         self._base, self._is_at_begin = path.with_name("begin.sqlite"), False
         path.replace(self._base)
-        with told(path):
+        with told(path), ExitStack() as stack:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            stack.callback(self._database.close)
             self._database.execute("PRAGMA trusted_schema = OFF")
             self.rewind()
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = OFF")
+            stack.pop_all()
 
     def rewind(self) -> None:
         """Make everything as it was when the recording began."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -134,8 +135,16 @@ def test_the_jobs_table_reads_it(replayed: tuple[Path, ReplayedDatabase]) -> Non
     assert (table.value("status", 0), table.words("error", 0)) == (FAILED, "no room")
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_database_is_refused_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "assetdb.sqlite").write_bytes(b"SQLite format 3\0" + b"oops" * 1000)
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: opened.append(connect(*given, **named)) or opened[-1])
 
     with pytest.raises(HostError, match="asset database"):
         ReplayedDatabase(tmp_path / "assetdb.sqlite", {})
+
+    assert len(opened) == 2
+    for each in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            each.execute("SELECT 1")
