@@ -421,7 +421,11 @@ def _refused_handshake(url: str, status: int, why: str) -> KnownError:
     told = f": {sanitize(why)}" if why else ""
     reasons = {
         401: Refused("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
-        403: Refused(f"the gateway does not let us in{told}", hint="look at its lists, and at the token's scopes", code=1),
+        403: Refused(
+            f"the gateway refused the connection{told}",
+            hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
+            code=1,
+        ),
         421: Refused(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
         503: Refused("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
     }

@@ -164,7 +164,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
         except (NoEngine, HostError):
             pass
         time.sleep(_LOOK_S)
-    raise HostError(f"the engine (process {child.pid}) does not answer", hint=f"look at '{output}'")
+    raise HostError(f"the engine (process {child.pid}) does not answer", hint=f"see '{output}'")
 
 
 def _start_error(code: int, output: Path, begun_at: int) -> HostError:
@@ -174,6 +174,6 @@ def _start_error(code: int, output: Path, begun_at: int) -> HostError:
     last = next(
         (line.removeprefix("aptui: ") for line in reversed(lines) if line.startswith("aptui: ")), lines[-1] if lines else ""
     )
-    error = HostError(last or f"the engine ended with exit code {code}", hint="" if last else f"look at '{output}'")
+    error = HostError(last or f"the engine ended with exit code {code}", hint="" if last else f"see '{output}'")
     error.exit_code = code if code in (2, 3, 4) else 2
     return error

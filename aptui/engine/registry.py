@@ -351,7 +351,7 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
         names = ", ".join(repr(_subject(question)) for question in questions)
         raise UserError(
             f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import",
-            hint="look at what they do when they are imported",
+            hint="check what they do when they are imported",
         ) from None
     try:
         return msgspec.json.decode(ended.stdout, type=list[ClassAnswer])

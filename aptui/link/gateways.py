@@ -68,7 +68,7 @@ def found(cache_dir: places.Folder) -> GatewayRecord | None:
 def words(record: GatewayRecord | None) -> str:
     """Return for people how it is."""
     if record is None:
-        return "none runs"
+        return "not running"
     if record.problem:
-        return f"none runs: {record.problem}"
-    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "none runs: the last one died"
+        return f"not running: {record.problem}"
+    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last one died"

@@ -162,7 +162,7 @@ def _alone(file: Path) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = open(file.with_name(f"{file.name}.lock"), "ab", opener=_private)  # noqa: SIM115  # closed below
     except OSError as error:
-        raise HostError(f"'{file.parent}' cannot be written: {error.strerror}", hint="look at its disk") from error
+        raise HostError(f"'{file.parent}' cannot be written: {error.strerror}", hint="check its disk") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

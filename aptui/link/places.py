@@ -107,10 +107,10 @@ def make_private(folder: Folder) -> None:
             os.mkdir(path, 0o700)
         named, real, above = os.lstat(path), os.stat(path), os.stat(parent)
         if named.st_uid != os.geteuid() or real.st_uid != os.geteuid() or not stat.S_ISDIR(real.st_mode):
-            raise HostError(f"'{path}' is not a folder of yours", hint="look who made it, and remove it")
+            raise HostError(f"'{path}' is not a folder of yours", hint="check who owns it, and remove it")
         is_open = above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX
         if is_open or above.st_uid not in (os.geteuid(), 0):
-            raise HostError(f"others can change what lies in '{parent}'", hint="look at its owner and permissions")
+            raise HostError(f"others can change what lies in '{parent}'", hint="check its owner and permissions")
         if real.st_mode & 0o077:
             os.chmod(path, 0o700)
     except OSError as error:

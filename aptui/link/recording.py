@@ -340,4 +340,4 @@ def _damaged(path: Path, offset: int) -> UserError:
 
 
 def _unreadable(path: Path, error: OSError) -> HostError:
-    return HostError(f"'{path}' cannot be read: {error.strerror or error}", hint="look at its name and permissions")
+    return HostError(f"'{path}' cannot be read: {error.strerror or error}", hint="check its name and permissions")

@@ -84,7 +84,7 @@ SWITCHES = (
     Switch(
         "randomListeningPort",
         SwitchArity.NOTHING,
-        "listen on any free port; nobody is served there, whoever connects is turned away, and the log says so once",
+        "listen on any free port; nobody is served there, every connection is refused, and the log says so once",
     ),
     Switch("port", SwitchArity.TEXT, "listen on this port (45643 unless said); see randomListeningPort"),
     Switch("start-hidden", SwitchArity.NOTHING, "show no window at the start", _NO_WINDOW),

@@ -39,9 +39,9 @@ class RejectedPeers:
         while len(self._reported) > _KEPT:
             del self._reported[next(iter(self._reported))]
         for each in fresh[:_AT_ONCE]:
-            self._tell(f"turned away: {shown(each.why)}; the Connections screen can allow it")
+            self._tell(f"connection refused: {shown(each.why)}; the Connections screen can allow it")
         if len(fresh) > _AT_ONCE:
-            self._tell(f"turned away: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
+            self._tell(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
     def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
         """Nothing is to be read."""

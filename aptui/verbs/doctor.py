@@ -225,7 +225,7 @@ def _watches(config: Config) -> DoctorCheck:
 def _cache(config: Config) -> DoctorCheck:
     cache, there = config.cache_dir, _existing(config.cache_dir)
     if not os.access(there, os.W_OK | os.X_OK):
-        return DoctorCheck("cache", "fail", f"'{there}' cannot be written", "look at its permissions, or choose another 'cache'")
+        return DoctorCheck("cache", "fail", f"'{there}' cannot be written", "check its permissions, or choose another 'cache'")
     if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
         return DoctorCheck(
             "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'"
@@ -256,7 +256,7 @@ def _host(config: Config) -> DoctorCheck:
 def _engine(config: Config) -> DoctorCheck:
     process = engine_process(config)
     return DoctorCheck(
-        "engine", "ok", f"process {process} holds the cache" if process else "none runs" if process == 0 else "unknown"
+        "engine", "ok", f"process {process} holds the cache" if process else "not running" if process == 0 else "unknown"
     )
 
 
@@ -272,7 +272,7 @@ def _gateway(config: Config) -> DoctorCheck:
     if find_spec("aiohttp") is None:
         return DoctorCheck("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
     if found is None and not engine_process(config):
-        return DoctorCheck("gateway", "ok", "it starts with the engine, and none runs")
+        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
     if found is None or not found.is_alive:
         return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
     return DoctorCheck("gateway", "ok", gateways.words(found))

@@ -154,7 +154,7 @@ def token(arguments: Namespace) -> int:
     lasts_ms = int(arguments.days * _DAY_MS)
     made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
     _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, made)
-    printing.complain("keep it: it is not shown again")
+    printing.complain("save it now: it is not shown again")
     return 0
 
 

@@ -257,7 +257,7 @@ def status(arguments: Namespace) -> int:
         )
         return 0
     told = _engine_line(answer) if answer else f"process {engine} holds the cache"
-    state = {None: "unknown", 0: "none runs"}.get(engine) or told
+    state = {None: "unknown", 0: "not running"}.get(engine) or told
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     resting = config.project.resting_platforms
     kept = f"; left as they are: {', '.join(resting)}" if resting else ""

@@ -109,7 +109,7 @@ class Cache:
             self._empty_staging()
         except OSError as error:
             self.close()
-            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its disk") from error
+            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
 
     def _refuse_links(self) -> None:
         """A link in the place of a platform's folder leads to files of others: they are no products, and not ours to delete."""
@@ -170,7 +170,7 @@ class Cache:
         """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
         disk = os.statvfs(self.root)
         if disk.f_flag & os.ST_RDONLY:
-            raise HostError(f"cache '{self.root}' is on a read-only file system", hint="look why: 'dmesg' may say")
+            raise HostError(f"cache '{self.root}' is on a read-only file system", hint="'dmesg' may say why")
         free = disk.f_bavail * disk.f_frsize
         if free < RESERVE_BYTES:
             raise HostError(

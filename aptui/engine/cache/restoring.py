@@ -83,7 +83,10 @@ def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> 
 def _kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> KeptProduct:
     """Return where a product lies; the history knows half of its digest, which is enough to find it."""
     if name not in known:
-        raise UserError(f"the job makes no '{name}' any more, which that run made", hint="take its source back, and build that")
+        raise UserError(
+            f"the job makes no '{name}' any more, which that run made",
+            hint="restore its source from version control, and build that",
+        )
     beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
     found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
     if not found:

@@ -79,7 +79,7 @@ class Bench:
         return kits_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
-        """Do a job and wait for its end; `note_key` is told the number by which `cancel` knows it."""
+        """Do a job and wait until it ends; `note_key` is told the number by which `cancel` knows it."""
         key = next(self._keys)
         answer: Future[RunResult] = Future()
         self._answers[key] = answer

@@ -103,7 +103,7 @@ class GatewayRequests:
     def _engine(self) -> Engine:
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="look at its health")
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
         return engine
 
     # --------------------------------------------------------------------------------------------------------------- fence

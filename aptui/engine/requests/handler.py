@@ -171,7 +171,7 @@ class RequestHandler:
     def _engine(self) -> Engine:
         if self._live.engine is None:
             raise KnownError(
-                f"the engine is not working: {self._live.health.disk or 'it is being opened'}", hint="look at its health"
+                f"the engine is not working: {self._live.health.disk or 'it is being opened'}", hint="'aptui status' says why"
             )
         return self._live.engine
 

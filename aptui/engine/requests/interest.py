@@ -42,7 +42,7 @@ class InterestRequests:
         """
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="look at its health")
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
         if len(verb.keys) > port.MOST_LOOKED_AT:
             most = f"name {port.MOST_LOOKED_AT:,} at most"
             raise UserError(f"{len(verb.keys):,} sources are too many to look at at once", hint=most)

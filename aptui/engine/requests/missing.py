@@ -66,7 +66,7 @@ class MissingScanRequests:
             refused.exit_code = _BUSY
             raise refused
         if self._running is not None:
-            refused = UserError(f"a search for missing dependencies is under way: {self._running.name}", hint="wait for its end")
+            refused = UserError(f"a search for missing dependencies is under way: {self._running.name}", hint="wait until it ends")
             refused.exit_code = _BUSY
             raise refused
         running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
@@ -80,7 +80,7 @@ class MissingScanRequests:
         """Forget what was found in some products."""
         engine = self._live.engine
         if engine is None:
-            raise UserError("the engine is not working", hint="look at its health")
+            raise UserError("the engine is not working", hint="'aptui status' says why")
         products = _chosen(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
         engine.news.tell(ProductsChanged(engine.seq, ()))
@@ -105,7 +105,7 @@ class MissingScanRequests:
             self._heard.get()()
 
     def close(self) -> None:
-        """Give up what is under way, and wait for its end."""
+        """Give up what is under way, and wait until it ends."""
         running = self._running
         if running is not None and running.thread is not None:
             running.is_given_up = True

@@ -336,7 +336,7 @@ class WatchSupervisor:
             case UnicodeError():
                 return WatchMode.POLLING, f"its path is not UTF-8, which notifications need: rename that folder; {_POLLED}"
             case PermissionError():
-                return WatchMode.POLLING, f"not all of it may be watched: look at its permissions; {_POLLED} ({error})"
+                return WatchMode.POLLING, f"not all of it may be watched: check its permissions; {_POLLED} ({error})"
             case FileNotFoundError():
                 return WatchMode.POLLING, f"something disappeared while watches were set: {error}"
             case NoInstanceError():

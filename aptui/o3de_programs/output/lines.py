@@ -73,7 +73,7 @@ def control_port(port: int) -> str:
 def turned_away(cache: str) -> str:
     """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
     return (
-        "Somebody connected to the listening port and was turned away: O3DE's own protocol is not spoken here, so that the "
+        "Somebody connected to the listening port and was refused: O3DE's own protocol is not spoken here, so that the "
         "Editor and launchers"
         f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control "
         f"channel (--acceptInput)"

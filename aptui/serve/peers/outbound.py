@@ -167,7 +167,7 @@ def trust(serve: GatewaySettings) -> Trust:
     except OSError as error:
         raise UserError(
             f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}",
-            hint="look at its permissions, or name another file",
+            hint="check its permissions, or name another file",
         ) from None
 
 

@@ -276,7 +276,7 @@ class WireSession:
             )
         if said.project and said.project.lower() != config.name.lower():
             raise RequestMistake(
-                f"this is the project '{config.name}', not '{said.project[:100]}'", "look at the address and port", number=number
+                f"this is the project '{config.name}', not '{said.project[:100]}'", "check the address and port", number=number
             )
         for platform in said.platforms:
             if platform not in known:

@@ -38,7 +38,7 @@ def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
     before, is_new = settings.connections, order.deed is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
-        raise UserError(f"there is no connection '{order.id}'", hint="it was removed meanwhile; look at the list again")
+        raise UserError(f"there is no connection '{order.id}'", hint="it was removed meanwhile; list them again")
     if order.deed is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
     if order.deed in (PeerAction.ENABLE, PeerAction.DISABLE):

@@ -136,7 +136,7 @@ def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
     if answer.text is None:
         raise HostError(
             f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}",
-            hint="look at the commit's name, and at 'git status' there",
+            hint="check the commit's name, and 'git status' there",
         )
     return (item for item in answer.text.split("\0") if item)
 

@@ -256,7 +256,7 @@ def query(arguments: Namespace) -> int:
 
 def _tell_way(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
     if not nodes:
-        printing.complain("aptui: no way leads from the one to the other")
+        printing.complain("aptui: no path leads from one to the other")
         return
     printing.say(printing.line(facts[nodes[0]].name))
     for edge in edges:

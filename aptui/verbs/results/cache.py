@@ -143,7 +143,7 @@ def gc(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
     elif done.is_busy:
-        printing.say("another process is at it already")
+        printing.say("another process is doing that already")
     else:
         removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
         printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} are left")

@@ -345,6 +345,6 @@ def _run(words: list[str]) -> int:
         return INTERRUPTED
     except OSError as error:
         raise UserError(
-            f"'{words[0]}' cannot be run: {error.strerror}", hint="look at its name, and whether it is in the PATH"
+            f"'{words[0]}' cannot be run: {error.strerror}", hint="check its name, and that it is in the PATH"
         ) from None
     return code if code >= 0 else 128 - code

@@ -94,7 +94,9 @@ def _mend(move: Move) -> None:
             _take_over(left, belongs)
         os.replace(left, belongs)
     except OSError as error:
-        raise UserError(f"'{move.left}' cannot be moved: {error.strerror}", hint="nothing was lost; look at its folder") from error
+        raise UserError(
+            f"'{move.left}' cannot be moved: {error.strerror}", hint="nothing was lost; check the permissions of its folder"
+        ) from error
     printing.say(f"{printing.line(move.left)} -> {printing.line(move.belongs)}")
 
 

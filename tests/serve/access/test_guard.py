@@ -290,7 +290,7 @@ def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, mo
             with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
                 client.next_notice(20)
         there.room.guard.admissions.append(lambda address: f"{address} may not")
-        with pytest.raises(Refused, match=r"does not let us in: 127\.0\.0\.1 may not"):
+        with pytest.raises(Refused, match=r"refused the connection: 127\.0\.0\.1 may not"):
             Client.connect(url, token=there.token, tls=trusting)
 
 

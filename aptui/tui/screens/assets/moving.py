@@ -218,7 +218,7 @@ class RelocationPreview(_PopUp):
 
     def _choices(self) -> list[tuple[str, str, bool]]:
         order, is_open = self._report.order, not self._report.is_performed
-        found = [] if order.is_delete else [("u", f"mend references: {_on(order.updates_references)}", is_open)]
+        found = [] if order.is_delete else [("u", f"update references: {_on(order.updates_references)}", is_open)]
         return [
             *found,
             ("b", f"may break others: {_on(order.allows_broken)}", is_open),

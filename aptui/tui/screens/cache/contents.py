@@ -210,7 +210,7 @@ def strays_of(problems: tuple[CacheProblem, ...]) -> list[Stray]:
 def refuse_unreadable(cache_dir: Path) -> None:
     """Raise HostError where the cache cannot be looked into at all: everything would seem to be missing."""
     if not os.access(cache_dir, os.R_OK | os.X_OK):
-        raise HostError(f"cache '{cache_dir}' cannot be read", hint="look at its permissions, and whether its disk is there")
+        raise HostError(f"cache '{cache_dir}' cannot be read", hint="check its permissions, and that its disk is mounted")
 
 
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

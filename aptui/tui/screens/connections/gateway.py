@@ -104,7 +104,7 @@ class GatewayPage(ConnectionTables):
         for name, model in self.lists.items():
             self.table(name).set_model(model)
         self.table("peers").empty_text = "none: 'a' adds a device to connect to"
-        self.table("rejected").empty_text = "nobody was turned away"
+        self.table("rejected").empty_text = "no refused connections"
 
     def on_unmount(self) -> None:
         """Let go."""
@@ -152,7 +152,7 @@ class GatewayPage(ConnectionTables):
     def count_text(self) -> str:
         """Say how many are connected."""
         peers = [row.data for row in self.lists["peers"].records]
-        return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "nobody is connected"
+        return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "no connections"
 
     def _put_details(self) -> None:
         row = self.current("peers")

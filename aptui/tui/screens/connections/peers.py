@@ -124,6 +124,4 @@ def _turned_away(each: TurnedAway, keys: Keys) -> ListedRow:
 def _arrival(each: TurnedAway | None) -> str:
     if each is None:
         return ""
-    return (
-        f"turned away {clock(each.last_ms)}" if each.count == 1 else f"turned away {each.count:,} times, last {clock(each.last_ms)}"
-    )
+    return f"refused {clock(each.last_ms)}" if each.count == 1 else f"refused {each.count:,} times, last {clock(each.last_ms)}"

@@ -133,7 +133,7 @@ class DetailsReader:
         elif details.row is not None and details.row.status in ("pending", "processing"):
             nothing = "no log yet: it is written when the run ends"
         else:
-            nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run said nothing"
+            nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote nothing"
         lines = tuple(_drawn(record) for record in records)
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 

@@ -144,7 +144,7 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
 
 def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     if facts.can_start:
-        yield ToolRow("start", "Engine", "Start engine", "none runs", "start an engine for this project", ":start")
+        yield ToolRow("start", "Engine", "Start engine", "not running", "start an engine for this project", ":start")
     if not facts.is_attached:
         return
     broken = facts.health.configuration if facts.health else ""

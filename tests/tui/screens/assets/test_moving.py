@@ -88,12 +88,12 @@ def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path, st
     async def move(app, pilot, pane, session):
         await to_preview(app, pilot, pane, "new/rock.png")
         await until(pilot, lambda: "refused: one file depends" in text(app))
-        for expected in (f"{ROCK} → new/rock.png", "mend references: off", "metadata: on", "Esc", "leave it"):
+        for expected in (f"{ROCK} → new/rock.png", "update references: off", "metadata: on", "Esc", "leave it"):
             await shows(app, pilot, expected)
         await press(pilot, "y")
         assert [order.is_confirmed for order in session.orders] == [False]
         await press(pilot, "u")
-        await shows(app, pilot, "mend references: on")
+        await shows(app, pilot, "update references: on")
         await press(pilot, "y")
         await shows(app, pilot, "1 of 1 file moved")
         await until(pilot, lambda: not previews(app))
@@ -114,7 +114,7 @@ def test_a_folder_is_deleted_with_all_below_it(tmp_path):
         await until(pilot, lambda: pane.panel is not None and pane.panel.path == "textures")
         await press(pilot, "D")
         await shows(app, pilot, "Delete textures")
-        assert "mend references" not in text(app)
+        assert "update references" not in text(app)
         await press(pilot, "b", "m")
         await shows(app, pilot, "metadata: off")
         await press(pilot, "y")

@@ -598,9 +598,9 @@ def test_an_address_that_is_turned_away_is_told_once_on_any_screen(tmp_path):
         session.say(ConnectionsChanged(0, (), REPORT))
         session.say(away("10.0.0.1"))
         session.say(away("10.0.0.1"))
-        await until(pilot, lambda: text(app).count("turned away: 10.0.0.1 is rejected") == 1)
+        await until(pilot, lambda: text(app).count("connection refused: 10.0.0.1 is rejected") == 1)
         assert FAR not in text(app), "that was before the screen was opened"
         session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
-        await until(pilot, lambda: "turned away: 7 addresses more" in text(app))
+        await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))
 
     in_shell(tmp_path, come, size=LARGE, session=Engine(tmp_path / "cache"), panes=HERE)
