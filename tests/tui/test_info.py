@@ -5,8 +5,20 @@ from types import SimpleNamespace
 
 from aptui.core.model import ScanFolder
 from aptui.tui.frame.info import info_lines
+from aptui.tui.frame.sheet import broken
 
 from .fake_panes import FakeSession
+
+
+def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:
+    path = "/" + "/".join(f"folder_{number}" for number in range(30))
+    project = SimpleNamespace(scan_folders=(ScanFolder(1, "game", path),), metadata_types=())
+    config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=0)
+
+    lines = ["".join(part.text for part in line) for line in broken(info_lines(FakeSession(tmp_path), config, [], 77))]
+
+    assert max(map(len, lines)) <= 77
+    assert path in "".join(line.strip() for line in lines)
 
 
 def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Path) -> None:

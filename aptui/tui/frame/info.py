@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from aptui import __version__
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts
+from aptui.tui.frame.sheet import BREAK
+from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import clock
 
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 _WIDTH = 18
 
 
-def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]]) -> list[Parts]:
-    """Return the lines of the info sheet; `more` are rows of the pane and the app."""
+def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
+    """Return the entries of the info sheet; `more` are rows of the pane and the app. No line is wider than `width`."""
     project_dir = str(config.project_dir) if config else ""
     engine = session.engine
     rows = [
@@ -40,7 +42,17 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
         *more,
     ]
     lines = [_row(key, value) for key, value in rows if value.strip()]
-    return [(), *lines, (), *_health_lines(session.latest_health)]
+    return [_folded(line, width) for line in ((), *lines, (), *_health_lines(session.latest_health))]
+
+
+def _folded(line: Parts, width: int) -> Parts:
+    """Return a row whose value goes on below itself where it is too long."""
+    if not line:
+        return line
+    key, value = line
+    first, *more = (value.text[start:end] for start, end in wrap(value.text, width - key.width))
+    indent = Part(" " * key.width)
+    return (key, Part(first, value.role), *(part for text in more for part in (BREAK, indent, Part(text, value.role))))
 
 
 def _places(config: Config) -> list[tuple[str, str]]:

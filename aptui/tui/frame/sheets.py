@@ -67,7 +67,7 @@ class Sheets:
     def show_info(self, session: Session, config: Config | None, more: Sequence[tuple[str, str]]) -> None:
         """Show project, engine, versions, and `more`."""
         here = [("Here", self._stage.status)] if self._stage.status else []
-        self._stage.open_sheet("sheet-info", info_lines(session, config, [*more, *here]))
+        self._stage.open_sheet("sheet-info", info_lines(session, config, [*more, *here], self._app.size.width - _MARGINS))
 
 
 def actions_of(screen: Screen[Any], keymap: Keymap) -> list[tuple[str, str, str]]:

@@ -67,6 +67,8 @@ ADJUSTABLE = (
     Adjustable("limits.all_memory", "Memory for all", "jobs wait that would not fit; 0 is what the machine has left", "16GiB"),
     Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
     Adjustable("ignore", "Ignore", "add a rule for files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
+    Adjustable("metadata_types", "Metadata types", "add a type that keeps its identity in '.meta' files", ".png", "list"),
+    Adjustable("meta_delay", "Metadata delay", "so long a new source waits for its '.meta' file", "10s"),
 )
 _NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_memory": "what is left"}
 """What 0 means."""
@@ -138,6 +140,11 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
     role = "processing" if is_scanning else ""
     note = "Times and sizes decide what is read. Failed jobs are tried again. The engine notices changes itself; this is for doubt."
     yield ToolRow("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
+    note = (
+        "A file of which size and times are those remembered is not read again, at a start as in a rescan, and a run in which"
+        " nothing changed starts no worker. There is nothing to turn off: 'Full scan' reads every byte once."
+    )
+    yield ToolRow("faster", "Files", "Faster scanning", "always on", "what is as remembered is not read", "", note)
     note = "Every byte of every source is read and compared, also where time and size are as they were. It asks first."
     yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
 
@@ -177,7 +184,9 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
 
 def _shown(each: Adjustable, setting: Setting | None) -> str:
     if setting is None:
-        return "in the cache" if each.key == "logs" else glyph("none")
+        return {"logs": "in the cache", "metadata_types": "none"}.get(each.key, glyph("none"))
+    if each.key == "metadata_types":
+        return " ".join(setting.value) or "none"
     if each.kind == "list":
         return count(len(setting.value), "rule")
     return _NOUGHTS.get(each.key, "0") if setting.value == 0 else str(setting.value)

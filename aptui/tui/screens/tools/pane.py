@@ -289,6 +289,7 @@ class ToolsPane(Pane):
             "drain": self._engine.drain,
             "retry": self._failed.retry,
             "rescan": partial(self._engine.rescan, is_full=False),
+            "faster": partial(self.shell.tell, tool.note, seconds=8),
             "full": self._engine.full_scan,
             "start": self.shell.session.start_engine,
             "reload": self._engine.reload,

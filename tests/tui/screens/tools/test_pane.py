@@ -130,6 +130,21 @@ def test_every_tool_says_its_name_its_state_and_what_it_does(tmp_path, project, 
     in_tools(tmp_path, look, project=project, size=size)
 
 
+def test_types_with_metadata_their_delay_and_what_faster_scanning_is_are_told(tmp_path, project):
+    more = "metadata_types: [.png, .tif]\nmeta_delay: 7s\n"
+    (project / "aptui.yaml").write_text(PROJECT + more, encoding="utf-8")
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: {"faster", "set:metadata_types", "set:meta_delay"} <= set(ids(app)))
+        rows = {tool.id: tool for tool in app.pane._rows}
+        assert rows["faster"].now == "always on"
+        assert "Full scan" in rows["faster"].note
+        assert rows["set:metadata_types"].now == ".png .tif"
+        assert (rows["set:meta_delay"].now, rows["set:meta_delay"].origin) == ("7s", "project")
+
+    in_tools(tmp_path, look, project=project, size=LARGE)
+
+
 def test_switches_ask_the_engine(tmp_path):
     async def turn(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
