@@ -8,6 +8,7 @@ Tests: `tests/store/queries/test_reader.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from peewee import Model, SchemaManager, SqliteDatabase
@@ -91,8 +92,13 @@ _GOING = (
 )
 
 
-def creation_sql() -> Iterator[str]:
-    """Yield the statements that make every table, view, index and trigger, in order."""
+@cache
+def creation_sql() -> tuple[str, ...]:
+    """Return the statements that make every table, view, index and trigger, in order."""
+    return tuple(_statements())
+
+
+def _statements() -> Iterator[str]:
     yield from _table_sql(tuple(model for model in O3DE_TABLES if model not in _VIEWS) + OWN_TABLES, is_temporary=False)
     for model, sql in _VIEWS.items():
         yield f"CREATE VIEW {column_names(model)[0]} AS {sql}"
