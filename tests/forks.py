@@ -2,6 +2,7 @@
 
 What is spared is the start of the interpreter and its imports; everything else is as it was: a process of its own, a child of the
 test's process, with the descriptors, the environment, the folder, the session and the words that `subprocess.Popen` was told.
+Nor is taken apart at the end what was loaded, or looked at by the collector: both would copy all that is shared.
 Whatever this cannot give is started as always: other interpreters and switches, another `PYTHON…` of the environment, programs
 that are wrapped in others. Rooms and tests whose subject are starts say so (`conftest`), and have none of this.
 
@@ -13,6 +14,7 @@ It runs itself as that process: `python … forks.py DESCRIPTOR PROGRAM …`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -28,7 +30,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _CLONE3 = 435
@@ -49,10 +51,11 @@ _PROGRAMS = {
         "aptui.worker.run", "aptui.worker.commands.workspace", "traceback",
     ),
     _APTUI: (
-        "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.daemon.engine",
+        "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",
+        "aptui.daemon.engine",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
-        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server", "aptui.store.db.writer",
-        "aptui.verbs.read", "aptui.verbs.steering.engine",
+        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server", "aptui.sharing.service",
+        "aptui.store.db.tables.creation", "aptui.store.db.writer", "aptui.verbs.read", "aptui.verbs.steering.engine", "jsonschema",
     ),
 }  # fmt: skip
 """{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""
@@ -342,7 +345,6 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     words = _serve(channel)
-    gc.unfreeze()
     wanted = _program(words)[0]
     if wanted == _WORKER:
         for name in set(sys.modules) - of_workers:
@@ -350,7 +352,23 @@ def main() -> None:
     module = importlib.import_module(f"{_APTUI}.__main__" if wanted == _APTUI else wanted)
     sys.argv = [module.__file__ or "", *words[words.index("-m") + 2 :]]
     sys.modules["__main__"] = module
-    sys.exit(module.main())
+    _run(module.main)
+
+
+def _run(program: Callable[[], object]) -> None:
+    """Run a program to its end as the interpreter does, but take nothing apart: to touch all that is shared is to copy it."""
+    try:
+        code = program()
+    except SystemExit as ending:
+        code = ending.code
+    with contextlib.suppress(OSError):  # the interpreter meets it again, and has a code for it
+        if code is None or isinstance(code, int):
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit((code or 0) & 0xFF)
+    sys.exit(code)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
