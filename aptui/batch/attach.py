@@ -14,7 +14,7 @@ from aptui.config.variables import differing
 from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import BusyError, KnownError, UserError
+from aptui.shared.errors import KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.batch.options import RunOptions
@@ -27,24 +27,27 @@ _TRIES_AGAIN_S, _LOOK_S = 45.0, 0.2
 """An engine in trouble tries again after 30 s at the latest."""
 
 
-def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError, began_s: float) -> Summary:
+def client_of(config: Config) -> EngineClient | None:
+    """Return a connection to the engine that holds the cache; None = nobody listens."""
+    try:
+        return EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
+    except NoEngine:
+        return None
+
+
+def settle(client: EngineClient, config: Config, wish: RunOptions, reporter: Reporter, began_s: float) -> Summary:
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
-        BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options, or the configuration is wrong.
+        BusyError: it cannot be asked. UserError: it runs with other options, or the configuration is wrong.
     """
+    answer = None
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
-    except NoEngine:
+        answer = _follow(client, wish, reporter)
+    except KeyboardInterrupt:
+        pass
+    finally:
         reporter.close()
-        raise busy from None
-    with client:
-        try:
-            answer = _follow(client, wish, reporter)
-        except KeyboardInterrupt:
-            answer = None
-        finally:
-            reporter.close()
     if answer and answer.get("configuration"):
         raise UserError(
             f"the running engine did not reload the configuration: {answer['configuration']}",

@@ -98,34 +98,25 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
 
 def run(config: configuration.Config, wish: RunOptions) -> Summary:
     """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
-    from aptui.engine.loop.opening import PreparedSession  # verbs that only read import this module too
-
     began_s = time.monotonic()
     if wish.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
     if not wish.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr, config.log_dir)
+    if _is_announced(config) and (summary := _settled(config, wish, reporter, began_s)) is not None:
+        return summary
+    from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
+
     opening = PreparedSession(config, trusts_times=not wish.is_full_scan)
     try:
         opening.take()
     except BusyError as busy:
-        if wish.removes_disabled:
-            raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first") from None
-        if trace.active is not None:
-            hint = f"start it with the variable {trace.VARIABLE}=FILE"
-            raise UserError("'--trace' is not for an engine that runs already", hint=hint) from None
-        if not wish.makes_finals:
-            raise UserError(
-                "'--draft' is not for an engine that runs: it works for others too", hint="'aptui stop' first"
-            ) from None
-        if wish.stop_after is not None:
-            raise UserError(
-                "'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first"
-            ) from None
-        from aptui.batch.attach import settle  # where no engine runs, nobody pays for the wire
-
-        return settle(config, wish, reporter, busy, began_s)
+        summary = _settled(config, wish, reporter, began_s)
+        if summary is None:
+            reporter.close()
+            raise busy from None
+        return summary
     builders = {builder.uuid: builder.name for builder in opening.builders}
     if opening.is_current and not wish.sources and not wish.restores:
         opening.close()
@@ -137,6 +128,36 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         summary.seconds = time.monotonic() - began_s
         return summary
     return _run_engine(config, wish, opening, reporter, builders, began_s)
+
+
+def _is_announced(config: configuration.Config) -> bool:
+    """Whether an engine of this cache has said that it runs (`link.places.announce`); it may be dead since."""
+    return os.path.lexists(config.cache_dir / ".aptui" / "engine.json")
+
+
+def _settled(config: configuration.Config, wish: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
+    """Have the engine that runs do it; None = none can be reached."""
+    from aptui.batch import attach  # where no engine runs, nobody pays for the wire
+
+    client = attach.client_of(config)
+    if client is None:
+        return None
+    with client:
+        _refuse_beside_engine(wish)
+        return attach.settle(client, config, wish, reporter, began_s)
+
+
+def _refuse_beside_engine(wish: RunOptions) -> None:
+    """Refuse what only an engine of one's own does."""
+    if wish.removes_disabled:
+        raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first")
+    if trace.active is not None:
+        hint = f"start it with the variable {trace.VARIABLE}=FILE"
+        raise UserError("'--trace' is not for an engine that runs already", hint=hint)
+    if not wish.makes_finals:
+        raise UserError("'--draft' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
+    if wish.stop_after is not None:
+        raise UserError("'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
 
 
 def _run_engine(

@@ -9,8 +9,9 @@ import os
 import sys
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from aptui import __version__
 from aptui.shared import printing
@@ -93,6 +94,10 @@ class Parser(ArgumentParser):
 
     verb = ""
 
+    def __init__(self, **options: Any) -> None:
+        # What is declared is laid out at once, to find mistakes in it; asking the terminal's width for that would cost `shutil`.
+        super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
+
     def declared(self) -> list[Action]:
         """Return the options and arguments that people may know of."""
         return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
@@ -101,6 +106,7 @@ class Parser(ArgumentParser):
         """Return the help; what ends it is read only now."""
         from aptui.cli import guide
 
+        self.formatter_class = RawDescriptionHelpFormatter
         if self.verb:
             self.epilog = "\n\n".join(filter(None, [self.epilog, guide.ending(self.verb)]))
         else:
@@ -168,8 +174,6 @@ def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
     parser = Parser(
         prog=f"aptui {verb} {action}".rstrip(),
         description=actions.get(action, VERBS[verb][1]),
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.verb = f"{verb} {action}".rstrip()
     add_project(parser)
@@ -240,8 +244,6 @@ def screen_parser() -> Parser:
         usage="aptui [options] | aptui VERB [options]",
         description="The asset processor for the terminal: sources in, products and an asset database out.\n"
         "Without a verb it opens its screen, and starts the project's engine if none runs.",
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_project(parser)
     parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")

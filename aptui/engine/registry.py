@@ -7,7 +7,6 @@ import, no metadata of packages.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -265,6 +264,8 @@ def _entry_error(answer: ClassAnswer, builder: Builder, known: Iterable[str], wh
     if answer.kind != "unknown":
         return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
     names = sorted(set(known))
+    import difflib  # for mistakes alone
+
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
     return UserError(f"{answer.error} (used by {builder.name!r})", where=where, hint=hint)

@@ -9,7 +9,6 @@ Tests: `tests/engine/test_registry_params.py`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -105,11 +104,15 @@ def _bounds(rule: Schema) -> str:
 def _guess(rule: Schema, value: object) -> str:
     """Return `did you mean 'webp'?` when a known value is near."""
     words = [str(word) for each in rule.get("anyOf", [rule]) for word in each.get("enum", [])]
+    import difflib  # for mistakes alone
+
     near = difflib.get_close_matches(str(value).lower(), words, n=1)
     return f"did you mean '{near[0]}'?" if near else ""
 
 
 def _nearest(name: str, known: list[str]) -> str:
+    import difflib  # for mistakes alone
+
     near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
 

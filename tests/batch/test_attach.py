@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,24 @@ from aptui.batch.options import RunOptions
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary
 from aptui.config import load
+from aptui.config.model import Config
 from aptui.link.client import EngineClient
-from aptui.shared.errors import BusyError, UserError
+from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real
 
 
+def settle(config: Config, tmp_path: Path) -> Summary:
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
+        return attach.settle(EngineClient(channel), config, RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
+
+
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}")
-    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 2, "shared": shared})
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
     loaded = load.load(tmp_path)
-    return attach.settle(loaded, RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+    return settle(loaded, tmp_path)
 
 
 def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +58,10 @@ def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeyp
 
 def test_mistakes_in_settings_of_folders_are_those_that_the_engine_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
-    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 0, "folder_mistakes": ["a/.aptui.yaml:1:2: wrong"]})
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
 
-    summary = attach.settle(load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+    summary = settle(load.load(tmp_path), tmp_path)
 
     assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)
 
@@ -64,8 +69,7 @@ def test_mistakes_in_settings_of_folders_are_those_that_the_engine_says(tmp_path
 def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"}
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
-    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: wrong)
 
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
-        attach.settle(load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+        settle(load.load(tmp_path), tmp_path)

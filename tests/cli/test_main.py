@@ -146,10 +146,23 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
         "aptui.demo.project",
         "typing_extensions",
         "inspect",
+        "shutil",
+        "tempfile",
+        "difflib",
+        "statistics",
     }
     assert code == "0"
     assert "1 skipped" in ended[-1].stdout
     assert not heavy & set(modules)
+
+
+@pytest.mark.real
+def test_a_version_is_told_without_a_parser() -> None:
+    script = "import sys; from aptui.__main__ import main; sys.argv = ['aptui', '-V']; main(); print('argparse' in sys.modules)"
+
+    ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+
+    assert ended.stdout == f"aptui {__version__}\nFalse\n"
 
 
 def _environment() -> dict[str, str]:

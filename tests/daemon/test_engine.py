@@ -82,6 +82,23 @@ def test_an_engine_is_started_once_listed_and_stopped(home: Home) -> None:
     assert places.process_start(pids[0]) == 0
 
 
+_WITHOUT_A_SESSION = """
+import sys
+sys.modules["aptui.engine.loop.opening"] = None  # "there is no such module"
+from aptui.cli.main import main
+sys.exit(main(["batch"]))
+"""
+
+
+@pytest.mark.starts
+def test_batch_beside_an_engine_needs_nothing_that_prepares_a_session(home: Home) -> None:
+    home.run("start")
+
+    ended = subprocess.run([sys.executable, "-c", _WITHOUT_A_SESSION], cwd=home.project, env=home.environment, check=False)
+
+    assert ended.returncode == 0
+
+
 def test_batch_beside_an_engine_drives_it_and_ends_with_its_result(home: Home) -> None:
     home.run("start")
     (home.project / "assets/b.txt").write_text("b")

@@ -10,9 +10,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from contextlib import closing, suppress
@@ -50,6 +48,8 @@ class _Copy(Struct, frozen=True):
 
     def remove(self) -> None:
         """Delete it."""
+        import shutil  # for start-up: few databases are copied
+
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.claim >= 0:
             os.close(self.claim)
@@ -116,6 +116,9 @@ def forget_copies() -> None:
 
 def _forget_copies_of_the_dead() -> None:
     """Delete copies that nobody holds. Not by process ids: a container that shares the temporary folder has ids of its own."""
+    import shutil  # for start-up
+    import tempfile
+
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             found = os.lstat(folder)
@@ -158,6 +161,9 @@ def _judged(uri: str) -> ForeignWriter:
 
 
 def _copy(path: Path) -> _Copy:
+    import shutil  # for start-up
+    import tempfile
+
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     copy = folder / path.name
     claim = -1

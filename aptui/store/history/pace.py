@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import median
 
 from msgspec import Struct
 
@@ -73,6 +72,8 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> Pace:
     known = before_ms[:LAST_RUNS]
     if not known:
         return Pace(now_ms, now_ms, 0.0, 0)
+    from statistics import median  # for start-up: it brings fractions
+
     middle = median(known)
     return Pace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))
 
@@ -95,6 +96,8 @@ def slower_jobs(reader: Reader) -> dict[int, Pace]:
 
 def slower_builders(reader: Reader) -> dict[bytes, Pace]:
     """Return {builder: its pace} where the jobs of a builder became slower together: ratios to their own medians, in percent."""
+    from statistics import median  # for start-up
+
     owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}
     ratios: dict[bytes, list[float]] = defaultdict(list)
     for job_id, one in paces(reader, owners).items():

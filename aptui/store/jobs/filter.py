@@ -16,7 +16,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
@@ -296,6 +295,8 @@ def _compared(name: str, value: str, column: int, *, is_negated: bool) -> Betwee
 def _field(text: str, field: str, column: int) -> str:
     name = _FIELD_NAMES.get(field.lower())
     if name is None:
+        from difflib import get_close_matches  # for mistakes alone
+
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
         hint = f"did you mean '{near[0]}:'" if near else f"fields are {', '.join(FIELDS)}"

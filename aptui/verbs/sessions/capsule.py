@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -37,7 +37,6 @@ def capsule_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help="where the capsule goes; JOB's name and .capsule.tgz unless said")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = """\
 A capsule has the inputs of the job's last run, its builder and platform, what it
 came to, and for commands a run.sh that needs no aptui. The environment does not

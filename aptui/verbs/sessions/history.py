@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from aptui.core.sessions import SessionEnd
@@ -28,7 +28,6 @@ def history_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
     parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = """\
   aptui history            the last sessions: why each began, what ran, what failed
   aptui history last       what ran in it, the slowest first

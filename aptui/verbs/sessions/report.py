@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from aptui.shared import printing
@@ -26,7 +26,6 @@ def report_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also what is well")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
-    parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = """\
   aptui report                       what is not well, by the first folder of a source
   aptui report --by owner            by whom CODEOWNERS names, with what failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -27,7 +27,6 @@ def size_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="write it as one page with bars, for a browser")
     parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = """\
   aptui size                           products by the first folder of their source
   aptui size --by folder --depth 2     by the first two
