@@ -22,6 +22,7 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
+from aptui.tui import away
 from aptui.tui import commands as shell_commands
 from aptui.tui.builder_names import finder, known_names
 from aptui.tui.command_bar import CommandBar
@@ -92,6 +93,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         Binding("i", "info", "info", show=False, id="app.info"),
         Binding("P", "pause", "pause", show=False, id="app.pause"),
         Binding("backslash", "plain", "plain", show=False, id="app.plain"),
+        Binding("ctrl+z", "suspend", "to the shell", show=False, id="app.suspend"),
         Binding("T", "theme_next", "theme", show=False, id="app.theme"),
         Binding("M", "mouse", "mouse", show=False, id="app.mouse"),
         Binding("ctrl+l", "redraw", "redraw", show=False, id="app.redraw"),
@@ -440,15 +442,12 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.refresh(layout=True)
 
     def action_plain(self) -> None:
-        """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
-        from aptui.tui import plain  # for start-up: few people ask for it
+        """Write news as lines in the terminal's own scrollback, until a key is pressed."""
+        away.show_plain(self)
 
-        if self.is_headless or self._driver is None or not self._driver.can_suspend:
-            self.tell("this terminal has no scrollback of its own", "warning")
-            return
-        with self.suspend():
-            plain.visit(self.session, cast(Any, sys.__stdout__))
-        self.wake()
+    def action_suspend(self) -> None:
+        """Leave the terminal to the shell until its `fg`."""
+        away.suspend(self)
 
     def set_mouse(self, *, is_on: bool) -> None:
         """Turn the mouse on or off: off leaves selecting to the terminal."""

@@ -37,6 +37,16 @@ def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSessi
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
+@pytest.mark.parametrize("width", range(90, 150))
+def test_the_timers_stand_apart_from_the_sentence(session: FakeSession, width: int) -> None:
+    session.latest_progress = progress(scan_ms=400, analysis_ms=900, analyses_waiting=1456)
+
+    said = "".join(part.text for part in StatusLine(session).parts(width))
+
+    before, timer, _ = said.partition("scan 0.4 s") if "scan" in said else said.partition("processing 10.0 s")
+    assert not timer or before.endswith("   ")
+
+
 def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(session: FakeSession) -> None:
     session.latest_progress = progress(jobs_done=10_035, jobs_failed=33, done_before=10_000, failed_before=30)
 

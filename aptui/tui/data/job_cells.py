@@ -85,12 +85,17 @@ def _status(table: JobTable, row: int) -> Cell:
 
 def _reason(table: JobTable, row: int) -> Cell:
     if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
-        # The path stands in the row already.
-        return Cell(_EXIT.sub("", error.partition("\n")[0]).removeprefix(f"{table.words('source', row)}:").lstrip())
+        return Cell(without_source(_EXIT.sub("", error.partition("\n")[0]), table.words("source", row)))
     lead = ("draft; " if table.value("draft", row) else "") + ("flaky; " if table.value("flaky", row) else "")
     if (mark := _mark(table, row)) is not None:
         return Cell(lead + mark.text)
     return Cell(lead + table.words("reason", row), "muted")
+
+
+def without_source(error: str, source: str) -> str:
+    """Return an error without the path of its source, or its name alone, before it: that stands in the row already."""
+    name = source.rpartition("/")[2]
+    return error.removeprefix(f"{source}:").removeprefix(f"{name}:").lstrip() or error
 
 
 def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> str:

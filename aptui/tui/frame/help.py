@@ -87,6 +87,7 @@ SIGNS = (
     (("critical",), "critical: it runs before others"),
     (("mark",), "marked, or switched on in a menu"),
     (("cursor",), "where the keys act"),
+    (("open",), "the tab in front; a folder that is open"),
     (("details",), "this line has details: Enter goes there"),
     (("wrapped",), "the line above goes on"),
 )

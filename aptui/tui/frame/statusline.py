@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LEAST_NAME, _ROOMY = 4, 100
 _SOON_MS, _TEN = 2000, 10
+_APART = 3
+"""So many cells at least stand between the sentence and the timers: else they read as one."""
 
 
 class StatusLine(Line):
@@ -46,7 +48,7 @@ class StatusLine(Line):
             right = tuple(Part(f"  {timer}" if at else timer, "muted") for at, timer in enumerate(shown_timers))
             right = (*right, Part(" ")) if right else ()
             left = _left(name, activity, shown_counts, is_narrow=is_narrow)
-            if width_of(left) + width_of(right) + 1 <= width:
+            if width_of(left) + width_of(right) + (_APART if right else 1) <= width:
                 return spread(left, right, width)
         room = width - width_of(_left("", activity, (), is_narrow=True))
         return _left(shorten(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)

@@ -20,6 +20,7 @@ from aptui.store.logs.joblog import write as write_log
 from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.job_cells import without_source
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import brief, duration_text, moment_text
@@ -472,3 +473,17 @@ def test_a_row_is_a_draft_until_news_say_that_its_final_is_there(jobs: JobsStore
     assert filtered(jobs, "is:draft") == []
     filtered(jobs, "")
     assert jobs.cell(shown(jobs).index(3), "reason").text == "changed"
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("levels/bridge.stl:588: unknown object 'airship'", "588: unknown object 'airship'"),
+        ("bridge.stl:588: unknown object 'airship'", "588: unknown object 'airship'"),
+        ("bridge.stl: no such file", "no such file"),
+        ("bridge.stl:", "bridge.stl:"),
+        ("drawbridge.stl:1: odd", "drawbridge.stl:1: odd"),
+    ],
+)
+def test_an_error_does_not_name_its_source_again(error: str, shown: str) -> None:
+    assert without_source(error, "levels/bridge.stl") == shown

@@ -45,15 +45,15 @@ class TreeTabs(Line):
         self.changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
-        """Return the tabs; a bar marks the one in front, also where there are no colours."""
+        """Return the tabs; a sign marks the one in front, also where there are no colours."""
         parts: list[Part] = []
         for kind, title in TITLES.items():
             is_here = kind is self._kind
-            parts.append(Part(glyph("cursor") if is_here else " ", "accent"))
-            parts.append(Part(title, "title" if is_here else "muted"))
+            parts.append(Part(f" {title}", "title" if is_here else "muted"))
+            parts.append(Part(glyph("open") if is_here else " ", "accent"))
             count = self._counts[kind]
             parts.append(Part(f" {count:,}" if count >= 0 and (self._is_roomy or is_here) else "", "muted"))
-            parts.append(Part("  "))
+            parts.append(Part(" "))
         return tuple(parts)
 
     async def on_click(self, event: events.Click) -> None:

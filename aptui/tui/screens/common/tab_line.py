@@ -43,9 +43,9 @@ class TabLine(Line):
         left: list[Part] = []
         for at, title in enumerate(titles):
             is_here = at == current
-            left.append(Part(glyph("cursor") if is_here else " ", "accent", f"{at}"))
-            left.append(Part(sanitize(title), "title" if is_here else "muted", f"{at}"))
-            left.append(Part("  "))
+            left.append(Part(f" {sanitize(title)}", "title" if is_here else "muted", f"{at}"))
+            left.append(Part(glyph("open") if is_here else " ", "accent", f"{at}"))
+            left.append(Part(" "))
         left = left[:-1]
         words = [word for word in self._words() if word.text]
         while words and width_of(left) + sum(word.width + 3 for word in words) > width:

@@ -317,7 +317,6 @@ class ConnectionsPane(ConnectionTables, Pane):
                 ("", f"aptui {engine.version}", ""),
                 ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
                 ("", size_text(status.rss_bytes) if status.rss_bytes else "", ""),
-                ("", f"since {clock(engine.started_ms)}" if engine.started_ms else "", "muted"),
                 ("", f"epoch {engine.epoch}", "muted"),
             ],
             [project],

@@ -210,7 +210,7 @@ def test_a_source_is_shown_with_everything_around_it(tmp_path, size, theme):
         ):
             await shows(app, pilot, expected)
         if size == LARGE:
-            for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources 5"):
+            for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources▾ 5"):
                 await shows(app, pilot, expected)
         await press(pilot, "escape")
         await until(pilot, lambda: app.focused is pane.shown_tree())
@@ -338,7 +338,7 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
         y = pane.shown_tree().cursor - pane.shown_tree().top
         store.put(put_source=[source_row(9, "a/new.txt")], put_job=[job_row(2, 1, platform="server", warnings=0, run_key=6)])
         session.say(SourcesChanged(0, (("a/new.txt", True),)))
-        await until(pilot, lambda: "Sources 6" in text(app))
+        await until(pilot, lambda: "Sources▾ 6" in text(app))
         assert cursor_on(pane) == "textures/rock.png"
         assert pane.shown_tree().cursor - pane.shown_tree().top in {y, pane.shown_tree().cursor}
         await until(pilot, lambda: "✓ completed" in text(app))
@@ -615,7 +615,7 @@ def test_what_goes_away_leaves_the_cursor_to_its_neighbour(tmp_path, store):
         pane.shell.wake()
         await until(pilot, lambda: "gone" in text(app))
         session.say(SourcesChanged(0, (("textures/rock.png", False),)))
-        await until(pilot, lambda: "Sources 4" in text(app))
+        await until(pilot, lambda: "Sources▾ 4" in text(app))
         await at(pilot, pane, cursor_on(pane))
         await until(pilot, lambda: "rock.png" not in text(app))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from importlib import import_module
 
@@ -326,7 +327,8 @@ def test_zoom_gives_the_findings_all_the_room(tmp_path, store):
     in_cache(tmp_path, zoom)
 
 
-def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, store):
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, store, size):
     busy = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
     session = FakeSession(tmp_path / "cache")
 
@@ -336,7 +338,7 @@ def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, sto
         row = list(product_row(9, 1, "linux/textures/new.png"))
         store.put(put_product=[tuple(row)])
         session.say(ProductsChanged(0, (("linux/textures/new.png", "00"),)))
-        await until(pilot, lambda: "as of" in text(app))
+        await until(pilot, lambda: re.search(r"as of \d\d:\d\d:\d\d  .* free on its disk", text(app)))
         assert app.pane._contents is before
         session.latest_progress = Progress(0, 1, 0, 0, 0, 0, 6, 0, False)
         session.say(session.latest_progress, 2)
@@ -344,7 +346,7 @@ def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, sto
 
         await until(pilot, lambda: "as of" not in text(app))
 
-    in_cache(tmp_path, change, session=session)
+    in_cache(tmp_path, change, session=session, size=size)
 
 
 def test_commands_do_what_keys_do(tmp_path, store):

@@ -1,0 +1,69 @@
+"""The terminal is somebody else's for a while: plain lines in its own scrollback, or the shell that the screen was started from.
+
+Tests: `tests/tui/test_away.py`, `tests/tui/output/test_tmux.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+
+def show_plain(app: AptuiApp) -> None:
+    """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
+    from aptui.tui import plain  # for start-up: few people ask for it
+
+    if not _can_leave(app):
+        app.tell("this terminal has no scrollback of its own", "warning")
+        return
+    with app.suspend():
+        plain.visit(app.session, cast(Any, sys.__stdout__))
+    app.wake()
+
+
+def suspend(app: AptuiApp) -> None:
+    """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
+    if not _can_leave(app) or not has_shell(os.getpid(), os.getppid()):
+        app.tell("no shell to go back to: 'q' leaves the screen", "warning")
+        return
+    with app.suspend():
+        print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
+        _stop_until_foreground()
+    app.wake()
+
+
+def _can_leave(app: AptuiApp) -> bool:
+    return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
+
+
+def has_shell(process: int, parent: int) -> bool:
+    """Whether somebody with job control started this: an ancestor in the same session, but in a group of its own.
+
+    Without one, nobody would ever wake who stops (POSIX calls such a group orphaned).
+    """
+    group, session = os.getpgid(process), os.getsid(process)
+    try:
+        while os.getpgid(parent) == group and parent > 1:
+            parent = _parent_of(parent)
+        return parent > 1 and os.getsid(parent) == session
+    except (OSError, ValueError):
+        return False
+
+
+def _parent_of(process: int) -> int:
+    with open(f"/proc/{process}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def _stop_until_foreground() -> None:
+    """Stop all of our group, again where `bg` woke it: in the background nothing can be drawn."""
+    terminal = cast(Any, sys.__stdin__).fileno()
+    while True:
+        os.killpg(0, signal.SIGSTOP)
+        if os.tcgetpgrp(terminal) == os.getpgrp():
+            return

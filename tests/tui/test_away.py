@@ -1,0 +1,72 @@
+"""`^Z` leaves the terminal to the shell that the screen was started from, and nowhere else; `fg` brings the same screen back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aptui.tui.away import has_shell
+
+from .tmux_room import Home, Pane, Tmux
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Pane]:
+    """Yield a shell with job control in a project that was processed."""
+    home = Home(tmp_path)
+    with home, Tmux(home, columns=100) as tmux:
+        home.run("batch")
+        start = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(home.project), "sh"]
+        pane, pid = tmux.say(*start).split()
+        yield Pane(tmux, pane, int(pid))
+
+
+def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) -> None:
+    shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
+    shell.keys("Enter")
+    shell.shows("bad.json", "q detach")
+    shell.keys("?")
+    shell.shows("Esc back")
+    before = shell.keys("Escape") or shell.shows("q detach")
+
+    shell.keys("C-z")
+
+    shell.shows("'fg' brings it back")
+    shell.type("echo here we $((40 + 2))")
+    shell.keys("Enter")
+    shell.shows("here we 42")
+    shell.type("bg")
+    shell.keys("Enter")
+    shell.type("fg")
+    shell.keys("Enter")
+    after = shell.shows("bad.json", "q detach")
+    assert after.splitlines()[2:] == before.splitlines()[2:]
+    shell.keys("q")
+    shell.shows("here we 42")
+
+
+def test_where_no_shell_would_wake_it_nothing_stops() -> None:
+    code = "import os, sys; from aptui.tui.away import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
+
+    alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
+
+    assert alone.returncode == 0
+
+
+def test_a_group_of_its_own_below_a_shell_can_stop_and_so_can_what_a_script_started() -> None:
+    code = "import os, sys; from aptui.tui.away import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
+
+    direct = subprocess.run([sys.executable, "-c", code], process_group=0, check=False)
+    script = subprocess.run(["sh", "-c", f"{shlex.join([sys.executable, '-c', code])}; exit $?"], process_group=0, check=False)
+
+    assert (direct.returncode, script.returncode) == (0, 0)
+    assert not has_shell(os.getpid(), 1)
