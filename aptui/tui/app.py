@@ -9,10 +9,9 @@ Tests: `tests/tui/test_foreign_database.py`.
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult

@@ -36,7 +36,7 @@ from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import SideTable
-from aptui.tui.words import brief, clock, shorten, size_text
+from aptui.tui.words import brief, shorten, size_text
 
 if TYPE_CHECKING:
     from aptui.core.notices import Progress
