@@ -28,6 +28,7 @@ _FILES = {
     "link.js": ("link.js", "text/javascript"),
     "mesh.js": ("mesh.js", "text/javascript"),
     "sound.js": ("sound.js", "text/javascript"),
+    "words.js": ("words.js", "text/javascript"),
     "page.css": ("page.css", "text/css"),
 }
 """{name in the address: (file, type)}: nothing else is served."""

@@ -126,7 +126,7 @@ def test_the_page_is_served_to_anybody_and_may_load_nothing_from_elsewhere(here)
     assert reply["X-Frame-Options"] == "DENY"
 
 
-@pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "page.css"])
+@pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "words.js", "page.css"])
 def test_what_the_page_is_made_of_is_served_and_names_no_other_place(here, name):
     reply = here.served.get(f"/demo/{name}", Authorization="")
 

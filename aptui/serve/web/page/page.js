@@ -3,18 +3,12 @@
 import { Link } from "./link.js";
 import { readModel, Stage } from "./mesh.js";
 import { Sound } from "./sound.js";
+import { kindOf, sized, stateOf } from "./words.js";
 
-const KINDS = {
-  pictures: ["webp", "png", "jpg", "jpeg"],
-  meshes: ["glb"],
-  sounds: ["flac", "wav", "ogg", "mp3"],
-};
 const LEVELS = 4;
 const $ = (id) => document.getElementById(id);
 const sourceOf = (asset) => asset.id.split(":")[0];
 const keyOf = ({ platform, path }) => `${platform}/${path}`;
-const kindOf = (asset) => Object.keys(KINDS).find((kind) => KINDS[kind].includes(asset.path.split(".").at(-1))) ?? "others";
-const sized = (bytes) => (bytes < 1024 ? `${bytes} B` : `${(bytes / 1024).toFixed(1)} KiB`);
 
 const assets = new Map(); // "platform/path" → asset
 const cards = new Map(); // source → Card
@@ -237,11 +231,8 @@ const TAKE = {
   source_changed({ uuid }) {
     for (const card of cardsOf(uuid)) card.since = performance.now();
   },
-  counts({ waiting, running, failed }) {
-    const left = waiting + running, jobs = (count) => `${count} ${count === 1 ? "job" : "jobs"}`;
-    if (left) mood(`${jobs(left)} to do`, "busy");
-    else if (failed) mood(`${jobs(failed)} failed, everything else is current`, "wrong");
-    else mood("everything is current", "good");
+  counts(counts) {
+    mood(...stateOf(counts));
   },
   engine_changed({ is_here }) {
     mood(is_here ? "the engine is here" : "waiting for the engine", is_here ? "good" : "wait");

@@ -1,0 +1,19 @@
+// What the page says and which shelf a product stands on: pure, so that Node can test it without a browser.
+
+export const KINDS = {
+  pictures: ["webp", "png", "jpg", "jpeg"],
+  meshes: ["glb"],
+  sounds: ["flac", "wav", "ogg", "mp3"],
+};
+
+export const kindOf = ({ path }) => Object.keys(KINDS).find((kind) => KINDS[kind].includes(path.split(".").at(-1))) ?? "others";
+
+export const sized = (bytes) => (bytes < 1024 ? `${bytes} B` : `${(bytes / 1024).toFixed(1)} KiB`);
+
+/** Return [text, mood] for what is left and what failed. */
+export function stateOf({ waiting, running, failed }) {
+  const left = waiting + running, jobs = (count) => `${count} ${count === 1 ? "job" : "jobs"}`;
+  if (left) return [`${jobs(left)} to do`, "busy"];
+  if (failed) return [`${jobs(failed)} failed, everything else is current`, "wrong"];
+  return ["everything is current", "good"];
+}
