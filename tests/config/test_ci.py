@@ -28,6 +28,14 @@ def test_each_recipe_is_yaml_and_its_lines_are_ours(name: str) -> None:
         main.parser_of(words[1]).parse_args(words[2:])
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_nothing_asks_the_asset_database_before_a_batch_made_one(name: str) -> None:
+    lines = re.findall(r"(?:run: |- )aptui (\w+)", Path(FOLDER, name).read_text(encoding="utf-8"))
+
+    assert lines[0] == "batch"
+    assert {"lint", "verify"} <= set(lines[1:])
+
+
 def test_the_image_runs_a_verb_by_default() -> None:
     text = Path(FOLDER, "Dockerfile").read_text(encoding="utf-8")
 
