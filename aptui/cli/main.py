@@ -154,13 +154,12 @@ def _dispatch(words: list[str]) -> int:
         return _alone(words)
     if verb not in VERBS:
         raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    if verb == "open":
+        return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
     import_module(_LEAN_START)
-    if verb != "open":
-        register_dialects()
+    register_dialects()
     module = import_module(VERBS[verb][0])
     parser = parser_of(verb, words)
-    if verb == "open":
-        return _screen(VERBS[verb][0], verb, parser, words)
     arguments = _with_color(parser.parse_args(words))
     return int(getattr(module, verb.replace("-", "_"))(arguments))
 
@@ -262,7 +261,10 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     from aptui.tui.terminal import skeleton
 
     arguments = _with_color(parser.parse_args(words))
-    name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
+    if verb == "open":
+        name = skeleton.name_of_cache(os.path.abspath(arguments.database))
+    else:
+        name = os.path.basename(os.path.abspath(arguments.project or os.curdir))
     is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
     import_module(_LEAN_START)
     if verb != "open":

@@ -157,6 +157,22 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("words", [["--project", "game"], ["open", "game/Cache"]])
+def test_the_first_frame_of_a_screen_is_there_before_anything_heavy_and_has_its_name(words: list[str]) -> None:
+    script = (
+        "import os, sys; from aptui.tui.terminal import skeleton; from aptui.cli.main import main; os.isatty = lambda _: True\n"
+        "def show(name): print(name, *sorted(sys.modules)); sys.stdout.flush(); os._exit(0)\n"
+        f"skeleton.show = show; main({words!r})"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+
+    name, *modules = ended.stdout.split()
+    assert name == "game"
+    assert not {"msgspec", "textual", "pathlib", "sqlite3", "yaml", "aptui.config"} & set(modules)
+
+
+@pytest.mark.real
 def test_a_version_is_told_without_a_parser() -> None:
     script = "import sys; from aptui.__main__ import main; sys.argv = ['aptui', '-V']; main(); print('argparse' in sys.modules)"
 

@@ -28,6 +28,17 @@ def show(project_name: str) -> bool:
     return True
 
 
+def name_of_cache(path: str) -> str:
+    """Return what a screen over a cache alone is called: as the folder it is in, where it is called as caches are.
+
+    Args:
+        path: of the cache or its database, absolute.
+    """
+    folder = os.path.dirname(path) if path.endswith(".sqlite") else path
+    above = os.path.basename(os.path.dirname(folder))
+    return above if os.path.basename(folder).lower() == "cache" and above else os.path.basename(folder)
+
+
 def hide() -> None:
     """Leave the screen that `show` entered: for errors that come before the app runs."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:

@@ -7,10 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.config.dirs import DATABASE
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
@@ -76,8 +74,12 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
+    from pathlib import Path  # all of this for start-up: the frame comes first
+
+    from aptui.config.dirs import DATABASE
     from aptui.store.queries.reader import open_reader
     from aptui.tui.data.session import NoSession
+    from aptui.tui.terminal.skeleton import name_of_cache
 
     path = Path(os.path.abspath(arguments.database))
     path = path / DATABASE if path.is_dir() else path
@@ -86,9 +88,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     if path.name != DATABASE:
         raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
     open_reader(path).close()  # whoever cannot read it says so before there is a screen
-    folder = path.parent
-    name = folder.parent.name if folder.name.lower() == "cache" and folder.parent.name else folder.name
-    return _run(None, NoSession(name, folder), arguments)
+    return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
 
 def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
