@@ -34,6 +34,7 @@ class Reasons:
         before, now = quality.as_final(job.inputs), quality.as_final(manifest)
         if before == now and job.is_draft and manifest == now and not job.error:
             return "the final follows its draft"
+        before, now = _differing(before, now)
         old, new = self._expand(job, before), self._expand(job, now)
         if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
             old, new = before, now
@@ -63,3 +64,9 @@ class Reasons:
         if entry[2] not in self._saved_rules:
             self._saved_rules.add(entry[2])
             self._ledger.put("put_state", ("rule:" + entry[2], fingerprint.dump(expansion)))
+
+
+def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
+    """Return what only one of two manifests has, which are a few entries of many."""
+    same = set(before).intersection(now)
+    return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
