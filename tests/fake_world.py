@@ -299,6 +299,7 @@ class World:
         self.missed: dict[str, None] = {}
         """Products that people deleted, which the engine has still to hear of."""
         self.told = self.saved = 0
+        self._keys_copied: set[int] = set()
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
         for name in self.setup.all_folders:
@@ -498,7 +499,7 @@ class World:
                 self.hashes += zip(command.files, copies, known, strict=True)
             case KillRuns():
                 for key in command.run_keys:
-                    assert key in self._keys_seen
+                    assert key in self._keys_seen or key in self._keys_copied
                     self.dead.add(key)
                     self.read.pop(key, None)
                     if key in self.running:  # else its answer is under way already
@@ -572,8 +573,11 @@ class World:
                 read.append(replace(file.fact(fact.scan_folder, fact.rel, is_read=True), is_shadow=fact.is_shadow))
                 if run_keys and sha(file.text) != known and self._copies_now(fact):
                     self.staging.update((f"/staging/{key}", sha(file.text)) for key in run_keys)
+                    self._keys_copied.update(run_keys)
                     copies.append((fact.key, run_keys, self.duration_ms))
-        self._post(FilesHashed(self._next(), tuple(read), tuple(unreadable), tuple(unstable), tuple(copies), self._now_ms))
+        has_more = bool(self.hashes) and self.rng is not None and self.rng.random() < 0.5
+        read_now = tuple(read), tuple(unreadable), tuple(unstable), tuple(copies)
+        self._post(FilesHashed(self._next(), *read_now, self._now_ms, has_more))
 
     def _copies_now(self, fact: FileFact) -> bool:
         """Whether who reads a file makes the copies that are wanted of it; a worker may be unable to."""

@@ -98,6 +98,7 @@ class FilesHashed(Struct, frozen=True):
     """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read.
 
     `copies` are (key, run keys, milliseconds): copies of just these bytes are staged under the run keys that `HashFiles` named.
+    `has_more`: another one comes soon, whatever else comes before; copies wait for its copies, to be committed with them.
     """
 
     seq: int
@@ -106,6 +107,7 @@ class FilesHashed(Struct, frozen=True):
     unstable: tuple[PathKey, ...] = ()
     copies: tuple[tuple[PathKey, tuple[int, ...], int], ...] = ()
     now_ms: int = 0
+    has_more: bool = False
 
 
 class OutsideSeen(Struct, frozen=True):

@@ -143,8 +143,8 @@ class Pipeline:
         self.plans.look_at_todo()
         self.plans.end_chains()
         self.files.close_complete_folders()  # before a commit, behind which no row may be ordered
-        if isinstance(event, FilesHashed) and event.copies:
-            self.runs.commit_copies(event)
+        if isinstance(event, FilesHashed):
+            self.runs.take_copies(event)
         self.plans.make_finals()
         self.jobs.save_idle_plans()
         self.files.close_complete_folders()

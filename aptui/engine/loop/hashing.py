@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool
 
 _FILES_PER_ORDER = 256
-_FILES_PER_LIVE_ORDER = 32
-"""Clients wait while an answer is taken in."""
+_FILES_PER_LIVE_ORDER = (32, 128)
+"""At least, and where that is an eighth of what waits: each order costs a sync."""
+_BYTES_PER_ORDER = 1 << 26
+"""Of what is larger a worker has few files, so that the others have some too."""
 _FILES_TOGETHER = 512
 _LIVE_FILES_TOGETHER = 64
+"""Clients wait while answers are taken in."""
+_LIVE_COPIES_TOGETHER = 256
+"""So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself where every millisecond counts."""
@@ -39,6 +44,16 @@ class _Wanted(Struct, frozen=True):
     fact: FileFact
     run_keys: tuple[int, ...] = ()
     known: bytes = b""
+
+
+class _Answer(Struct):
+    """What came of an order; `told` of its files the core knows."""
+
+    files: list[_Wanted]
+    errors: dict[int, str]
+    staged: dict[int, int]
+    found: Sequence[tuple[bytes, int, int, int, int, int] | None]
+    told: int = 0
 
 
 class Copying(Struct, frozen=True):
@@ -77,11 +92,12 @@ class HashQueue:
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
         self._copying = copying
-        self._per_order = _FILES_PER_LIVE_ORDER if is_live else _FILES_PER_ORDER
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
         self._orders: dict[int, list[_Wanted]] = {}
         self._waiting: deque[_Wanted] = deque()
-        self._answered: deque[tuple[list[_Wanted], HashResult]] = deque()
+        self._answered: deque[_Answer] = deque()
+        self._copies_told = 0
+        """How many copies wait for those of the next answer."""
 
     @property
     def is_idle(self) -> bool:
@@ -105,8 +121,13 @@ class HashQueue:
         )
 
     def read_few(self) -> None:
-        """Read what waits, if it is little; nothing is copied here, for that takes the disk its time."""
+        """Read what waits, if it is little; nothing is copied here, for that takes the disk its time.
+
+        So what is to be copied anyhow is left to a worker, who reads it on the way: else it would be sent there after all.
+        """
         if not self._is_live or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
+            return
+        if any(wanted.run_keys for wanted in self._waiting) and self._copying.may_start():
             return
         if all(wanted.fact.size <= _HERE_BYTES for wanted in self._waiting):
             from aptui.worker.files import hash_files
@@ -120,8 +141,7 @@ class HashQueue:
 
     def _order(self, *, may_copy: bool) -> HashOrder:
         order, staging = self._next_seq(), self._copying.staging
-        files = [self._waiting.popleft() for _file in range(min(len(self._waiting), self._per_order))]
-        self._orders[order] = files
+        files = self._orders[order] = self._take_waiting()
         trace.begin("hash", order, files=len(files))
         paths = tuple(self._path_of(wanted.fact) for wanted in files)
         if not may_copy or not any(wanted.run_keys for wanted in files):
@@ -133,6 +153,16 @@ class HashQueue:
         copies = tuple(tuple(f"{staging}/{run_key}" for run_key in wanted.run_keys) for wanted in files)
         return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files))
 
+    def _take_waiting(self) -> list[_Wanted]:
+        """Return what is read with one order."""
+        least, most = _FILES_PER_LIVE_ORDER if self._is_live else (_FILES_PER_ORDER, _FILES_PER_ORDER)
+        count, size = max(least, min(most, len(self._waiting) // 8)), 0
+        files: list[_Wanted] = []
+        while self._waiting and len(files) < count and size < _BYTES_PER_ORDER:
+            files.append(self._waiting.popleft())
+            size += files[-1].fact.size
+        return files
+
     def _path_of(self, fact: FileFact) -> str:
         return f"{self._roots[fact.scan_folder]}/{fact.rel}"
 
@@ -141,7 +171,7 @@ class HashQueue:
         files = self._orders.pop(result.order, None)
         if files is not None:
             trace.end("hash", result.order)
-            self._answered.append((files, result))
+            self._answered.append(_Answer(files, dict(result.errors), dict(result.staged), result.files))
             if trace.active is not None:
                 for index, _took_ms in result.staged:
                     for run_key in files[index].run_keys:
@@ -153,27 +183,46 @@ class HashQueue:
         unreadable: list[tuple[PathKey, str]] = []
         unstable: list[PathKey] = []
         copies: list[tuple[PathKey, tuple[int, ...], int]] = []
-        while self._answered and len(facts) < self._together:
-            files, result = self._answered.popleft()
-            errors, staged = dict(result.errors), self._usable(files, result)
-            for index, (wanted, found) in enumerate(zip(files, result.files, strict=True)):
+        for answer, first, end in self._next_files():
+            staged = self._usable(answer, first, end)
+            for index in range(first, end):
+                wanted, found = answer.files[index], answer.found[index]
                 key = wanted.fact.key
-                if index in errors:
-                    unreadable.append((key, errors[index]))
+                if index in answer.errors:
+                    unreadable.append((key, answer.errors[index]))
                 elif found is None or (index in staged and self._copying.is_being_written(self._path_of(wanted.fact))):
                     unstable.append(key)
                 else:
                     facts.append(_as_read(wanted.fact, *found))
                 if index in staged:
                     copies.append((key, wanted.run_keys, staged[index]))
-        now_ms = time.time_ns() // 1_000_000
-        self._post(FilesHashed(self._next_seq(), tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies), now_ms))
+        read = tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies)
+        self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(len(copies))))
 
-    def _usable(self, files: Sequence[_Wanted], result: HashResult) -> dict[int, int]:
+    def _next_files(self) -> Iterator[tuple[_Answer, int, int]]:
+        """Yield answers with the first of their files to be told now, and the end of those."""
+        left = self._together
+        while self._answered and left > 0:
+            answer = self._answered[0]
+            first, answer.told = answer.told, min(len(answer.files), answer.told + left)
+            left -= answer.told - first
+            if answer.told == len(answer.files):
+                self._answered.popleft()
+            yield answer, first, answer.told
+
+    def _has_more(self, copies: int) -> bool:
+        """Whether copies wait for those of the answers that are there already."""
+        self._copies_told += copies
+        has_more = self._is_live and bool(self._answered) and self._copies_told < _LIVE_COPIES_TOGETHER
+        if not has_more:
+            self._copies_told = 0
+        return has_more
+
+    def _usable(self, answer: _Answer, first: int, end: int) -> dict[int, int]:
         """Return {index: milliseconds} of the files whose copies may become products."""
-        staged = dict(result.staged)
+        staged = {index: answer.staged[index] for index in range(first, end) if index in answer.staged}
         if staged and not self._copying.may_start():
-            self._copying.discard([run_key for index in staged for run_key in files[index].run_keys])
+            self._copying.discard([run_key for index in staged for run_key in answer.files[index].run_keys])
             return {}
         return staged
 

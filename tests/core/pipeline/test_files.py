@@ -280,6 +280,55 @@ def test_copies_of_a_file_that_went_meanwhile_are_thrown_away(copying: World) ->
     assert copying.statuses() == {}
 
 
+def read_one_by_one(copying: World) -> list[FilesHashed]:
+    """Scan, and have the files read; return an answer for each, of which all but the last say that there are more."""
+    copying.scan()
+    while not copying.hashes:
+        copying._moves()[0]()
+    asked, copying.hashes, answers = copying.hashes, [], []
+    for wanted in asked:
+        copying.hashes = [wanted]
+        copying._hash()
+        answer = copying.inbox.pop()
+        assert isinstance(answer, FilesHashed)
+        answers.append(replace(answer, has_more=wanted is not asked[-1]))
+    return answers
+
+
+def test_copies_wait_for_those_of_the_next_answer_and_are_committed_with_them(copying: World) -> None:
+    for name in "abc":
+        copying.write(f"{name}.txt", name)
+    first, *others = read_one_by_one(copying)
+
+    copying._handle(first)
+    assert copying.cache == {}
+    assert not copying.pipeline.is_idle
+    copying.inbox.extend(others)
+    copying.run()
+
+    assert copying.cache == {f"linux/{name}.txt": sha(name) for name in "abc"}
+    assert [len(order.commits) for order in of(copying, CommitProducts) if isinstance(order, CommitProducts)] == [3]
+    assert not copying.staging
+
+
+def test_a_copy_whose_source_changes_while_it_waits_for_others_is_thrown_away(copying: World) -> None:
+    copying.write("a.txt", "a")
+    copying.write("b.txt", "b")
+    first, last = read_one_by_one(copying)
+    copying._handle(first)
+    copying.write("a.txt", "changed")
+    event = copying._scanner.look("", copying._next(), again=frozenset({PathKey("a.txt")}))
+    assert isinstance(event, FolderSeen)
+
+    copying._handle(event)
+    copying._hash()
+    copying.inbox.append(last)
+    copying.run()
+
+    assert copying.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("b")}
+    assert not copying.staging
+
+
 def test_copies_that_nobody_may_use_yet_are_made_anew(copying: World) -> None:
     copying.pipeline.is_outdated = True
     copying.write("a.txt", "a")

@@ -17,6 +17,7 @@ from aptui.engine.loop import scans
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
+from aptui.engine.pool.pool import Pool
 
 pytestmark = pytest.mark.real
 
@@ -136,6 +137,18 @@ def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_chan
         project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
 
         assert sum(len(order.copies) for order in orders) >= _COUNT
+
+
+def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    with project.running(), monkeypatch.context() as patched:
+        orders: list[object] = []
+        send, send_hash = Pool.send, Pool.send_hash
+        patched.setattr(Pool, "send", lambda pool, runs: (orders.append(runs), send(pool, runs)))
+        patched.setattr(Pool, "send_hash", lambda pool, order: (orders.append(order), send_hash(pool, order)))
+        project.write("assets/a.txt", "changed")
+        project.until_product("linux/a.txt", "changed")
+
+        assert {type(order) for order in orders} == {HashOrder}
 
 
 def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_idle(project: LiveProject) -> None:

@@ -29,7 +29,7 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import is_of_other_code
-from aptui.core.state.commits import Commit
+from aptui.core.state.commits import Commit, Finished
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
@@ -65,13 +65,15 @@ class Runs:
         self._running = jobs.running
         self._committing = jobs.committing
         self._todo = jobs.todo
+        self._copies: list[Finished] = []
+        """Runs whose copies came with the bytes of their sources, and wait for those of the next answer."""
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit what the runs made and record what they failed of.
 
         A run that is not its job's current one is ignored.
         """
-        succeeded: list[tuple[Job, RunResult]] = []
+        succeeded: list[Finished] = []
         if self._jobs.resources is not None:
             for result in event.results:
                 self._jobs.resources.give_back(result.run_key)
@@ -102,11 +104,13 @@ class Runs:
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
-    def commit_copies(self, event: FilesHashed) -> None:
-        """Commit the jobs whose copies came with the bytes of their sources; what nobody took is thrown away."""
+    def take_copies(self, event: FilesHashed) -> None:
+        """Start the jobs whose copies came with the bytes of their sources; what nobody took is thrown away.
+
+        They are committed at once, or with those of the next answer.
+        """
         copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
         took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}
-        finished: list[tuple[Job, RunResult]] = []
         for job, run_key in copied.items():
             fact = job.source.fact
             if job.state is not JobState.QUEUED or fact is None:
@@ -114,12 +118,22 @@ class Runs:
             self._jobs.start(job, run_key)
             product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
             result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
-            self._note_end(job, result, event.now_ms)
-            if self._may_commit(job, result, event.now_ms):
-                finished.append((job, result))
+            self._copies.append((job, result))
         if took_ms:
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(took_ms)))
-        self._commit(finished, event.now_ms)
+        if self._copies and not event.has_more:
+            self._commit_copies(event.now_ms)
+
+    def _commit_copies(self, now_ms: int) -> None:
+        """Commit what was copied; a run that was ended meanwhile has had its copy thrown away then."""
+        copies, self._copies = self._copies, []
+        finished: list[Finished] = []
+        for job, result in copies:
+            if self._running.get(result.run_key) is job:
+                self._note_end(job, result, now_ms)
+                if self._may_commit(job, result, now_ms):
+                    finished.append((job, result))
+        self._commit(finished, now_ms)
 
     def _note_end(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         del self._running[result.run_key]
@@ -207,7 +221,7 @@ class Runs:
         self._failures.try_again(job, result.error, now_ms)
         return True
 
-    def _commit(self, finished: list[tuple[Job, RunResult]], now_ms: int) -> None:
+    def _commit(self, finished: list[Finished], now_ms: int) -> None:
         # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:

@@ -1,0 +1,100 @@
+"""Files that are read: how many go into an order and into an answer, and which copies are committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+import pytest
+
+from aptui.core.messages import Event, FilesHashed, HashFiles
+from aptui.core.model import FileFact, RelPath
+from aptui.core.orders import HashOrder, HashResult
+from aptui.engine.loop.hashing import Copying, HashQueue
+
+
+class Orders(HashQueue):
+    """A queue whose orders and answers are kept."""
+
+    def __init__(self, *, is_live: bool) -> None:
+        self.posted: list[Event] = []
+        numbers = count(1)
+        copying = Copying("/staging", lambda: True, lambda _path: False, lambda _keys: None)
+        super().__init__({1: "/game"}, lambda: next(numbers), self.posted.append, is_live=is_live, copying=copying)
+
+    def want_copies(self, files: int, size: int = 5) -> None:
+        """Have so many files read and copied."""
+        facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
+        self.want(HashFiles(1, facts, tuple((number,) for number in range(files)), (b"",) * files))
+
+    def take_orders(self) -> list[HashOrder]:
+        """Take all that waits, as orders."""
+        orders = []
+        while self.are_waiting:
+            orders.append(self._order(may_copy=True))
+        return orders
+
+    def answer(self, orders: Iterable[HashOrder]) -> None:
+        """Answer orders: all is read and copied."""
+        for order in orders:
+            found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
+            self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths)))))
+
+    def told(self) -> list[FilesHashed]:
+        """Have everything told, and return what was."""
+        while self.are_answered:
+            self.post_answers()
+        return [event for event in self.posted if isinstance(event, FilesHashed)]
+
+
+def test_of_a_burst_more_go_into_an_order_than_of_a_few_files() -> None:
+    few, many = Orders(is_live=True), Orders(is_live=True)
+    few.want_copies(40)
+    many.want_copies(2000)
+
+    assert [len(order.paths) for order in few.take_orders()] == [32, 8]
+    assert max(len(order.paths) for order in many.take_orders()) == 128
+
+
+def test_a_worker_is_given_few_large_files_at_a_time() -> None:
+    digests = Orders(is_live=True)
+    digests.want_copies(8, size=30 << 20)
+
+    assert [len(order.paths) for order in digests.take_orders()] == [3, 3, 2]
+
+
+@pytest.mark.parametrize(("is_live", "at_most"), [(True, 64), (False, 512)])
+def test_every_file_is_told_once_and_not_too_many_at_a_time(is_live: bool, at_most: int) -> None:
+    digests = Orders(is_live=is_live)
+    digests.want_copies(1100)
+    digests.answer(digests.take_orders())
+
+    told = digests.told()
+
+    assert [fact.rel for event in told for fact in event.facts] == [f"{number}.txt" for number in range(1100)]
+    assert [keys for event in told for _key, keys, _took_ms in event.copies] == [(number,) for number in range(1100)]
+    assert max(len(event.facts) for event in told) == at_most
+    assert digests.is_idle
+
+
+def test_copies_of_a_burst_are_committed_together_and_the_last_at_once() -> None:
+    digests = Orders(is_live=True)
+    digests.want_copies(600)
+    digests.answer(digests.take_orders())
+
+    commits, waiting = [], 0
+    for event in digests.told():
+        waiting += len(event.copies)
+        if not event.has_more:
+            commits.append(waiting)
+            waiting = 0
+
+    assert commits == [256, 256, 88]
+
+
+def test_a_batch_does_not_have_copies_wait() -> None:
+    digests = Orders(is_live=False)
+    digests.want_copies(1100)
+    digests.answer(digests.take_orders())
+
+    assert [event.has_more for event in digests.told()] == [False, False, False]
