@@ -28,3 +28,9 @@ def _rules_are_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "parse", parse_what_is_new)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _frames_come_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for frames draws them (`shell_room.Hands`); Textual's own come a tenth of a second after."""
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.1)

@@ -45,24 +45,32 @@ class Hands:
     async def _dealt_with(self) -> None:
         for _ in range(2):  # down from app to screen to part, and up again to who does it
             await self._handled()
+            await asyncio.sleep(0.003)  # for threads that are quick
             await self._handled()
-            await asyncio.sleep(0.006)  # half a frame of Textual's: focus, mounting and layout come with it
+            self._draw()
         await self._handled()
         for _ in range(_MOST_LOOKS):
-            if self._is_still():
-                break
-            await asyncio.sleep(0.005)
+            if not self._draw():
+                if self._is_still():
+                    break
+                await asyncio.sleep(0.005)
             await self._handled()
 
-    def _is_still(self) -> bool:
-        """Return whether nobody has anything to handle, and nothing has to be laid out or drawn."""
-        app = self._pilot.app
-        screen = app.screen
+    def _draw(self) -> bool:
+        """Lay out and draw what the screen owes, as its timer would some time later; return whether there was anything."""
+        screen = self._pilot.app.screen
         owed = (
             screen._layout_required, screen._scroll_required, screen._repaint_required, screen._recompose_required,
-            screen._dirty_widgets, screen._callbacks, app.clock._is_woken,
+            screen._dirty_widgets, screen._callbacks,
         )  # fmt: skip
-        return not any(owed) and all(map(_is_at_rest, _parts(app)))
+        if not any(owed) or self._pilot.app._batch_count:
+            return False
+        screen._on_timer_update()
+        return True
+
+    def _is_still(self) -> bool:
+        """Return whether nobody has anything to handle, and no frame of ours is to come."""
+        return not self._pilot.app.clock._is_woken and all(map(_is_at_rest, _parts(self._pilot.app)))
 
     async def _handled(self) -> None:
         """Wait until each part that is busy has handled what it has now.
