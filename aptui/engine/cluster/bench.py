@@ -27,6 +27,7 @@ from aptui.engine.cluster.messages import ClusterSetup
 from aptui.engine.pool.messages import Result
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.processes import PoolSettings
+from aptui.engine.waking import Waker
 from aptui.shared.errors import HostError
 from aptui.sharing.store import Store
 from aptui.worker.files import os_path
@@ -57,7 +58,7 @@ class Bench:
         self._setup = setup
         _lay_out_code(setup, os.path.join(folder, "code"), store)
         self._selector = selectors.DefaultSelector()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waker = Waker(self._selector)
         self._asked: deque[Callable[[Pool], None]] = deque()
         self._answers: dict[int, Future[RunResult]] = {}
         self._keys = itertools.count(1)
@@ -94,15 +95,14 @@ class Bench:
     def close(self) -> None:
         """End all workers; callers that wait for a run learn that it was broken off."""
         self._is_closing = True
-        os.eventfd_write(self._wake, 1)
+        self._waker.wake()
         self._thread.join(_CLOSE_S)
 
     def _ask(self, request: Callable[[Pool], None]) -> None:
         self._asked.append(request)
-        os.eventfd_write(self._wake, 1)
+        self._waker.wake()
 
     def _serve(self) -> None:
-        self._selector.register(self._wake, selectors.EVENT_READ, lambda _mask=0: os.eventfd_read(self._wake))
         settings = PoolSettings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
         pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
         try:
@@ -110,6 +110,7 @@ class Bench:
                 self._turn(pool)
         finally:
             pool.close(_GRACE_S)
+            self._waker.close()
             self._selector.close()
             for answer in list(self._answers.values()):
                 if not answer.done():

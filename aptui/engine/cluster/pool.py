@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import selectors
 import time
 from collections import Counter, deque
@@ -30,6 +29,7 @@ from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteTask, RemoteW
 from aptui.engine.cluster.scheduler import Scheduler, setup_for
 from aptui.engine.pool.messages import Identity, Order, Result, ended, identity_of
 from aptui.engine.pool.pool import Pool
+from aptui.engine.waking import Waker
 from aptui.shared.health import WorkerInfo
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ClusterPool(Pool):
         **more: Any,
     ) -> None:
         super().__init__(builders, platforms, size, selector, on_results, **more)
-        self._cluster, self._selector = cluster, selector
+        self._cluster = cluster
         self._needs, self._at_most = dict(cluster.place.needs), dict(cluster.place.at_most)
         self._has = frozenset(cluster.place.tags)
         self._held: deque[_WaitingOrder] = deque()
@@ -101,8 +101,7 @@ class ClusterPool(Pool):
         self._mean_s = 0.0
         self._staying: dict[Identity, None] = {}
         self._come: deque[tuple[RemoteTask, Result, bool]] = deque()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
+        self._waker = Waker(selector, self._take_in)
         self._scheduler = self._open(builders, platforms)
 
     def _open(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Scheduler:
@@ -113,20 +112,15 @@ class ClusterPool(Pool):
         self._movable = {builder.name: builder for builder in movable}
         setup = setup_for(movable, platforms, ((name, tool) for name, tool in self._cluster.tools if name in self._movable))
         return Scheduler(
-            self._cluster.place, self._cluster.depot, setup, self._cluster.folders, self._post, self._ring, self._cluster.say
+            self._cluster.place, self._cluster.depot, setup, self._cluster.folders, self._post, self._waker.wake, self._cluster.say
         )
 
     def _post(self, errand: RemoteTask, result: Result, stays: bool) -> None:
         """Called from the scheduler's thread."""
         self._come.append((errand, result, stays))
-        self._ring()
+        self._waker.wake()
 
-    def _ring(self) -> None:
-        if self._bell >= 0:
-            os.eventfd_write(self._bell, 1)
-
-    def _on_bell(self, _mask: int = 0) -> None:
-        os.eventfd_read(self._bell)
+    def _take_in(self) -> None:
         self._take_home()
         self._hand_out(self._clock())
         self._deliver()
@@ -337,9 +331,7 @@ class ClusterPool(Pool):
     def close(self, grace_s: float = 1.0) -> None:
         """End all workers of this machine, let go of the cluster."""
         self._scheduler.close()
-        bell, self._bell = self._bell, -1
-        self._selector.unregister(bell)
-        os.close(bell)
+        self._waker.close()
         super().close(grace_s)
 
 

@@ -34,6 +34,7 @@ from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.reporting.events import Listener
 from aptui.engine.scan import outside_files
+from aptui.engine.waking import Waker
 from aptui.engine.watch.notifications import NotifiedRoot, WatchTimings
 from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError, InternalError, KnownError
@@ -97,8 +98,7 @@ class EngineSupervisor:
         self._outside = outside_files.Looks()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
+        self._waker = Waker(self.selector)
         self.watching = ChangeTracker(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
         self._roots: tuple[WatchedRoot, ...] = ()
         self._told_roots: dict[str, tuple[WatchMode, str]] = {}
@@ -154,10 +154,8 @@ class EngineSupervisor:
         if self.server is not None:
             self.server.close()
             self.server = None
-        if self._wake >= 0:
-            self.selector.unregister(self._wake)
-            os.close(self._wake)
-            self._wake = -1
+        if self._waker.is_open:
+            self._waker.close()
             self.selector.close()
 
     def _engine(self) -> Engine:
@@ -235,12 +233,7 @@ class EngineSupervisor:
 
     def wake(self) -> None:
         """End the loop's sleep; any thread may call this."""
-        if self._wake >= 0:
-            os.eventfd_write(self._wake, 1)
-
-    def _read_wake(self, _mask: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
+        self._waker.wake()
 
     def turn(self) -> None:
         """Sleep until something happens, then deal with all that did."""

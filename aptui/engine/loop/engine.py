@@ -22,14 +22,10 @@ from msgspec.structs import replace
 from aptui.config.model import Config
 from aptui.core.messages import Asked, OutsideSeen, RowsSaved
 from aptui.core.model import Job, PathKey
-from aptui.core.notices import LogLevel, Progress
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.runs.undeclared_reads import with_default
 from aptui.core.sessions import SessionKind
-from aptui.engine.cache import preload
-from aptui.engine.cache.catalog import Catalogs, platforms_of
-from aptui.engine.cache.runtime_catalog import RuntimeCatalogs
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
@@ -37,17 +33,19 @@ from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.hashing import Copying, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.loop.progress import ProgressReporter
+from aptui.engine.loop.publishing import CatalogPublisher
 from aptui.engine.loop.reporting.events import Listener, NoticePublisher
 from aptui.engine.loop.reporting.forecast import Forecaster
 from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
+from aptui.engine.waking import Waker
 from aptui.shared import trace
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
-from aptui.store.db.catalog_mark import CATALOG_STATE
 from aptui.store.db.writer import Writer
 from aptui.store.logs import joblog
 
@@ -107,11 +105,10 @@ class Engine:
         self._opening = opening
         self._owns_selector = selector is None
         self._code_watch = CodeWatch()
-        self._wake = -1
+        self._waker: Waker | None = None
         self._saved_ticket = 0
         self._told_ticket = 0
         self._failure: KnownError | None = None
-        self._failed_before = 0
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
@@ -156,9 +153,8 @@ class Engine:
         self.closing.callback(self.news.close)
         for sentence in opening.sentences:
             self.news.say_once(sentence)
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
-        self.closing.callback(self._close_wake)
+        self._waker = Waker(self.selector)
+        self.closing.callback(self._waker.close)
         self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
         self.closing.callback(self.writer.close)
         ids, self._dropped_folders = self.writer.sync_scan_folders(
@@ -179,22 +175,19 @@ class Engine:
         self.closing.callback(self.archive.close)
         if killed := self.sessions.found(self.archive.sessions):
             self.writer.run(killed, durable=False)
-        mark = self.archive.state(CATALOG_STATE)
-        self.catalogs = Catalogs(self.writer, opening.database, self.config.name, platforms_of(self.project), mark)
-        has_runtime = bool(self.config.foreign)
-        self._runtime_catalogs = RuntimeCatalogs(self.config.cache_dir, platforms_of(self.project)) if has_runtime else None
-        if self._runtime_catalogs is not None:
-            self.closing.callback(self._runtime_catalogs.close)
-        self.closing.callback(self.catalogs.close)
+        self.catalogs = CatalogPublisher(
+            self.config, self.project, opening.database, self.archive, self.writer, self.cache, self.news, self.wake, self.closing
+        )
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
-        self.forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         context = self._context()
         self.scans, self.runs = Scans(context, opening), RunDispatcher(context, runs_builders=self._runs_builders)
         self.deeds = CommandExecutor(context, self.scans, self.runs)
+        failed_before = self.archive.failed_count() if self.live is not None else None
+        forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
+        self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
         if self.live is not None:
-            self._failed_before = self.archive.failed_count()
             self.epoch = int(self.archive.state("epoch") or 0) + 1
             self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
 
@@ -213,11 +206,6 @@ class Engine:
     def close(self) -> None:
         """Stop the workers, save what is pending to the database, let go of the cache."""
         self.closing.close()
-
-    def _close_wake(self) -> None:
-        self.selector.unregister(self._wake)
-        os.close(self._wake)
-        self._wake = -1
 
     @property
     def pool_if_any(self) -> Pool | None:
@@ -403,10 +391,8 @@ class Engine:
         self.runs.poll(now)
         if self._failure is not None:
             raise self._failure
-        for catalogs in (self.catalogs, self._runtime_catalogs):
-            if catalogs is not None and (problem := catalogs.take_problem()):
-                self.news.say_once(problem)
-        self._note_runtime_catalogs()
+        self.catalogs.say_problems()
+        self.deeds.is_dirty |= self.catalogs.note_written()
         self.news.say_what_threads_told()
         self.deeds.go_on()
         if not self.is_committing:
@@ -415,8 +401,7 @@ class Engine:
             self.news.tell_begun(self.runs.at_work())
         if self.news.progress_is_due(now):
             with trace.span("progress"):
-                counts = self.forecaster.completed(self._counts(), self.runs.at_work(), now)
-                self.news.tell_progress(counts, now, is_processing=self.pipeline.status().running_jobs > 0)
+                self._progress.tell(now)
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
@@ -446,23 +431,6 @@ class Engine:
             with trace.span("scan"):
                 self.scans.advance()
 
-    def _counts(self) -> Progress:
-        status = self.pipeline.status()
-        at_work = min(status.running_jobs, len(self.runs.at_work()))
-        owed = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
-        return Progress(
-            self.seq,
-            self.scans.files_seen,
-            status.ready_analyses,
-            status.running_analyses,
-            status.ready_jobs + status.running_jobs - at_work,
-            at_work,
-            status.done,
-            status.failed,
-            self.is_scanning or not (owed or self.digests.is_idle),  # before the first files are read nobody knows of jobs
-            failing_count=self._failed_before + status.failing if self.live is not None else -1,
-        )
-
     # ----------------------------------------------------------------------------------------------------------------- rest
 
     def refuse_stuck(self) -> None:
@@ -487,7 +455,7 @@ class Engine:
         if self.is_stopping:
             self.deeds.handle(Asked(self.inbox.next_seq(), "stop"))
         else:
-            self._publish(waits=checkpoints)
+            self.deeds.is_dirty |= self.catalogs.publish(waits=checkpoints)
         records_folders = self.live is None or self.is_stopping  # else who deletes a product there is heard
         if not (self.scans.is_dirty or self.deeds.is_dirty or (records_folders and self.cache.is_unrecorded)):
             self.sessions.forget()
@@ -509,32 +477,6 @@ class Engine:
             self.writer.checkpoint()
         self.scans.is_dirty = self.deeds.is_dirty = False
 
-    def _publish(self, *, waits: bool) -> None:
-        """Tell a runtime what there is now, and people which products can never be loaded."""
-        assert self._opening is not None
-        for sentence in preload.sentences(self._opening.database, self.writer.take_preloaders()):
-            self.news.say(sentence, LogLevel.ERROR)
-        if waits:
-            self.catalogs.save()
-            if self._runtime_catalogs is not None:
-                self._runtime_catalogs.save()
-            self._note_runtime_catalogs()
-        else:
-            self.catalogs.begin(self._catalogs_saved)
-
-    def _catalogs_saved(self) -> None:
-        """Called in the thread of the catalogs: those of a runtime are made of them, once there is time."""
-        if self._runtime_catalogs is not None:
-            self._runtime_catalogs.begin(self.wake)
-        self.wake()
-
-    def _note_runtime_catalogs(self) -> None:
-        """Take note of the folders that catalogs were written into: nobody else touched them."""
-        written = self._runtime_catalogs.take_written() if self._runtime_catalogs is not None else set()
-        if written:
-            self.cache.note_written(written)
-            self.deeds.is_dirty = True
-
     # -------------------------------------------------------------------------------------------- what threads tell the loop
 
     def _rows_saved(self, ticket: int) -> None:
@@ -549,8 +491,5 @@ class Engine:
 
     def wake(self) -> None:
         """End the loop's sleep; any thread may call this."""
-        if self._wake >= 0:
-            os.eventfd_write(self._wake, 1)
-
-    def _read_wake(self, _mask: int) -> None:
-        os.eventfd_read(self._wake)
+        if self._waker is not None:
+            self._waker.wake()

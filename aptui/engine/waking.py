@@ -1,0 +1,45 @@
+"""Ends the sleep of a loop on its selector, from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+from collections.abc import Callable
+
+
+class Waker:
+    """An eventfd in a selector (eventfd(2)).
+
+    Args:
+        selector: whose `select` returns; its keys carry a callable.
+        woken: called in the loop, once for however many calls of `wake`.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, woken: Callable[[], object] | None = None) -> None:
+        self._selector, self._woken = selector, woken
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        selector.register(self._fd, selectors.EVENT_READ, self._read)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` was not called yet."""
+        return self._fd >= 0
+
+    def wake(self) -> None:
+        """End the loop's sleep, or the next one; any thread, and signal handlers, may call this. Nothing once it is closed."""
+        if self._fd >= 0:
+            os.eventfd_write(self._fd, 1)
+
+    def close(self) -> None:
+        """Let go of it; before the selector is closed."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._selector.unregister(fd)
+            os.close(fd)
+
+    def _read(self, _mask: int = 0) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        if self._woken is not None:
+            self._woken()

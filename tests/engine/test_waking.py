@@ -1,0 +1,27 @@
+"""A loop is woken from any thread, once for many calls, and never after the end."""
+
+from __future__ import annotations
+
+import selectors
+
+from aptui.engine.waking import Waker
+
+
+def test_many_calls_wake_once_and_none_after_the_end() -> None:
+    woken: list[int] = []
+    with selectors.DefaultSelector() as selector:
+        waker = Waker(selector, lambda: woken.append(1))
+        assert selector.select(0) == []
+        waker.wake()
+        waker.wake()
+        for key, mask in selector.select(0):
+            key.data(mask)
+
+        assert (woken, selector.select(0)) == ([1], [])
+        assert waker.is_open
+        waker.wake()
+        waker.close()
+        waker.wake()
+        waker.close()
+        assert not selector.get_map()
+        assert not waker.is_open
