@@ -31,10 +31,11 @@ class ProgressReporter:
 
     def tell(self, now: float) -> None:
         """Tell how far the work is."""
-        counts = self._forecaster.completed(self._counts(), self._runs.at_work(), now)
+        counts = self._forecaster.completed(self.counts(), self._runs.at_work(), now)
         self._context.news.tell_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
 
-    def _counts(self) -> Progress:
+    def counts(self) -> Progress:
+        """Return how far the work is, without timers and forecast."""
         status, digests = self._context.pipeline.status(), self._context.digests
         at_work = min(status.running_jobs, len(self._runs.at_work()))
         pending = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs

@@ -207,7 +207,7 @@ def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no
         project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")
         engine = live.engine
         assert engine is not None
-        counts = engine._counts()
+        counts = engine._progress.counts()
         assert (counts.jobs_running, counts.jobs_waiting, len(told("processing"))) == (1, 3, 1)
 
         project.ask(port.Cancel(tuple({news.job_id for news in jobs()})))
