@@ -279,9 +279,8 @@ class LinkSession:
         while not self._is_closing:
             client = self._attach()
             if client is None:
-                if not tries and not self.engine.pid:  # what rests can be read; an engine that comes has it read anew
-                    for listener in self.listeners:
-                        listener.subscribed(0, 0, ())
+                if not tries and not self.engine.pid:
+                    self._have_read()
                 self._tries_now.wait(self._back_off_s[min(tries, len(self._back_off_s) - 1)])
                 self._tries_now.clear()
                 tries += 1
@@ -295,6 +294,11 @@ class LinkSession:
                 self._client = None
                 client.close()
             self._lose()
+
+    def _have_read(self) -> None:
+        """Have what rests read although no news will come; an engine that we understand has it read anew."""
+        for listener in self.listeners:
+            listener.subscribed(0, 0, ())
 
     def _attach(self) -> EngineClient | None:
         """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
@@ -334,7 +338,8 @@ class LinkSession:
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)
         self._client = client
         if not ours:
-            self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and its protocol is another one")
+            self._turn(SessionState.DETACHED, f"the engine is of another version ({hello.version or 'unknown'})")
+            self._have_read()
         else:
             self._take_subscription(client.ask(Subscribe(is_coalesced=True)))
             self._turn(SessionState.ATTACHED, "")

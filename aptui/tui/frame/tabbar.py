@@ -165,7 +165,7 @@ def banner_text(session: Session) -> str:
                 " · "
             )
         case SessionState.DETACHED if not engine.speaks_our_protocol:
-            return f"! {trouble} · ':restart' starts one of this version"
+            return f"! {trouble} · ':restart' starts one of this"
         case SessionState.DETACHED:
             said = trouble if trouble.startswith("no engine") else f"no engine: {trouble or 'none is running'}"
             return f"! {said} · ':start' starts one"

@@ -149,6 +149,17 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
     session.close()
 
 
+def test_over_an_engine_that_it_does_not_understand_what_rests_is_read(link_room, monkeypatch):
+    monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
+    with link_room.running() as engine:
+        session, ears = opened(engine.room.server.path)
+        ears.await_(lambda heard: ("subscribed", 0, 0, ()) in heard)
+
+        assert session.state is SessionState.DETACHED
+        assert session.trouble == "the engine is of another version (1.2.3)"
+        session.close()
+
+
 @pytest.mark.parametrize(
     ("version", "is_so"), [("0.0.9", True), ("0.1.0", False), ("", False), ("9.0", False), ("0.1.0+dirty", False)]
 )

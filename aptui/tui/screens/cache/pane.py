@@ -120,8 +120,7 @@ class CachePane(Pane):
             column, is_descending = self.shell.memory.get(f"cache.sort.{name}", list(usual))
             known = {each.id for each in self._table(name).columns if each.title}
             self._sort(name, (column, bool(is_descending)) if column in known else usual)
-        for name in ("platforms", "folders", "builders"):
-            self._table(name).empty_text = "nothing was made yet"
+        self._table("platforms").empty_text = "no products yet: what jobs make comes here"
 
     def on_unmount(self) -> None:
         """Give up what is under way."""

@@ -62,13 +62,13 @@ class Adjustable(Struct, frozen=True):
 ADJUSTABLE = (
     Adjustable("workers", "Workers", "worker processes; 0 is one per core", "4"),
     Adjustable("limits.analyse", "Analysis limit", "an analysis that takes longer fails", "30s, 5m"),
-    Adjustable("limits.process", "Job limit", "a job that takes longer fails; its builder may say otherwise", "10m, 1h"),
-    Adjustable("limits.memory", "Memory limit", "a job whose worker takes more fails; 0 is no limit", "2GiB"),
-    Adjustable("limits.all_memory", "Memory for all", "jobs wait that would not fit; 0 is what the machine has left", "16GiB"),
+    Adjustable("limits.process", "Job limit", "a longer job fails; builders may differ", "10m, 1h"),
+    Adjustable("limits.memory", "Memory limit", "a job that takes more fails; 0: no limit", "2GiB"),
+    Adjustable("limits.all_memory", "Memory for all", "others wait; 0 is what is left", "16GiB"),
     Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
-    Adjustable("ignore", "Ignore", "add a rule for files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
-    Adjustable("metadata_types", "Metadata types", "add a type that keeps its identity in '.meta' files", ".png", "list"),
-    Adjustable("meta_delay", "Metadata delay", "so long a new source waits for its '.meta' file", "10s"),
+    Adjustable("ignore", "Ignore", "add files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
+    Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
+    Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
 )
 _NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_memory": "what is left"}
 """What 0 means."""

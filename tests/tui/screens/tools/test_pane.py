@@ -17,7 +17,7 @@ from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
-from aptui.tui.screens.tools import checks
+from aptui.tui.screens.tools import checks, list_view
 from aptui.tui.screens.tools.checks import DoctorCheck, columns_for, of_health, summary
 from aptui.tui.screens.tools.list_view import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
@@ -497,3 +497,7 @@ def test_where_nobody_gives_advice_there_is_no_column_of_it():
 
     assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
     assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
+
+
+def test_what_a_setting_does_is_said_whole_at_80_columns():
+    assert [each.does for each in list_view.ADJUSTABLE if len(each.does) > 40] == []
