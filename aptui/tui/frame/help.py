@@ -106,9 +106,9 @@ def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
     is_roomy = width >= _ROOMY
     shown = f"  {'  '.join(keys):<{_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH}} "
     indent = min(len(shown), (_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH) + 3)
-    first, *more = textwrap.wrap(does, width - len(shown)) or [""]
+    first, *more = textwrap.wrap(does, max(1, width - len(shown))) or [""]
     if more:
-        more = textwrap.wrap(" ".join(more), width - indent)
+        more = textwrap.wrap(" ".join(more), max(1, width - indent))
     parts = [Part(shown, "key"), Part(f"{first:<{_DOES_WIDTH}}" if is_roomy and not more else first)]
     used = len(shown) + len(parts[-1].text)
     for line in more:
@@ -116,7 +116,7 @@ def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
         used = indent + len(line)
     if used + 2 + len(name) > width:
         parts, used = [*parts, BREAK], 0
-    return (*parts, Part(f"  {name}" if is_roomy and used else f"{name:>{width - used}}", "muted"))
+    return (*parts, Part(f"  {name}" if is_roomy and used else f"{name:>{max(0, width - used)}}", "muted"))
 
 
 class KeyTester(Sheet):
