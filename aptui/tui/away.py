@@ -11,33 +11,34 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
-def show_plain(app: AptuiApp) -> None:
+def show_plain(shell: Shell) -> None:
     """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
     from aptui.tui import plain  # for start-up: few people ask for it
 
-    if not _can_leave(app):
-        app.tell("this terminal has no scrollback of its own", "warning")
+    if not _can_leave(shell):
+        shell.tell("this terminal has no scrollback of its own", "warning")
         return
-    with app.suspend():
-        plain.visit(app.session, cast(Any, sys.__stdout__))
-    app.wake()
+    with shell.app.suspend():
+        plain.visit(shell.session, cast(Any, sys.__stdout__))
+    shell.wake()
 
 
-def suspend(app: AptuiApp) -> None:
+def suspend(shell: Shell) -> None:
     """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
-    if not _can_leave(app) or not has_shell(os.getpid(), os.getppid()):
-        app.tell("no shell to go back to: 'q' leaves the screen", "warning")
+    if not _can_leave(shell) or not has_shell(os.getpid(), os.getppid()):
+        shell.tell("no shell to go back to: 'q' leaves the screen", "warning")
         return
-    with app.suspend():
+    with shell.app.suspend():
         print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
         _stop_until_foreground()
-    app.wake()
+    shell.wake()
 
 
-def _can_leave(app: AptuiApp) -> bool:
+def _can_leave(shell: Shell) -> bool:
+    app = shell.app
     return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
 
 
