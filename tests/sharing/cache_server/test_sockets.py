@@ -140,7 +140,8 @@ def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path
         until(lambda: status(address) == 404)
 
 
-def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect):
+def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect, monkeypatch):
+    monkeypatch.setattr(servers, "HANDSHAKE_LIMIT_S", 2.0)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     (tmp_path / "k.pem").write_text(KEY)
     files = {"certificate": str(tmp_path / "c.pem"), "private_key": str(tmp_path / "k.pem")}
