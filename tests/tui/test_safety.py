@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from aptui.shared.errors import InternalError
-from aptui.tui.terminal import safety
+from aptui.tui.terminal import safety, skeleton
 from tests.tui.terminal import Terminal
 from tests.tui.widget_zoo import PAYLOADS, Zoo
 
@@ -175,3 +175,7 @@ def test_nothing_raw_arrives_at_a_real_terminal(columns, lines, environ):
         assert not re.search(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]", output)
     if "LC_ALL" in environ:
         assert output.isascii()
+
+
+def test_the_frame_before_everything_else_is_small() -> None:
+    assert len(skeleton.frame("game", 160, 45).encode()) < 700

@@ -56,7 +56,8 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        lines |= {2: f" {_TABS}", 3: f" {rule}", height - 1: f" {rule}"}
+        # Not the lower rule: nobody knows yet whether this terminal repeats characters, and a rule is half a kilobyte.
+        lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 
 
