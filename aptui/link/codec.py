@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,8 @@ _LAST_NUMBER = bounds.LAST_NUMBER
 _BOUNDS = bounds.Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 """Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""
 _ENVELOPE = frozenset({"id", "verb"})
+_MANY = b'{"notices":"'
+"""So begins a line of many notices, and no other."""
 _NAMES = {record: name for name, record in VERBS.items()}
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
@@ -204,8 +207,8 @@ def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
 
 def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
     """Return the line of notices that are all of one kind; `seqs` are their places."""
-    head = f'{{"notices":"{type(notices[0]).__name__}","epoch":{epoch},"seqs":['
-    return b"".join((head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
+    head = f'{type(notices[0]).__name__}","epoch":{epoch},"seqs":['
+    return b"".join((_MANY, head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
 
 
 def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
@@ -214,12 +217,12 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | Notic
     Raises:
         Nonsense: it is no object in JSON.
     """
+    if line.startswith(_MANY) and (told := _decode_notices(line)):
+        return NoticeLines(told)
     said = _decode(line, _LineForm, 0, "")
     if said.notice:
         notice = _decode_notice(said.notice, line)
         return NoticeLine(said.epoch, said.seq, notice) if notice is not None else None
-    if said.notices:
-        return NoticeLines(_decode_notices(said, line))
     if said.refusal is not None:
         return RefusalLine(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
     return AnswerLine(said.id, said.answer) if said.answer is not None else None
@@ -238,10 +241,8 @@ class _LineForm(Struct, frozen=True):
     answer: Answer | None = None
     refusal: _Words | None = None
     notice: str = ""
-    notices: str = ""
     epoch: int = 0
     seq: int = 0
-    seqs: tuple[int, ...] = ()
 
 
 def _decode_notice(name: str, line: bytes) -> Notice | None:
@@ -254,21 +255,24 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
         return None
 
 
-def _decode_notices(said: _LineForm, line: bytes) -> tuple[NoticeLine, ...]:
-    record = _notices().get(said.notices)
+def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
+    """Take a long line apart in one pass: what its records are stands at its beginning."""
+    name = line[len(_MANY) : line.find(b'"', len(_MANY))]
+    record = _notices().get(name.decode("utf-8", "replace"))
     if record is None:
         return ()
     try:
-        told = _decode(line, _told_form(record), 0, "").told
+        said = _decode(line, _told_form(record), 0, "")
     except MalformedLine:
         return ()
-    return tuple(NoticeLine(said.epoch, seq, notice) for seq, notice in zip(said.seqs, told, strict=False))
+    return tuple(map(NoticeLine, repeat(said.epoch), said.seqs, said.told))
 
 
 @cache
 def _told_form(record: type[Notice]) -> Any:
     """Return the form of a line with many notices of one kind."""
-    return msgspec.defstruct("_Told", [("told", tuple[record, ...])], frozen=True)  # type: ignore[valid-type]  # made at run time
+    fields: list[tuple[str, Any]] = [("epoch", int), ("seqs", tuple[int, ...]), ("told", tuple[record, ...])]  # type: ignore[valid-type]  # made at run time
+    return msgspec.defstruct("_Told", fields, frozen=True)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_room import NOTICES, example
@@ -117,5 +118,15 @@ def test_a_beat_of_many_jobs_and_their_products_is_two_lines() -> None:
 
 
 def test_a_kind_of_news_that_only_a_newer_engine_has_is_nothing() -> None:
-    assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') == NoticeLines(())
-    assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') == NoticeLines(())
+    assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
+    assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
+
+
+def test_a_line_of_many_that_is_cut_off_is_an_error() -> None:
+    beat = NewsBeat()
+    beat.put(job(1), 7, 1)
+    (line,) = beat.lines(0.0)
+
+    for end in (12, 14, 40, len(line) - 3):
+        with pytest.raises(codec.MalformedLine):
+            codec.decode_message(line[:end])
