@@ -11,7 +11,7 @@ from aptui.core.notices import Progress
 from aptui.shared.health import Health
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
-from aptui.tui.frame.tabbar import attention, banner_text
+from aptui.tui.frame.tabbar import attention, banner_text, trouble_of
 
 from .fake_panes import FakeSession
 
@@ -114,3 +114,10 @@ def test_that_there_is_no_engine_is_said_once(trouble, expected):
     session.trouble = trouble
 
     assert banner_text(session) == expected
+
+
+def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its_folder():
+    mistakes = "/home/ada/games/aptui.yaml:11:5: 'name' is missing\n/home/ada/games/aptui.yaml:11:6: unknown key 'nam'"
+
+    assert trouble_of(Health(configuration=mistakes)) == "! configuration: aptui.yaml:11:5: 'name' is missing  (and 1 more)"
+    assert trouble_of(Health(disk="'/srv/a:1:1: b' is full")) == "! disk: '/srv/a:1:1: b' is full"

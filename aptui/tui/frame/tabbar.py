@@ -7,6 +7,7 @@ Tests: `tests/tui/test_frame.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -176,6 +177,10 @@ def banner_text(session: Session) -> str:
     return ""
 
 
+_FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
+"""The folder of a file before a place in it: the one line has room for what is wrong."""
+
+
 def trouble_of(health: Health) -> str:
     """Return the first thing of an engine's health that needs a person."""
     named = (
@@ -186,7 +191,9 @@ def trouble_of(health: Health) -> str:
     )
     for name, what in named:
         if what:
-            return f"! {name}: {sanitize(what)}"
+            first, *more = what.splitlines()
+            others = f"  (and {len(more)} more)" if more else ""
+            return f"! {name}: {sanitize(_FOLDER.sub('', first))}{others}"
     if health.broken_builders:
         name, why = health.broken_builders[0]
         return f"! builder '{sanitize(name)}' is switched off: {sanitize(why)}"
