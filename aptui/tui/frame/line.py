@@ -66,8 +66,8 @@ class Line(Widget):
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Look whether something else is to be drawn."""
-        if self.is_mounted and self.size.width and self.parts(self.size.width) != self._drawn:
+        """Look whether something else is to be drawn; a line that is not shown now forgets what it was."""
+        if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002  # there is one line

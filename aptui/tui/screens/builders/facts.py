@@ -36,7 +36,7 @@ BUILDERS = (
     Column("version", "Version", 7, drop_rank=4),
     Column("patterns", "Patterns", 0, 8, drop_rank=2, is_prose=True),
     Column("jobs", "Jobs", 9, align="right"),
-    Column("average", "Avg. job", 8, align="right", drop_rank=3),
+    Column("average", "Avg. job", 10, align="right", drop_rank=3),
     Column("total", "Time", 8, align="right"),
     Column("share", "Share", BAR_CELLS, drop_rank=5),
 )

@@ -27,8 +27,8 @@ METRICS = (
     Column("platform", "Platform", 10, drop_rank=2),
     Column("count", "Count", 7, align="right", drop_rank=1),
     Column("total", "Total", 8, align="right"),
-    Column("average", "Average", 8, align="right", drop_rank=4),
-    Column("slowest", "Slowest", 8, align="right", drop_rank=3),
+    Column("average", "Average", 9, align="right", drop_rank=4),
+    Column("slowest", "Slowest", 9, align="right", drop_rank=3),
     Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000

@@ -771,6 +771,28 @@ def test_all_of_a_long_list_of_references_can_be_reached(tmp_path, store):
 
 
 @pytest.mark.usefixtures("store")
+def test_the_title_is_that_of_the_details_where_both_take_turns_with_the_tree(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, "enter")
+        await shows(app, pilot, "Scan folder")
+        titles = [lines(app)[4].strip()]
+        await press(pilot, "escape")
+        await until(pilot, lambda: "Scan folder" not in text(app))
+        for path in ("mesh/rock.fbx", "scripts/door.lua"):
+            await go(pilot, pane, path)
+            await press(pilot, "enter")
+            await shows(app, pilot, "Scan folder")
+            titles.append(lines(app)[4].strip())
+            await press(pilot, "escape")
+            await until(pilot, lambda: "Scan folder" not in text(app))
+
+        assert titles == ["textures/rock.png", "mesh/rock.fbx", "scripts/door.lua"]
+
+    in_assets(tmp_path, act, size=SMALL)
+
+
+@pytest.mark.usefixtures("store")
 def test_a_reference_that_leads_nowhere_says_so(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "mesh/rock.fbx")
