@@ -24,7 +24,7 @@ from aptui.store.logs.joblog import is_tally
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.common.bar import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs.actions import log_copying as copying
+from aptui.tui.screens.jobs import log_copying as copying
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
 from aptui.tui.screens.jobs.texts import job_facts
