@@ -38,6 +38,12 @@ _PATIENCE = 4
 """and take at most a fifth of the time of one processor."""
 _LOOKS = 10
 """So often, a second apart, is looked who is not well until the database says what the news said."""
+_NOTHING = {
+    Kind.SOURCES: "no sources yet: files of the scan folders come here",
+    Kind.INTERMEDIATES: "no intermediates: products that are sources themselves come here",
+    Kind.PRODUCTS: "no products yet: what jobs make comes here",
+}
+"""What would be in a tree that is empty."""
 Place = tuple[Kind, int]
 
 
@@ -211,7 +217,7 @@ class AssetTrees(AssetRowActions):
 
     def _say_what_is_empty(self, newest: AssetTree | None) -> None:
         tree, error = self.shown_tree(), self.store.error
-        nothing = f"no {self.kind.value}" if newest is not None else str(error) if error is not None else "reading…"
+        nothing = _NOTHING[self.kind] if newest is not None else str(error) if error is not None else "reading…"
         nothing = "nothing matches" if self.box.text.strip() and newest is not None and newest.file_count else nothing
         if tree.empty_text != nothing:
             tree.empty_text = nothing

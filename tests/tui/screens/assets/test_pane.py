@@ -358,6 +358,16 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
     in_assets(tmp_path, hear, size=LARGE)
 
 
+def test_an_empty_tree_says_what_would_be_there(tmp_path):
+    async def look(app, pilot, _pane, _session):
+        for words in ("no sources yet", "no intermediates: products that are sources", "no products yet"):
+            await shows(app, pilot, words)
+            await press(pilot, "t")
+
+    with database(tmp_path):
+        in_assets(tmp_path, look, size=SMALL)
+
+
 def changed(status: str, **more: object) -> Batch:
     notice = JobChanged(0, 4, "scripts/door.lua", 1, "linux", "Image", "b", status, "", "", 0, 0, 1, "", 7)
     return Batch(jobs=(JobNews(notice, is_later=True, received_ms=0, **more),))
