@@ -20,7 +20,7 @@ from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.records import history, rows
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.retry import flaky
-from aptui.core.state.conflicts import Conflicts, Verdict
+from aptui.core.state.conflicts import Conflicts, ConflictVerdict
 from aptui.core.state.ledger import Ledger
 
 Log = tuple[LogRecord, ...]
@@ -72,7 +72,7 @@ class Commit(Struct):
 class Prepared(Struct):
     """What one batch of results leads to: commits, losers with their reason, who is about to go, and names to delete first."""
 
-    verdict: Verdict
+    verdict: ConflictVerdict
     commits: list[Commit] = field(default_factory=list)
     lost: list[tuple[Job, RunResult, str]] = field(default_factory=list)
     ended: list[Finished] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Commits:
         )
 
     def _commit_of(
-        self, job: Job, result: RunResult, products: tuple[Product, ...], verdict: Verdict, placed: set[str], now_ms: int
+        self, job: Job, result: RunResult, products: tuple[Product, ...], verdict: ConflictVerdict, placed: set[str], now_ms: int
     ) -> Commit:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint

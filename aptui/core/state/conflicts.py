@@ -32,7 +32,7 @@ Claims = dict[str, dict[int, PathKey]]
 """{product name: {job id: key of its source}}, in the order in which they were laid."""
 
 
-class Verdict(Struct):
+class ConflictVerdict(Struct):
     """What the product names of one batch mean; nothing has changed for it yet.
 
     `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who
@@ -84,9 +84,9 @@ class Conflicts:
 
     # -------------------------------------------------------------------------------------------------------------- resolve
 
-    def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> Verdict:
+    def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> ConflictVerdict:
         """Find out who of a batch may make what: {job: what its run made}."""
-        verdict = Verdict({job: {product.name for product in products} for job, products in batch.items()})
+        verdict = ConflictVerdict({job: {product.name for product in products} for job, products in batch.items()})
         counts = Counter(product.name for products in batch.values() for product in products)
         names = set(counts)
         above = {folder for name in names for folder in folders_above(name)}
@@ -116,7 +116,7 @@ class Conflicts:
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
-    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: Verdict) -> list[Job]:
+    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
         """Return the other jobs that make `name`: those of this batch, whoever owns it, and whoever lays claim to it.
 
         A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does
@@ -146,7 +146,7 @@ class Conflicts:
             job for job_id, key in claimants.items() for source in self._memory.load((key,)) for job in _jobs_with(source, job_id)
         ]
 
-    def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: Verdict) -> None:
+    def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
         """Two jobs make names that cannot both be, mostly the same.
 
         Say who loses his, and take it away from a loser that has it.
@@ -176,7 +176,7 @@ class Conflicts:
 
     # --------------------------------------------------------------------------------------------------------------- settle
 
-    def settle(self, verdict: Verdict) -> list[Job]:
+    def settle(self, verdict: ConflictVerdict) -> list[Job]:
         """Make a verdict true; return the jobs that have to run again because of it, besides those that lost."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():

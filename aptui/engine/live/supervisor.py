@@ -95,7 +95,7 @@ class EngineSupervisor:
         self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
-        self._outside = outside_files.Looks()
+        self._outside = outside_files.OutsideFileLooks()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)

@@ -231,7 +231,7 @@ class CommandExecutor:
     def _add_marks(self, rows: Rows, cause: int) -> Rows:
         for operation, listed in self._mark(cause).items():
             rows.setdefault(operation, []).extend(listed)
-        self._scans.distrust(rows)
+        self._scans.mark_fresh_files(rows)
         return rows
 
     def _write_log(self, command: WriteLog) -> None:

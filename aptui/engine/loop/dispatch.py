@@ -292,7 +292,7 @@ class RunDispatcher:
         if self._results and self.hold_s(now) <= 0:
             most = self._results_per_commit
             results, self._results = self._results[:most], self._results[most:]
-            self._post([self._checked(result) for result in results])
+            self._post([self._discard_if_being_written(result) for result in results])
 
     def _post(self, results: Sequence[AnalyseResult | RunResult]) -> None:
         inbox, pipeline = self._context.inbox, self._context.pipeline
@@ -310,8 +310,8 @@ class RunDispatcher:
         for orders in turn.misses:
             self._run(orders)
 
-    def _checked(self, result: RunResult) -> RunResult:
-        """A result of a source that somebody is writing just now is worth nothing.
+    def _discard_if_being_written(self, result: RunResult) -> RunResult:
+        """Return a result as it is, unless somebody is writing its source just now: then it is worth nothing.
 
         It is thrown away and the source looked at again.
         """

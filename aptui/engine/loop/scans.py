@@ -18,7 +18,7 @@ from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost
 from aptui.core.model import COMMON_PLATFORM, FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.results.run_report import is_other
-from aptui.engine.loop.single_files import Parts, Remembered, SingleFiles
+from aptui.engine.loop.single_files import Parts, RememberedFiles, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
@@ -133,7 +133,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            Remembered(context.archive, context.pipeline.memory, self._distrusted_parts),
+            RememberedFiles(context.archive, context.pipeline.memory, self._parts_to_save),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -246,26 +246,28 @@ class Scans:
         made = _MADE if self._context.metadata.creates else ""
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
 
-    def distrust(self, rows: Rows) -> None:
+    def mark_fresh_files(self, rows: Rows) -> None:
         """Change rows of folders so that a file too fresh to be trusted is read again by the next scan."""
         folders = rows.get("put_folder")
         if folders:
-            rows["put_folder"] = [self._distrusted(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
+            rows["put_folder"] = [self._row_to_save(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
 
-    def _distrusted(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
-        return scan_folder, folder, *self._as_trusted(scan_folder, folder, digest, facts)
+    def _row_to_save(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
+        return scan_folder, folder, *self._as_remembered(scan_folder, folder, digest, facts)
 
-    def _as_trusted(self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[bytes, tuple[FileFact, ...]]:
+    def _as_remembered(
+        self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]
+    ) -> tuple[bytes, tuple[FileFact, ...]]:
         looked_ns, clocks = self._looked_ns.get(folder, self._begun_ns), self._clocks
         if clocks.are_any_fresh(part, facts, looked_ns, RACY_NS):
             facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, looked_ns, RACY_NS) else fact for fact in facts]
             digest = b""
         return digest, tuple(facts)
 
-    def _distrusted_parts(self, pending: PendingFolder) -> Parts:
+    def _parts_to_save(self, pending: PendingFolder) -> Parts:
         """Return what is pending of a folder as its rows would say it: a file that was too fresh when it was seen is read again."""
         parts = pending.parts.items()
-        rows = {part: self._as_trusted(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
+        rows = {part: self._as_remembered(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
         return {part: row for part, row in rows.items() if row[0] or row[1]}
 
     def _begin_to_look(self) -> None:

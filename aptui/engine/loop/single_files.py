@@ -82,17 +82,17 @@ class SingleFiles:
         return root == self._context.roots.get(known.scan_folder) or os.path.lexists(from_text(f"{root}/{known.rel}"))
 
 
-class Remembered:
+class RememberedFiles:
     """What the scanner is told of folders: their rows, or what is pending of them, with single files as they are now.
 
     Args:
         archive: has the rows.
         memory: knows what is pending.
-        distrusted: makes of what is pending of a folder the rows that would be saved of it.
+        to_save: makes of what is pending of a folder the rows that would be saved of it.
     """
 
-    def __init__(self, archive: DatabaseArchive, memory: WorkingSet, distrusted: Callable[[PendingFolder], Parts]) -> None:
-        self._archive, self._memory, self._distrusted = archive, memory, distrusted
+    def __init__(self, archive: DatabaseArchive, memory: WorkingSet, to_save: Callable[[PendingFolder], Parts]) -> None:
+        self._archive, self._memory, self._to_save = archive, memory, to_save
 
     def folder_digests(self) -> Digests:
         """Return what each relative folder looked like."""
@@ -107,7 +107,7 @@ class Remembered:
     def folder_parts(self, folder: str) -> Parts:
         """Return {scan folder id: (digest, its files)} of this relative folder."""
         pending = self._memory.folders.get(folder)
-        parts = self._archive.folder_parts(folder) if pending is None else self._distrusted(pending)
+        parts = self._archive.folder_parts(folder) if pending is None else self._to_save(pending)
         extra = self._memory.extra
         if not extra:
             return parts

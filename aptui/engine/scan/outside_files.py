@@ -55,7 +55,7 @@ class OutsideWatcher(Protocol):
         ...
 
 
-class Looks:
+class OutsideFileLooks:
     """Looks by and by, beside an engine that stays up."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 
 
-class Remembered(Protocol):
+class RememberedFolders(Protocol):
     """What the scanner asks of the folder table."""
 
     def folder_digests(self) -> Digests:
@@ -59,7 +59,7 @@ class Scanner:
         self,
         project: Project,
         walk: Walk,
-        remembered: Remembered,
+        remembered: RememberedFolders,
         next_seq: Callable[[], int],
         *,
         glance: UpToDateCheck | None = None,

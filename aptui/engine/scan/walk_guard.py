@@ -26,7 +26,7 @@ Identity = tuple[int, int]
 """(device, inode) of a folder."""
 
 
-class Remembered(Protocol):
+class RememberedRoots(Protocol):
     """What is asked of the folder table."""
 
     def folder_digests(self) -> Mapping[str, Iterable[tuple[int, bytes]]]:
@@ -51,7 +51,7 @@ class RootGuard:
         self._known: dict[str, Identity] = {name: (pair[0], pair[1]) for name, pair in json.loads(known or "{}").items()}
         self._believed: dict[str, Identity] = {}
 
-    def check(self, folder: ScanFolder, remembered: Callable[[], Remembered]) -> None:
+    def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
         """Return when the folder may be trusted.
 
         Raises:
@@ -66,7 +66,7 @@ class RootGuard:
             raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
         self._believed[folder.name] = now
 
-    def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], Remembered]) -> str:
+    def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedRoots]) -> str:
         names = _names(folder.path)
         known = self._believed.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and (known is None or known[0] == now[0])):
@@ -143,7 +143,7 @@ def _names(path: str) -> frozenset[str] | None:
     return frozenset(str(key_of(to_text(name))) for name in found if name not in _NOBODYS)
 
 
-def _top_names(remembered: Remembered, scan_folder: int) -> frozenset[str]:
+def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
     """Return the keys of what was remembered directly in a scan folder."""
     folders = {
         folder.partition("/")[0]

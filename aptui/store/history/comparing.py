@@ -16,7 +16,7 @@ _LEAST_SHARE = 0.01
 Name = tuple[str, str, str, bytes]
 
 
-class Change(Struct, frozen=True):
+class JobComparison(Struct, frozen=True):
     """One job at both ends; `old` is None when nothing is known of it before."""
 
     old: SessionRun | None
@@ -32,14 +32,14 @@ class Change(Struct, frozen=True):
 class Comparison(Struct):
     """Jobs that ran in between, by what became of them; the worst first."""
 
-    began_to_fail: list[Change] = field(default_factory=list)
-    mended: list[Change] = field(default_factory=list)
-    still_failing: list[Change] = field(default_factory=list)
-    slower: list[Change] = field(default_factory=list)
-    faster: list[Change] = field(default_factory=list)
-    grew: list[Change] = field(default_factory=list)
-    shrank: list[Change] = field(default_factory=list)
-    new: list[Change] = field(default_factory=list)
+    began_to_fail: list[JobComparison] = field(default_factory=list)
+    mended: list[JobComparison] = field(default_factory=list)
+    still_failing: list[JobComparison] = field(default_factory=list)
+    slower: list[JobComparison] = field(default_factory=list)
+    faster: list[JobComparison] = field(default_factory=list)
+    grew: list[JobComparison] = field(default_factory=list)
+    shrank: list[JobComparison] = field(default_factory=list)
+    new: list[JobComparison] = field(default_factory=list)
     gone: list[Name] = field(default_factory=list)
     jobs_run: int = 0
 
@@ -77,7 +77,7 @@ def _gone(reader: Reader, old: Session, new: Session, after: dict[Name, SessionR
 
 def _sort_in(found: Comparison, old: SessionRun | None, new: SessionRun, before_ms: list[float]) -> None:
     pace_now = pace.pace(new.duration_ms, before_ms)
-    change = Change(old, new, pace_now)
+    change = JobComparison(old, new, pace_now)
     if old is None:
         found.new.append(change)
     if new.is_failed:

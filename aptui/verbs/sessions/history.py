@@ -209,7 +209,7 @@ def _compare(chosen: list[Session], project: OpenedProject, arguments: Namespace
         _tell_rest(len(found.gone))
 
 
-def _tell(title: str, changes: list[comparing.Change], said: Any, colour: str = "") -> None:
+def _tell(title: str, changes: list[comparing.JobComparison], said: Any, colour: str = "") -> None:
     if not changes:
         return
     printing.say(f"{title} ({len(changes):,}):", "bold")
@@ -223,11 +223,11 @@ def _tell_rest(count: int) -> None:
         printing.say(f"  and {count - _TOLD:,} more: --json has all")
 
 
-def _said_name(change: comparing.Change) -> str:
+def _said_name(change: comparing.JobComparison) -> str:
     return _name(change.new)
 
 
-def _said_pace(change: comparing.Change) -> str:
+def _said_pace(change: comparing.JobComparison) -> str:
     pace = change.pace
     if pace is None:
         return _name(change.new)
@@ -236,13 +236,13 @@ def _said_pace(change: comparing.Change) -> str:
     return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
 
 
-def _said_growth(change: comparing.Change) -> str:
+def _said_growth(change: comparing.JobComparison) -> str:
     sign = "+" if change.growth > 0 else "-"
     return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
 
 
 def _comparison_json(old: Session, new: Session, found: comparing.Comparison, project: OpenedProject) -> dict[str, Any]:
-    def listed(changes: list[comparing.Change]) -> list[dict[str, Any]]:
+    def listed(changes: list[comparing.JobComparison]) -> list[dict[str, Any]]:
         return [_change_json(change, project) for change in changes]
 
     return {
@@ -264,7 +264,7 @@ def _comparison_json(old: Session, new: Session, found: comparing.Comparison, pr
     }
 
 
-def _change_json(change: comparing.Change, project: OpenedProject) -> dict[str, Any]:
+def _change_json(change: comparing.JobComparison, project: OpenedProject) -> dict[str, Any]:
     return {
         **_names_json(change.new, project),
         "duration_s": change.new.duration_ms / 1000,

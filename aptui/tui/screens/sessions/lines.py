@@ -10,7 +10,7 @@ from datetime import datetime
 
 from aptui.core.sessions import SessionEnd
 from aptui.shared.sanitize import sanitize
-from aptui.store.history.comparing import Change, Comparison, compare
+from aptui.store.history.comparing import Comparison, JobComparison, compare
 from aptui.store.history.sessions import Session, SessionRun, runs_of, session_named, sessions
 from aptui.store.history.sizes import SizeBy, grown, sizes
 from aptui.store.history.timeline import Timeline, timeline
@@ -95,7 +95,7 @@ def _shown(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[
 def _compared(old: Session, new: Session, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
-    groups: tuple[tuple[str, Sequence[Change], Callable[[Change], str], str], ...] = (
+    groups: tuple[tuple[str, Sequence[JobComparison], Callable[[JobComparison], str], str], ...] = (
         ("Began to fail", found.began_to_fail, _nothing, "failed"),
         ("Still failing", found.still_failing, _nothing, "failed"),
         ("Mended", found.mended, _nothing, "completed"),
@@ -121,15 +121,15 @@ def _compared(old: Session, new: Session, found: Comparison, width: int) -> Iter
         yield (Part(f"   {shorten(sanitize(f'{source}@{platform}:{key}'), max(10, width - 4))}"),)
 
 
-def _nothing(_change: Change) -> str:
+def _nothing(_change: JobComparison) -> str:
     return ""
 
 
-def _pace(change: Change) -> str:
+def _pace(change: JobComparison) -> str:
     return f"{change.pace.factor:5.1f} times  " if change.pace else ""
 
 
-def _growth(change: Change) -> str:
+def _growth(change: JobComparison) -> str:
     return f"{'+' if change.growth > 0 else '-'}{size_text(abs(change.growth)):<8} "
 
 
