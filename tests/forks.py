@@ -21,6 +21,7 @@ import faulthandler
 import fcntl
 import gc
 import importlib
+import importlib.util
 import io
 import json
 import os
@@ -56,6 +57,7 @@ _PROGRAMS = {
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
         "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server", "aptui.sharing.service",
         "aptui.store.db.tables.creation", "aptui.store.db.writer", "aptui.verbs.read", "aptui.verbs.steering.engine", "jsonschema",
+        *(["aptui.client", "aptui.serve.gateway"] if importlib.util.find_spec("aiohttp") else []),
     ),
 }  # fmt: skip
 """{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""
