@@ -25,6 +25,7 @@ from aptui.tui import away
 from aptui.tui import commands as shell_commands
 from aptui.tui.builder_names import finder, known_names
 from aptui.tui.command_bar import CommandBar
+from aptui.tui.data.numpy_loading import load_numpy
 from aptui.tui.engine_control import EngineControl
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.copying import Copying
@@ -40,7 +41,6 @@ from aptui.tui.frame.theme_manager import ThemeManager
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
 from aptui.tui.key_gate import Keyboard, KeyGate
-from aptui.tui.numpy_loading import load_numpy
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from aptui.tui.numpy_loading import load_numpy
+from aptui.tui.data.numpy_loading import load_numpy
 
 
 @pytest.mark.parametrize("chosen", [None, "4"])
