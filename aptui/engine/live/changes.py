@@ -331,6 +331,7 @@ class ChangeTracker:
         was_waited_for = self._absences.settle(path)
         if seen is None:
             self._finish(rels)
+            self._is_lost = self._is_lost or "" in rels  # a scan folder: the scan says that it is not there
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unheard_of(key_of(rel)):
                     continue  # a temporary file, of which nobody heard before it was gone
