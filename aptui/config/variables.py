@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.config.signature import signed
-from aptui.core.model import Builder
 
 _DIGEST_HEX = 32
 
@@ -46,8 +45,3 @@ def variables_of(config: Config) -> dict[str, str]:
 def differing(config: Config, other: Mapping[str, object]) -> list[str]:
     """Return the names of variables that have another value, or none, where {name: digest} `other` comes from."""
     return [name for name, digest in variables_of(config).items() if name in other and other[name] != digest]
-
-
-def with_variables(builder: Builder, variables: tuple[tuple[str, str], ...]) -> Builder:
-    """Return `builder` with these variables as well."""
-    return replace(builder, variables=tuple(sorted({*builder.variables, *variables}))) if variables else builder

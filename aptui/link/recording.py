@@ -191,10 +191,6 @@ class Recording:
         """How many news there are."""
         return sum(block.news_count for block in self.blocks)
 
-    def block_at(self, at_ms: int) -> int:
-        """Return the number of the first block with news after `at_ms`; that of none where there are no later ones."""
-        return next((number for number, block in enumerate(self.blocks) if block.last_ms > at_ms), len(self.blocks))
-
     def news(self, number: int) -> list[TimedNews]:
         """Return the news of a block; what only a newer engine says is left out.
 

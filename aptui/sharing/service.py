@@ -216,11 +216,6 @@ class Service:
         """How many results wait to be kept or uploaded."""
         return self._keeper.waiting
 
-    @property
-    def is_away(self) -> bool:
-        """Whether the team's store is left alone just now because it failed."""
-        return self._breaker.is_open
-
     def close(self) -> None:
         """Give the lease back and let the threads end; what is not uploaded yet never is."""
         self._keeper.close()

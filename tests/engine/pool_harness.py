@@ -56,6 +56,11 @@ class Harness:
         self.pool = Pool(builders, PLATFORMS, size, self.selector, self._take, settings=settings, clock=clock, **more)
         self._keys = itertools.count(1)
 
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes that are alive now."""
+        return tuple(info.pid for info in self.pool.workers())
+
     def _take(self, results: list) -> None:
         for result in results:
             if hasattr(result, "run_key"):

@@ -416,14 +416,14 @@ def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(
         assert other.find(facts(f"{number}.png")) is None
 
     assert len(server.asked) == 5
-    assert other.service.is_away
+    assert other.service._breaker.is_open
     assert [text for text in other.said if "not used for a while" in text]
     server.faults.clear()
     other.clock.shift = 31.0
     other.find(facts("x.png"))
     other.find(facts("y.png"))
     assert len(server.asked) == 7
-    assert not other.service.is_away
+    assert not other.service._breaker.is_open
 
 
 def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machines, share, monkeypatch):
@@ -437,7 +437,7 @@ def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machi
         assert other.find(facts(f"{number}.png")) is None
 
     assert time.monotonic() - began < 5
-    assert other.service.is_away
+    assert other.service._breaker.is_open
     leave.set()
 
 

@@ -323,11 +323,6 @@ class ClusterPool(Pool):
         self._scheduler.restart(station.address)
         return True
 
-    @property
-    def sent_home(self) -> Counter[str]:
-        """How many jobs of each builder the cluster has done."""
-        return self._runs
-
     def close(self, grace_s: float = 1.0) -> None:
         """End all workers of this machine, let go of the cluster."""
         self._scheduler.close()

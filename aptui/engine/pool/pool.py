@@ -146,11 +146,6 @@ class Pool:
         rests = [message.rest for message in heads if message.is_job or message.kind is wire.FrameKind.COPY]
         return [rest[0].run_key for rest in rests if rest]
 
-    @property
-    def worker_pids(self) -> tuple[int, ...]:
-        """The processes that are alive now."""
-        return tuple(slot.member.pid for slot in self._crew.slots)
-
     def workers(self) -> tuple[WorkerInfo, ...]:
         """Return what people want to know of each worker."""
         return tuple(slot.info(self._clock()) for slot in self._crew.slots)
@@ -173,11 +168,6 @@ class Pool:
         """Have files hashed."""
         self._waiting.add(PoolMessage(wire.FrameKind.HASH, [], order))
         self._dispatch()
-
-    def warm(self, count: int) -> None:
-        """Start workers before there is work, so that their start overlaps with something else."""
-        while len(self._crew.slots) < min(count, self._size) and not self.fault:
-            self._add_worker()
 
     def kill(self, run_keys: Iterable[int]) -> None:
         """Stop runs: those that are running with their worker, others quietly. Each is answered CANCELLED."""

@@ -77,12 +77,6 @@ def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> Stored
     return _read(log_dir, run.run_key, run.completed_ms, run.outcome, run.log_file)
 
 
-def analysis_log(reader: Reader, log_dir: Path, source_id: int, job_key: str) -> StoredRunLog | None:
-    """Return the log of a failed analysis, by its source and the `CreateJobs_…` it is listed as; None when it succeeds now."""
-    row = next((row for row in reader.jobs_of(source_id) if row.job_id == 0 and row.job_key == job_key), None)
-    return _read(log_dir, 0, row.completed_ms, 1, row.log) if row else None
-
-
 def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: str) -> StoredRunLog:
     if not name:
         return StoredRunLog(run_key, completed_ms, outcome, note="this run logged nothing")

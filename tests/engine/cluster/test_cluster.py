@@ -81,7 +81,7 @@ def run(project: Project, done: dict[str, int]) -> Ran:
     plain_close, plain_init = cluster_pool.ClusterPool.close, cluster_pool.ClusterPool.__init__
 
     def close(pool, *arguments):
-        done.update(pool.sent_home)
+        done.update(pool._runs)
         plain_close(pool, *arguments)
 
     def init(pool, *arguments, **more):

@@ -41,14 +41,14 @@ TOOL = command_builder("tool", "cp {source} {products_dir}/x")
 def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness):
     pool = harness(GOOD, size=2)
 
-    assert pool.pool.worker_pids == ()
+    assert pool.worker_pids == ()
     assert pool.pool.free == 2
     pool.run(pool.process_order("good"))
-    assert len(pool.pool.worker_pids) == 1
+    assert len(pool.worker_pids) == 1
     for _ in range(5):
         pool.pool.send([pool.process_order("good")])
     pool.until(lambda: len(pool.results) == 6)
-    assert len(pool.pool.worker_pids) == 2
+    assert len(pool.worker_pids) == 2
 
 
 def test_a_message_of_many_orders_is_answered_one_by_one_in_order(harness):
@@ -210,7 +210,7 @@ def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness
     pids = set()
     pool.pool.send(orders)
     while len(pool.results) < 10:
-        pids.update(pool.pool.worker_pids)
+        pids.update(pool.worker_pids)
         pool.turn(5.0)
 
     assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
@@ -223,7 +223,7 @@ def test_runs_of_commands_wear_no_worker_out(harness):
     pids = set()
     for _ in range(3):
         pool.run(*[pool.process_order("tool") for _ in range(3)])
-        pids.update(pool.pool.worker_pids)
+        pids.update(pool.worker_pids)
 
     assert len(pids) == 1
 
@@ -297,8 +297,8 @@ def test_a_new_configuration_reaches_new_workers(harness):
 def test_close_ends_workers_that_are_at_work(harness):
     pool = harness(python_builder("Stubborn", "stubborn"), size=1)
     pool.pool.send([pool.process_order("stubborn")])
-    pool.until(lambda: bool(pool.pool.worker_pids))
-    pids = pool.pool.worker_pids
+    pool.until(lambda: bool(pool.worker_pids))
+    pids = pool.worker_pids
 
     began_s = time.monotonic()
     pool.pool.close(0.3)
@@ -414,9 +414,9 @@ def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harne
     pool = harness(odd, GOOD, size=1)
 
     (bad,) = pool.run(pool.analyse_order("odd"))
-    pids = pool.pool.worker_pids
+    pids = pool.worker_pids
     (good,) = pool.run(pool.process_order("good"))
 
     assert bad.outcome == Outcome.FAILED
     assert bad.error.startswith("the answer cannot be sent: ")
-    assert (good.outcome, pool.pool.worker_pids) == (Outcome.SUCCEEDED, pids)
+    assert (good.outcome, pool.worker_pids) == (Outcome.SUCCEEDED, pids)

@@ -10,7 +10,7 @@ from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog, logs
 
-from ..conftest import BUILDER, Store, analysis_row, job_row, source_row
+from ..conftest import Store, job_row, source_row
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -47,17 +47,6 @@ def test_a_job_without_history_has_its_last_log(store: Store, tmp_path: Path) ->
     assert found is not None
     assert found.lines[0].text == "said once"
     assert logs.run_log(store.reader(), tmp_path, 2) is None
-
-
-def test_a_failed_analysis_has_a_log(store: Store, tmp_path: Path) -> None:
-    write(tmp_path, "JobLogs/x.log", "no preset")
-    store.put(put_source=[source_row()], put_analysis=[analysis_row(state="failed", log_file="JobLogs/x.log")])
-    (row,) = store.reader().jobs_of(1)
-
-    found = logs.analysis_log(store.reader(), tmp_path, 1, row.job_key)
-    assert found is not None
-    assert found.lines[0].text == "no preset"
-    assert logs.analysis_log(store.reader(), tmp_path, 1, f"CreateJobs_{BUILDER.hex()}") is None
 
 
 def test_engine_logs_come_newest_first(tmp_path: Path) -> None:

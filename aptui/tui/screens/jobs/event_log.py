@@ -6,7 +6,6 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -73,12 +72,6 @@ class EventLog(Vertical):
 
     class Shown(Message):
         """Other job_details are shown, or the size of the details is another one."""
-
-    @dataclass
-    class Stepped(Message):
-        """Another run of the job is wanted."""
-
-        step: int
 
     def __init__(self) -> None:
         super().__init__(id="event-log")
