@@ -58,28 +58,14 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    Builder,
-    BuilderKind,
-    DependencyKind,
-    Digest,
-    EdgeKind,
-    FileFact,
-    Job,
-    JobDependency,
-    JobPlan,
-    PathKey,
-    Project,
-    RelPath,
-    SourceEdge,
-)
+from aptui.core.model import DependencyKind, Digest, EdgeKind, FileFact, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord, Notice
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import is_told_apart, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merged

@@ -14,10 +14,6 @@ from aptui.core import fingerprint, identity
 from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
-    COMMON_PLATFORM,
-    Builder,
-    BuilderKind,
-    Companion,
     Digest,
     EdgeKind,
     FileFact,
@@ -25,15 +21,10 @@ from aptui.core.model import (
     JobState,
     LinkKind,
     PathKey,
-    Pattern,
-    PatternKind,
-    Platform,
     Product,
     ProductLink,
-    Project,
     RelPath,
     RunKey,
-    ScanFolder,
     Source,
     SourceIdentity,
     SourceUuid,
@@ -41,6 +32,7 @@ from aptui.core.model import (
 from aptui.core.orders import Outcome
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
 from aptui.core.records import rows
 from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.core.results import outside

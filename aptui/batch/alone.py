@@ -20,9 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.model import Builder, Job, UndeclaredReads
+from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import from_text
+from aptui.core.project import Builder, UndeclaredReads
 from aptui.core.results.quality import quality_of
 from aptui.shared.errors import UserError
 

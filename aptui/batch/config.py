@@ -12,7 +12,7 @@ from pathlib import Path
 from aptui.config.compiled import kept, kept_file
 from aptui.config.dirs import host_platform
 from aptui.config.model import Config
-from aptui.core.model import Project
+from aptui.core.project import Project
 from aptui.link import places
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from aptui.config.model import Config
-from aptui.core.model import BuilderKind
+from aptui.core.project import BuilderKind
 from aptui.core.shell.template import PLACEHOLDER
 
 PLACEHOLDERS = (

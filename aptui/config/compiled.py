@@ -16,7 +16,7 @@ from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restored_rule
 from aptui.config.sections.serve import restored
-from aptui.core.model import (
+from aptui.core.project import (
     Builder,
     BuilderKind,
     CommandRule,

@@ -20,7 +20,7 @@ from aptui.config.sections import cluster as config_cluster
 from aptui.config.signature import signed
 from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.model import Companion, Project, UndeclaredReads
+from aptui.core.project import Companion, Project, UndeclaredReads
 from aptui.core.results.checks import CheckLevel
 
 

@@ -14,9 +14,9 @@ from aptui.config.model import one_line
 from aptui.config.packing import canonical
 from aptui.config.yaml.checking import check_folder
 from aptui.config.yaml.nodes import MAX_BYTES, Node, read_yaml
-from aptui.core.model import Project
 from aptui.core.paths import from_text, to_text
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import Project
 from aptui.core.settings import FILE_NAME, place_key
 from aptui.shared.errors import UserError
 

@@ -17,11 +17,7 @@ from msgspec import Struct, field
 from aptui.config.sections.alerts import AlertSettings
 from aptui.config.sections.cluster import ClusterSettings
 from aptui.config.sections.serve import GatewaySettings
-from aptui.core.model import (
-    SHARE_OF_MEMORY,
-    Pattern,
-    Project,
-)
+from aptui.core.project import SHARE_OF_MEMORY, Pattern, Project
 from aptui.core.results.checks import Check
 from aptui.shared.errors import UserError
 

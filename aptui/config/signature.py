@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.model import (
-    Project,
-)
+from aptui.core.project import Project
 
 if TYPE_CHECKING:
     pass

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aptui.core.model import (
-    Builder,
-)
+from aptui.core.project import Builder
 
 if TYPE_CHECKING:
     pass

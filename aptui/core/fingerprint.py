@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from aptui.core.model import Builder, CommandRule, Digest, Job, JobPlan, Platform, ProductFlag, ReferenceRule
+from aptui.core.model import Digest, Job, JobPlan, ProductFlag
+from aptui.core.project import Builder, CommandRule, Platform, ReferenceRule
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, FileFact, PathKey, RelPath, SourceUuid
+from aptui.core.model import FileFact, PathKey, RelPath, SourceUuid
+from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 
 # A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
 # a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF (or `model.SHADOW`) is escaped byte by

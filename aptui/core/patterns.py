@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from aptui.core.model import Pattern, PatternKind
+from aptui.core.project import Pattern, PatternKind
 
 _FLAGS = re.IGNORECASE
 _SPECIAL = re.compile(r"[*?]")

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from aptui.core.fingerprint import Entry, Manifest, short
-from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
+from aptui.core.model import PathKey
 from aptui.core.paths import key_of, parent
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.shared.errors import UserError
 from aptui.shared.param_schema import mistakes
 

@@ -19,9 +19,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.model import ConfigErrors
-from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
+from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
 from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 

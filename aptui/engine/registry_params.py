@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.core.settings import place_key
 from aptui.engine import registry
 from aptui.shared.errors import UserError

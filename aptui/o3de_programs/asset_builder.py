@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import Workers
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.model import Builder, JobPlan, Project
+from aptui.core.model import JobPlan
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import to_text
 from aptui.core.planning.planner import Planner
+from aptui.core.project import Builder, Project
 from aptui.o3de.registry.options import is_project
 from aptui.o3de_programs import builder_source, start, switches
 from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse

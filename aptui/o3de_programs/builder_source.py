@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from aptui.config import folder
 from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
-from aptui.core.model import JobDependency, Project, RelPath, ScanFolder, Source, SourceUuid
+from aptui.core.model import JobDependency, RelPath, Source, SourceUuid
 from aptui.core.paths import from_text, key_of, path_uuid, to_text
+from aptui.core.project import Project, ScanFolder
 from aptui.core.settings import SettingsTree
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import Reader, open_reader

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.model import COMMON_PLATFORM
+from aptui.core.project import COMMON_PLATFORM
 from aptui.o3de.facts import ProjectFacts, facts_of
 from aptui.o3de.project import project_format
 from aptui.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project

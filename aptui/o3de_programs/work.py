@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from aptui.core.model import PathKey, Project
+from aptui.core.model import PathKey
 from aptui.core.paths import key_of, to_text
+from aptui.core.project import Project
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import PreparedSession

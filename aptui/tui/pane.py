@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from aptui.config.model import Config
-    from aptui.core.model import Builder
+    from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.data.session import Session

@@ -23,7 +23,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
-    from aptui.core.model import Builder
+    from aptui.core.project import Builder
 
 DATABASE = "assetdb.sqlite"
 

@@ -9,9 +9,10 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from aptui.core.model import Builder, DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
+from aptui.core.model import DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
 from aptui.core.orders import AnalyseOrder
 from aptui.core.paths import is_below, key_of, normalize, to_text
+from aptui.core.project import Builder
 from aptui.core.results.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 

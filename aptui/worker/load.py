@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.worker.inputs import used
 
 ENTRY_POINT_GROUP = "aptui.builders"

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import aptui.shared.lean_start  # noqa: F401  # before all that imports msgspec
-from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, wire
 from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.model import COMMON_PLATFORM
 from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import normalize, product_name, to_text
+from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused

@@ -15,10 +15,11 @@ from typing import Any
 from uuid import UUID
 
 from aptui.core.links import path_link
-from aptui.core.model import Builder, LinkKind, ReferenceRule
+from aptui.core.model import LinkKind
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
+from aptui.core.project import Builder, ReferenceRule
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.files import os_path

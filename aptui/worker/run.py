@@ -16,9 +16,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
+from aptui.core.model import JobPlan, SourceEdge
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
+from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.results.run_report import Used, UsedFile
 from aptui.core.settings import merged
 from aptui.sdk import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 
 
 def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:

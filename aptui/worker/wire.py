@@ -14,8 +14,8 @@ from functools import cache
 import msgspec
 from msgspec import Struct
 
-from aptui.core.model import Builder, Platform
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform
 
 FRAME_LIMIT_BYTES = 64 << 20
 """Longest frame either side accepts: room for a run of 200,000 products, and nothing a broken length could make us allocate."""

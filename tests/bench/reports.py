@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.orders import ProcessOrder
+from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.sdk import JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 from aptui.worker import run
 from aptui.worker.files import stat_key

@@ -15,7 +15,7 @@ from aptui.config.load import init, load
 from aptui.config.yaml.checking import check
 from aptui.config.yaml.nodes import read_yaml
 from aptui.config.yaml.schema import schema
-from aptui.core.model import BuilderKind
+from aptui.core.project import BuilderKind
 from aptui.shared.errors import InternalError, UserError
 
 

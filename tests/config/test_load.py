@@ -17,9 +17,9 @@ from aptui.config import compiled, dirs, model, packing
 from aptui.config import load as config_load
 from aptui.config.load import load
 from aptui.config.model import Config
-from aptui.core.model import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
 from aptui.shared.errors import UserError
 
 EXAMPLE = """\

@@ -8,21 +8,8 @@ from fakes import copier, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core import fingerprint
-from aptui.core.model import (
-    NO_DIGEST,
-    BuilderKind,
-    CommandRule,
-    Job,
-    JobPlan,
-    PathKey,
-    Platform,
-    Product,
-    ProductFlag,
-    ReferenceRule,
-    RelPath,
-    Source,
-    SourceUuid,
-)
+from aptui.core.model import NO_DIGEST, Job, JobPlan, PathKey, Product, ProductFlag, RelPath, Source, SourceUuid
+from aptui.core.project import BuilderKind, CommandRule, Platform, ReferenceRule
 
 LINUX = Platform("linux", ("renderer", "tools"))
 BASE = scripter(params='{"size":1}', version="7", analysis_fingerprint="x", origin="entry:script", code_digest=b"1")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aptui.core.model import Pattern, PatternKind
 from aptui.core.patterns import PatternSet, ignore_matcher, is_like, literal_prefix, matches, wildcard, wildcard_regex
+from aptui.core.project import Pattern, PatternKind
 
 
 def glob(text: str) -> Pattern:

@@ -9,7 +9,8 @@ from fakes import Setup, copier, scripter
 from msgspec.structs import replace
 
 from aptui.core.fingerprint import Manifest
-from aptui.core.model import BuilderKind, PathKey
+from aptui.core.model import PathKey
+from aptui.core.project import BuilderKind
 from aptui.core.settings import NOTHING, FolderAdjustment, SettingsTree, file_key, is_settings, merged
 
 BOTH = ("linux", "server")

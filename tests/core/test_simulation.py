@@ -30,9 +30,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
+from aptui.core.model import ANALYSIS_KEY, Job, JobState, RelPath
 from aptui.core.orders import Outcome
 from aptui.core.paths import key_of, path_uuid
+from aptui.core.project import COMMON_PLATFORM, Companion
 from aptui.core.results.retry import RetryRule
 from aptui.core.settings import file_key, is_settings
 from aptui.core.state.witness import Witness

@@ -13,8 +13,8 @@ from typing import Any
 
 from waiting import until
 
-from aptui.core.model import Builder, BuilderKind, CommandRule, Platform
 from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
+from aptui.core.project import Builder, BuilderKind, CommandRule, Platform
 from aptui.engine.pool.pool import Pool, PoolSettings
 from aptui.worker.files import stat_key
 

@@ -7,8 +7,8 @@ import itertools
 import os
 from pathlib import Path
 
-from aptui.core.model import Builder, BuilderKind, Platform
 from aptui.core.orders import AnalyseOrder, AnalyseResult, ProcessOrder, RunResult
+from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
 from aptui.worker import run as worker_run
 from aptui.worker.files import stat_key

@@ -12,9 +12,10 @@ from disk_project import Project
 from aptui.config import folder as config_folder
 from aptui.config import load
 from aptui.core.messages import FolderSeen
-from aptui.core.model import FileFact, ScanFolder
-from aptui.core.model import Project as CoreProject
+from aptui.core.model import FileFact
 from aptui.core.orders import AnalyseOrder
+from aptui.core.project import Project as CoreProject
+from aptui.core.project import ScanFolder
 from aptui.engine.loop.engine import Engine
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
@@ -170,7 +171,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
 
 
 def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
-    from aptui.core.model import Builder, BuilderKind, Platform
+    from aptui.core.project import Builder, BuilderKind, Platform
     from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
     from aptui.worker.run import analyse
 

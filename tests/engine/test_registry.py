@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
+from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.engine.registry import builder_uuid, complete
 from aptui.shared.errors import UserError
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from aptui.core.model import ScanFolder
+from aptui.core.project import ScanFolder
 from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.sheet import broken
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from fakes import builder
 
-from aptui.core.model import SHARE_OF_MEMORY, BuilderKind
+from aptui.core.project import SHARE_OF_MEMORY, BuilderKind
 from aptui.worker import main
 
 

@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 from run_room import Room
 
-from aptui.core.model import Builder, BuilderKind, CommandRule, LinkKind, ProductLink, ReferenceRule
+from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
+from aptui.core.project import Builder, BuilderKind, CommandRule, ReferenceRule
 from aptui.worker import references
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.model import (
-    Builder,
-    BuilderKind,
-    CommandRule,
-    DependencyKind,
-    EdgeKind,
-    JobDependency,
-    JobPlan,
-    PathKey,
-    Pattern,
-    PatternKind,
-    Platform,
-    SourceEdge,
-)
+from aptui.core.model import DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
 from aptui.core.notices import LogRecord
 from aptui.core.orders import (
     AnalyseOrder,
@@ -30,6 +17,7 @@ from aptui.core.orders import (
     RunResult,
     StagedProduct,
 )
+from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform
 from aptui.worker import wire
 from aptui.worker.wire import FrameKind, FrameReader, WireError, WorkerNote, WorkerSetup, decode, encode
 

@@ -20,8 +20,8 @@ from aptui.config.tools import identify, tools_digest
 from aptui.config.variables import digests_of
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, ReferenceRule, UndeclaredReads
 from aptui.core.paths import name_uuid
+from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, ReferenceRule, UndeclaredReads
 from aptui.core.settings import place_key
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import looked_at

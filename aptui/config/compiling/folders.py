@@ -12,7 +12,7 @@ from aptui.config.compiling.platforms import DeclaredPlatforms
 from aptui.config.compiling.tree import MergedTree
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.model import ScanFolder
+from aptui.core.project import ScanFolder
 from aptui.shared.errors import UserError
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from aptui.config.compiling.tree import MergedTree
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
-from aptui.core.model import Platform
+from aptui.core.project import Platform
 from aptui.shared.errors import UserError
 
 _HOST_TAGS = ("renderer", "tools")

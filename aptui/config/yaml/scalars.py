@@ -14,8 +14,8 @@ from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from aptui.config.yaml.nodes import Node, shown
-from aptui.core.model import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.core.patterns import wildcard_regex
+from aptui.core.project import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.shared.errors import UserError
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"

@@ -14,20 +14,13 @@ from aptui.core.messages import (
     LookAgain,
     ScanStarted,
 )
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    SHADOW,
-    UNKNOWN_SIZE,
-    Digest,
-    FileFact,
-    JobState,
-    PathKey,
-)
+from aptui.core.model import SHADOW, UNKNOWN_SIZE, Digest, FileFact, JobState, PathKey
 from aptui.core.paths import key_of, merge_folder, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder

@@ -11,19 +11,7 @@ from aptui.core import fingerprint
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    SETTLED,
-    DependencyKind,
-    FileFact,
-    Job,
-    JobState,
-    PathKey,
-    Product,
-    Project,
-    RunKey,
-    Source,
-)
+from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import ProductsChanged
 from aptui.core.orders import StagedProduct
 from aptui.core.pipeline.queues import Todo, Waiters
@@ -31,6 +19,7 @@ from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planning.planner import Planner
 from aptui.core.planning.priority import LanedQueue, ReadyQueue
 from aptui.core.planning.resources import Resources, ResourceUse
+from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.records import rows
 from aptui.core.records.archive import Archive
 from aptui.core.results.checks import CheckedProduct, blocked

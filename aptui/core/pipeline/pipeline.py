@@ -45,7 +45,7 @@ from aptui.core.messages import (
     ScanStarted,
     SlotsFree,
 )
-from aptui.core.model import SETTLED, Job, Project
+from aptui.core.model import SETTLED, Job
 from aptui.core.notices import Notice
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
@@ -62,6 +62,7 @@ from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.planning.priority import ReadyQueue
 from aptui.core.planning.resources import ResourceUse
+from aptui.core.project import Project
 from aptui.core.records.archive import Archive
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit

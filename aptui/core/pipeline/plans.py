@@ -13,7 +13,7 @@ from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import legacy_of, names_of
 from aptui.core.machine import Trigger
-from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, SETTLED, Builder, Job, JobPlan, JobState, PathKey, Source
+from aptui.core.model import ANALYSIS_KEY, SETTLED, Job, JobPlan, JobState, PathKey, Source
 from aptui.core.notices import SourcesChanged
 from aptui.core.pipeline.drafts import Drafts
 from aptui.core.pipeline.failures import Failures
@@ -22,6 +22,7 @@ from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.queues import Retries
 from aptui.core.pipeline.reasons import Reasons
+from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, brings_sources

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
-from aptui.core.model import COMMON_PLATFORM, Job, PathKey
+from aptui.core.model import Job, PathKey
 from aptui.core.paths import parent
+from aptui.core.project import COMMON_PLATFORM
 
 
 class Todo:

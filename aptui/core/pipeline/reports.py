@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from aptui.core.messages import WriteLog
-from aptui.core.model import Job, JobState, Project
+from aptui.core.model import Job, JobState
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
+from aptui.core.project import Project
 from aptui.core.results.facts import together
 from aptui.core.state.ledger import Ledger
 

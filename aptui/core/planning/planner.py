@@ -5,8 +5,9 @@ Tests: `tests/core/planning/test_priority.py`.
 
 from __future__ import annotations
 
-from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, FileFact, JobPlan, Project, RelPath, Source
+from aptui.core.model import FileFact, JobPlan, RelPath, Source
 from aptui.core.patterns import PatternSet
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 8192

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from aptui.core.model import Builder, Job
+from aptui.core.model import Job
+from aptui.core.project import Builder
 
 Names = tuple[str, ...]
 

@@ -10,22 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from aptui.core.messages import LookAgain
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    SETTLED,
-    EdgeKind,
-    FileFact,
-    Job,
-    JobState,
-    PathKey,
-    ProductFlag,
-    Project,
-    RelPath,
-    Source,
-    SourceEdge,
-)
+from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, JobState, PathKey, ProductFlag, RelPath, Source, SourceEdge
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
+from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 

@@ -14,9 +14,10 @@ from msgspec import Struct, field
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.messages import CommitProducts, JobCommit
-from aptui.core.model import Builder, Digest, Job, Product, Project
+from aptui.core.model import Digest, Job, Product
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
+from aptui.core.project import Builder, Project
 from aptui.core.records import history, rows
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.retry import flaky

@@ -18,8 +18,6 @@ from aptui.core.fingerprint import Entry, Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.model import (
     SETTLED,
-    Builder,
-    Companion,
     DependencyKind,
     EdgeKind,
     FileFact,
@@ -27,7 +25,6 @@ from aptui.core.model import (
     JobDependency,
     JobState,
     PathKey,
-    Project,
     RelPath,
     Source,
     SourceEdge,
@@ -35,6 +32,7 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.patterns import is_like
+from aptui.core.project import Builder, Companion, Project
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.cycles import components

@@ -16,9 +16,10 @@ from typing import Final
 from msgspec import Struct, field
 
 from aptui.core.identity import legacy_of
-from aptui.core.model import COMMON_PLATFORM, SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records.archive import Archive
 
 

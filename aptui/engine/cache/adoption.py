@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aptui.config.model import Config
-from aptui.core.model import INTERMEDIATES
+from aptui.core.project import INTERMEDIATES
 from aptui.shared.errors import HostError
 from aptui.store.db import schema
 

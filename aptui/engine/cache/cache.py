@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import cache_path, from_text, parent, to_text
+from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.places import Stamp, close_to_others, opened, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError

@@ -30,7 +30,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.core.model import COMMON_PLATFORM, Project
+from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.db.schema import uuid_text
 

@@ -20,9 +20,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core.messages import CommitProducts
-from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
+from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, from_text
+from aptui.core.project import Builder, BuilderKind, UndeclaredReads
 from aptui.core.results.quality import Quality, as_final
 from aptui.engine.cache import shared_results as results
 from aptui.engine.cache.shared_rules import SharingRules

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.model import Builder, Job, ProductFlag
+from aptui.core.model import Job, ProductFlag
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import to_text
+from aptui.core.project import Builder
 from aptui.core.results.run_report import code_digest
 from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key
 from aptui.sharing.records.record import Record

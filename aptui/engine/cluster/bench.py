@@ -19,9 +19,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from aptui.core.model import Builder, UndeclaredReads
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.paths import to_text
+from aptui.core.project import Builder, UndeclaredReads
 from aptui.engine.cluster.environment import Kit, kits_of
 from aptui.engine.cluster.messages import ClusterSetup
 from aptui.engine.pool.messages import Result

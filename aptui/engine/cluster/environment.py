@@ -20,7 +20,7 @@ from pathlib import Path
 import aptui
 from aptui.config import tools as config_tools
 from aptui.config.variables import digests_of
-from aptui.core.model import Builder, BuilderKind
+from aptui.core.project import Builder, BuilderKind
 from aptui.engine.registry import described
 from aptui.shared.errors import UserError
 from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest

@@ -17,10 +17,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui.core.fingerprint import MISSING, file_digest
-from aptui.core.model import Builder, BuilderKind, FileFact, PathKey, UndeclaredReads
+from aptui.core.model import FileFact, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import from_text, to_text
 from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.project import Builder, BuilderKind, UndeclaredReads
 from aptui.engine.cluster.messages import Blob, BlobStoreAddress, ClusterSetup, CodeFile, TaskInput, encode, open_store, put_bytes
 from aptui.shared.errors import HostError
 from aptui.sharing.store import Mismatch, Store

@@ -16,8 +16,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from aptui.core.model import Builder, Platform
 from aptui.core.orders import ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform
 from aptui.shared.errors import HostError
 from aptui.sharing.store import Store
 from aptui.sharing.stores import opening

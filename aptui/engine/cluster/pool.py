@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from aptui.config.sections.cluster import ClusterSettings as Place
-from aptui.core.model import Builder, Platform, Project
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform, Project
 from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_movable
 from aptui.engine.cluster.messages import BlobStoreAddress
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteTask, RemoteWorker

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from aptui.core.model import Builder
 from aptui.core.orders import ProcessOrder
+from aptui.core.project import Builder
 from aptui.engine.cluster import messages
 
 FIRST_NUMBER = 1000

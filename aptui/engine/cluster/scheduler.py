@@ -28,8 +28,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.sections.cluster import ClusterSettings as Place
-from aptui.core.model import Builder
 from aptui.core.orders import Outcome, ProcessOrder
+from aptui.core.project import Builder
 from aptui.engine.cluster import messages
 from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of
 from aptui.engine.cluster.environment import Kit, difference, kits_of, program_version, python_version

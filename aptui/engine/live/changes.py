@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.core.model import FileFact, PathKey, Project, RelPath
+from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import Project
 from aptui.engine.live.absences import Absences, was_folder
 from aptui.engine.live.intermediates import WrittenIntermediates
 from aptui.engine.live.leases import is_open_for_writing

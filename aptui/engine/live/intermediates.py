@@ -14,8 +14,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, PathKey
+from aptui.core.model import PathKey
 from aptui.core.paths import cache_path, from_text, parent, product_at, to_text
+from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 from aptui.engine.cache.places import stamp_of
 
 if TYPE_CHECKING:

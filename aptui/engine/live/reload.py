@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from aptui.config.model import Config
 from aptui.config.sections.serve import GatewaySettings
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.engine import registry_params
 from aptui.shared.errors import KnownError
 

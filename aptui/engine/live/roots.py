@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from aptui.core.model import INTERMEDIATES, Project
 from aptui.core.paths import is_below
+from aptui.core.project import INTERMEDIATES, Project
 from aptui.engine.watch.notifications import CONTENTS, DELETIONS, NotifiedRoot
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"

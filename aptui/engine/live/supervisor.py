@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.model import Config
-from aptui.core.model import INTERMEDIATES, Builder
 from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
+from aptui.core.project import INTERMEDIATES, Builder
 from aptui.core.sessions import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from aptui.config import tools
 from aptui.config.model import Config
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.engine import registry
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.core.model import Project
     from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.core.project import Project
     from aptui.engine.pool.pool import Pool
 
 MOST_TIMES = 10

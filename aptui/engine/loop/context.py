@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import selectors
 
     from aptui.config.model import Config
-    from aptui.core.model import Project
     from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
     from aptui.engine.loop.hashing import HashQueue
     from aptui.engine.loop.inbox import Inbox

@@ -11,8 +11,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aptui.core.messages import DeleteProducts, Rows, SaveRows
-from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import parent
+from aptui.core.project import COMMON_PLATFORM
 
 if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext

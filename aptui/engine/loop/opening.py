@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
+from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.core.settings import SettingsTree
 from aptui.engine import registry_params
 from aptui.engine.cache.cache import OWN_FOLDER, Cache

@@ -18,7 +18,7 @@ from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.core.model import Project
+    from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
     from aptui.engine.loop.reporting.events import NoticePublisher
     from aptui.store.db.archive import DatabaseArchive

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
-from aptui.core.model import COMMON_PLATFORM, FileFact, PathKey, ScanFolder
+from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
+from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
 from aptui.engine.loop.single_files import Parts, RememberedFiles, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks

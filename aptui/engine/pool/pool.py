@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from aptui.core.model import Builder, Platform
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget

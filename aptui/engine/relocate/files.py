@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aptui.config.model import Config
-from aptui.core.model import ScanFolder
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import ScanFolder
 from aptui.engine.relocate.references import is_read_only
 
 

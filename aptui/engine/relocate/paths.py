@@ -12,8 +12,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.core.model import ScanFolder
 from aptui.core.paths import parent
+from aptui.core.project import ScanFolder
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
 from aptui.shared.relocation import Relocate

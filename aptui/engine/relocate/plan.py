@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.model import Companion, ScanFolder
 from aptui.core.paths import parent, path_uuid
 from aptui.core.patterns import PatternSet
+from aptui.core.project import Companion, ScanFolder
 from aptui.engine.relocate import mentions as relocate_mentions
 from aptui.engine.relocate import paths as relocate_paths
 from aptui.engine.relocate import references

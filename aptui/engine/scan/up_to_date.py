@@ -20,8 +20,9 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from aptui.core.fingerprint import short
-from aptui.core.model import Builder, Project, RelPath
+from aptui.core.model import RelPath
 from aptui.core.paths import key_of
+from aptui.core.project import Builder, Project
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
 _FOLDERS_FOR_TWO = 300

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from aptui.core.model import Project, RelPath, ScanFolder
+from aptui.core.model import RelPath
 from aptui.core.paths import key_of, to_text
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import Project, ScanFolder
 from aptui.shared.errors import HostError
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG

@@ -14,8 +14,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from aptui.core.model import FileFact, ScanFolder
+from aptui.core.model import FileFact
 from aptui.core.paths import key_of, to_text
+from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
 
 ROOTS_STATE = "roots"

@@ -28,7 +28,7 @@ from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
-    from aptui.core.model import Builder, Project
+    from aptui.core.project import Builder, Project
     from aptui.o3de.project.settings import OpenedO3deProject
 
 _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store", "products", "lfs_pointers")

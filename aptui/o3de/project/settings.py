@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aptui.config.dirs import core_count, host_platform
 from aptui.config.model import ConfigErrors
 from aptui.config.yaml.nodes import Node, nearest
-from aptui.core.model import COMMON_PLATFORM
+from aptui.core.project import COMMON_PLATFORM
 from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings
 from aptui.o3de.project import builder_config
 from aptui.o3de.project.layout import SETTINGS, read_registry

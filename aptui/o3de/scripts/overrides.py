@@ -15,8 +15,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui import sdk
-from aptui.core.model import Builder, Pattern, PatternKind
 from aptui.core.patterns import wildcard_regex
+from aptui.core.project import Builder, Pattern, PatternKind
 from aptui.o3de.scripts.azlmbr.math import crc_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from aptui import sdk
-from aptui.core.model import Builder, BuilderKind
 from aptui.core.paths import name_uuid
+from aptui.core.project import Builder, BuilderKind
 from aptui.o3de.scripts import answers, sandbox
 from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr

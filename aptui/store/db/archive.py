@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from aptui.core import identity
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    SHADOW,
-    EdgeKind,
-    FileFact,
-    PathKey,
-    Source,
-    SourceUuid,
-)
+from aptui.core.model import SHADOW, EdgeKind, FileFact, PathKey, Source, SourceUuid
 from aptui.core.orders import Outcome
 from aptui.core.paths import merge_folder
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.core.results import outside
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from aptui.core.model import COMMON_PLATFORM, DependencyKind, EdgeKind, JobPlan
+from aptui.core.model import DependencyKind, EdgeKind, JobPlan
 from aptui.core.patterns import wildcard
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records.rows import unpack_analysis
 from aptui.store.graph.source_edges import DeclaredEdge, SourceEdges
 from aptui.store.queries.assets import INTERMEDIATE_FLAG

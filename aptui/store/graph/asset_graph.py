@@ -15,8 +15,9 @@ from copy import copy
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
-from aptui.core.model import COMMON_PLATFORM, EdgeKind
+from aptui.core.model import EdgeKind
 from aptui.core.patterns import wildcard
+from aptui.core.project import COMMON_PLATFORM
 from aptui.store.graph.source_edges import SourceEdges
 from aptui.store.queries.asset_facts import AssetFile, Dangling, Fact, MissingReference, ProductFact, SourceFact, Unmet
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text

@@ -13,7 +13,8 @@ from itertools import groupby
 
 from msgspec import Struct, field
 
-from aptui.core.model import COMMON_PLATFORM, EdgeKind
+from aptui.core.model import EdgeKind
+from aptui.core.project import COMMON_PLATFORM
 from aptui.store.history.sessions import SessionRun, runs_of
 from aptui.store.queries.reader import Reader
 

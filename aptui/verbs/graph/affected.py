@@ -16,9 +16,10 @@ from msgspec import Struct, field
 from aptui.batch.options import load_config
 from aptui.config.model import Config
 from aptui.core.identity import owner_of
-from aptui.core.model import Builder, RelPath, ScanFolder
+from aptui.core.model import RelPath
 from aptui.core.paths import from_text, parent, to_text
 from aptui.core.patterns import PatternSet, ignore_matcher
+from aptui.core.project import Builder, ScanFolder
 from aptui.core.settings import is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared import printing

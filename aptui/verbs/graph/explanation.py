@@ -23,9 +23,10 @@ from aptui.config import load
 from aptui.config.model import Config
 from aptui.config.yaml.nodes import Node
 from aptui.config.yaml.scalars import pattern_of
-from aptui.core.model import SHARE_OF_MEMORY, Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
+from aptui.core.model import PathKey, RelPath
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
+from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder
 from aptui.core.settings import SKIP, SettingsTree, Value, chosen, is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared.errors import UserError

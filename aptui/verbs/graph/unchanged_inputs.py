@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING, combine, file_digest, rule_entries
-from aptui.core.model import Builder, Digest, Job
+from aptui.core.model import Digest, Job
+from aptui.core.project import Builder
 from aptui.engine.loop.opening import with_intermediates
 from aptui.store.queries.reader import Reader
 from aptui.verbs.opening import os_path

@@ -11,8 +11,8 @@ from typing import Any
 
 from aptui.config.load import tree
 from aptui.config.model import Config
-from aptui.core.model import Builder, Pattern
 from aptui.core.patterns import PatternSet, ignore_matcher
+from aptui.core.project import Builder, Pattern
 from aptui.core.settings import is_settings
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import line

@@ -16,9 +16,10 @@ from msgspec.structs import asdict, replace
 
 from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.config.model import Config
-from aptui.core.model import Builder, Job
+from aptui.core.model import Job
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import cache_path, key_of
+from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import name_of
 from aptui.shared import printing

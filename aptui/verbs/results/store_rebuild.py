@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.core.model import BuilderKind
+from aptui.core.project import BuilderKind
 from aptui.core.state.commits import name_of
 from aptui.engine.cache.shared_results import Present, facts_of
 from aptui.engine.loop.opening import with_intermediates

@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.core.model import Builder
+    from aptui.core.project import Builder
     from aptui.tui.data.session import Session
 
 

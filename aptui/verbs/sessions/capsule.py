@@ -16,7 +16,7 @@ from aptui.batch.run import JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.config import load
 from aptui.config.model import Config, SharedCacheSettings
-from aptui.core.model import COMMON_PLATFORM
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.results.quality import Quality
 from aptui.shared import printing
 from aptui.shared.errors import UserError

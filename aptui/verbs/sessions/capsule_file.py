@@ -30,8 +30,8 @@ from aptui import __version__
 from aptui.config import load
 from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING
-from aptui.core.model import Builder
 from aptui.core.orders import Outcome
+from aptui.core.project import Builder
 from aptui.core.records.history import Made, RunStep, moments
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.shared import printing

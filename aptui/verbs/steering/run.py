@@ -14,9 +14,10 @@ from aptui.batch.alone import RerunOptions, Workers, order_for
 from aptui.batch.options import engine_arguments, load_config, load_last_config, wish_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.model import Config
-from aptui.core.model import Builder, Job, PathKey
+from aptui.core.model import Job, PathKey
 from aptui.core.orders import Outcome, RunResult
 from aptui.core.paths import is_below, key_of
+from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.link.port import MOST_LOOKED_AT, Interest
 from aptui.shared import printing

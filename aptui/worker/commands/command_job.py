@@ -16,9 +16,9 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import ProcessOrder
+from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused

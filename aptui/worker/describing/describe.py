@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.sdk import trusted_params
 from aptui.worker.describing.questions import (
     ClassAnswer,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from aptui.core.model import Builder
+from aptui.core.project import Builder
 from aptui.core.results import run_report
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from types import CodeType
 
-from aptui.core.model import Builder, BuilderKind
+from aptui.core.project import Builder, BuilderKind
 from aptui.core.results.run_report import code_digest
 
 _Stamp = tuple[int, int, int, int]

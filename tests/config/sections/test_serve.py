@@ -10,7 +10,7 @@ from homes import own_project
 from aptui.cli import main
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
-from aptui.core.model import UndeclaredReads
+from aptui.core.project import UndeclaredReads
 from aptui.worker.commands import trace
 
 PROJECT = """

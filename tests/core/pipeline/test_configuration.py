@@ -7,8 +7,9 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
-from aptui.core.model import SETTLED, Companion
+from aptui.core.model import SETTLED
 from aptui.core.notices import JobChanged
+from aptui.core.project import Companion
 
 BOTH = ("linux", "server")
 

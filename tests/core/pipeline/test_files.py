@@ -24,10 +24,11 @@ from aptui.core.messages import (
     SlotsFree,
     StartRuns,
 )
-from aptui.core.model import Companion, PathKey
+from aptui.core.model import PathKey
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome
 from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.project import Companion
 from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.core.results.checks import Check, CheckLevel
 

@@ -7,7 +7,8 @@ from fake_world import World
 from fakes import Setup, glob
 from msgspec.structs import replace
 
-from aptui.core.model import Companion, PathKey, RelPath, ScanFolder, Source
+from aptui.core.model import PathKey, RelPath, Source
+from aptui.core.project import Companion, ScanFolder
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import WorkingSet
 

@@ -13,9 +13,9 @@ import pytest
 from disk_project import Project
 from live_project import LiveProject
 
-from aptui.core.model import Platform
-from aptui.core.model import Project as CoreProject
 from aptui.core.paths import path_uuid
+from aptui.core.project import Platform
+from aptui.core.project import Project as CoreProject
 from aptui.engine.cache import catalog
 from aptui.store.db.catalog_mark import CATALOG_STATE
 from aptui.store.db.schema import uuid_text

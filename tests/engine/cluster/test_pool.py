@@ -12,9 +12,9 @@ import pytest
 
 import aptui
 from aptui.config.sections.cluster import ClusterSettings as Place
-from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.engine.cluster import environment, messages, pool
 from aptui.engine.cluster import scheduler as cluster_scheduler
 from aptui.engine.cluster.environment import difference

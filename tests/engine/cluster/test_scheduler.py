@@ -14,8 +14,8 @@ from waiting import until
 pytest.importorskip("distributed")
 
 from aptui.config.sections.cluster import ClusterSettings as Place
-from aptui.core.model import Builder, BuilderKind, Platform
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.engine.cluster import messages, scheduler
 from aptui.engine.cluster import task as cluster_task
 from aptui.engine.cluster.remote_worker import RemoteTask

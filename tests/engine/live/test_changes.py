@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from aptui.core.model import Platform, Project
 from aptui.core.notices import LogLevel
+from aptui.core.project import Platform, Project
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.roots import SOURCES
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification

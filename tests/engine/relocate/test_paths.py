@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from aptui.core.model import ScanFolder
 from aptui.core.paths import is_below
+from aptui.core.project import ScanFolder
 from aptui.engine.relocate.paths import FoundSource, RelocationError, find, from_switches, read_destination
 
 DEV, FOLDER, FLAT = (

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import FolderSeen, FoldersKept
-from aptui.core.model import FileFact, PathKey, Project, ScanFolder
+from aptui.core.model import FileFact, PathKey
+from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan import walk
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk

@@ -12,7 +12,8 @@ import pytest
 
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FolderSeen, FoldersKept
-from aptui.core.model import SHADOW, FileFact, PathKey, Project, ScanFolder
+from aptui.core.model import SHADOW, FileFact, PathKey
+from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from aptui.core.model import Project, ScanFolder
+from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan import up_to_date
 from aptui.engine.scan.walk import Walk, digests_of
 

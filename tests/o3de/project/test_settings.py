@@ -12,9 +12,10 @@ from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
 from aptui.config.explain import explain
 from aptui.config.model import Config
-from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
+from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planning.planner import Planner
+from aptui.core.project import Builder, BuilderKind, Companion, Platform
 from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings, facts_of
 from aptui.o3de.project.project import Options
 from aptui.o3de.project.rules import python_regex

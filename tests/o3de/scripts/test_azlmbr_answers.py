@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from aptui import sdk
-from aptui.core.model import Builder, BuilderKind
+from aptui.core.project import Builder, BuilderKind
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.scripts.azlmbr import math, registrations
 from aptui.o3de.scripts.azlmbr.asset import AssetId, builder

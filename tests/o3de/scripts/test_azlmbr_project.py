@@ -9,7 +9,7 @@ import pytest
 from scripts_room import BUS_ID, MOCK
 
 from aptui.cli import main
-from aptui.core.model import BuilderKind
+from aptui.core.project import BuilderKind
 from aptui.o3de.scripts.overrides import to_text
 from aptui.verbs.opening import all_builders
 

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 from run_room import Room
 
-from aptui.core.model import Builder, BuilderKind, CommandRule
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
+from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, execute, find_products, invocation, parse_depfile
 from aptui.worker.commands.output import BoundedText

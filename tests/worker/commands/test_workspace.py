@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from run_room import PLATFORMS, Room
 
-from aptui.core.model import Builder, BuilderKind, CommandRule
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import run as worker_run
 from aptui.worker.commands import workspace
 from aptui.worker.commands.workspace import ReusableWorkspace

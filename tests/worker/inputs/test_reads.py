@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from pool_harness import Harness, python_builder
 from run_room import PYTHON, Room, jobs, made, write
 
-from aptui.core.model import Builder, BuilderKind, CommandRule, UndeclaredReads
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
+from aptui.core.project import Builder, BuilderKind, CommandRule, UndeclaredReads
 from aptui.engine.pool.pool import PoolSettings
 from aptui.sdk import JobDescriptor, JobProduct
 from aptui.worker.commands import trace

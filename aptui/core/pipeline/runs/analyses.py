@@ -6,17 +6,7 @@ Tests: `tests/core/pipeline/test_configuration.py`.
 from __future__ import annotations
 
 from aptui.core.machine import Trigger
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    Builder,
-    EdgeKind,
-    Job,
-    JobDependency,
-    JobPlan,
-    PathKey,
-    RelPath,
-    SourceEdge,
-)
+from aptui.core.model import EdgeKind, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord, Said
 from aptui.core.orders import AnalyseResult, Outcome
 from aptui.core.paths import key_of
@@ -25,6 +15,7 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
+from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.results.run_report import Ties
 
 

@@ -9,14 +9,7 @@ from msgspec.structs import replace
 from aptui.core import fingerprint
 from aptui.core.machine import Trigger
 from aptui.core.messages import DeleteProducts, DescribeAnew, DiscardStaging, FilesHashed, ProductsCommitted, RunsFinished, WriteLog
-from aptui.core.model import (
-    COMMON_PLATFORM,
-    FileFact,
-    Job,
-    JobState,
-    PathKey,
-    RelPath,
-)
+from aptui.core.model import FileFact, Job, JobState, PathKey, RelPath
 from aptui.core.notices import LogLevel, ProductsChanged, Said
 from aptui.core.orders import AnalyseResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import key_of, normalize
@@ -26,6 +19,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.analyses import Analyses
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import is_of_other_code

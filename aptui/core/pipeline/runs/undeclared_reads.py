@@ -7,23 +7,12 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from aptui.core.model import (
-    ANALYSIS_KEY,
-    SETTLED,
-    Builder,
-    BuilderKind,
-    EdgeKind,
-    Job,
-    JobPlan,
-    PathKey,
-    Project,
-    SourceEdge,
-    UndeclaredReads,
-)
+from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, Job, JobPlan, PathKey, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import ignore_matcher
+from aptui.core.project import Builder, BuilderKind, Project, UndeclaredReads
 from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import WorkingSet

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aptui.core import fingerprint
-from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES
 from aptui.core.patterns import wildcard
+from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 from aptui.core.records import history
 from aptui.shared.printing import when
 from aptui.store.db.statements import RUNS_KEPT

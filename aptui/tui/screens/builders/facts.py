@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
 
-from aptui.core.model import Builder, BuilderKind, PatternKind
+from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Spent, builders_spent

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.model import PatternKind
+from aptui.core.project import PatternKind
 from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState

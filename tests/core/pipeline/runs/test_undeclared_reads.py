@@ -8,10 +8,11 @@ from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.messages import Event, RunsFinished
-from aptui.core.model import BuilderKind, Companion, Job, UndeclaredReads
+from aptui.core.model import Job
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseResult, Read
 from aptui.core.pipeline.runs.undeclared_reads import with_default
+from aptui.core.project import BuilderKind, Companion, UndeclaredReads
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 

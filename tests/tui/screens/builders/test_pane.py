@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aptui.config.model import Config, ToolSettings
-from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.core.notices import HealthChanged, JobChanged
+from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Spent

@@ -1,0 +1,227 @@
+"""The records of what is configured: platforms, scan folders, builders and their rules; `config` makes them, everybody reads them.
+
+Tests: `tests/config/test_load.py`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+from msgspec import Struct
+
+from aptui.core.results.checks import Check
+from aptui.core.results.retry import RetryRule
+
+COMMON_PLATFORM = "common"
+"""The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
+SHARE_OF_MEMORY = -1
+"""A memory limit that workers set themselves by their machine, of Python builders alone."""
+INTERMEDIATES = "Intermediate Assets"
+"""Name of their scan folder, and of its folder in the cache."""
+
+
+class Platform(Struct, frozen=True):
+    """What products are made for; `tags` in lower case, sorted."""
+
+    id: str
+    tags: tuple[str, ...] = ()
+
+
+class ScanFolder(Struct, frozen=True):
+    """A watched root. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash; lower `order` wins.
+
+    `is_intermediate`: the folder of intermediates, which stands last in the project and never overrides.
+    """
+
+    id: int
+    name: str
+    path: str
+    order: int = 0
+    recursive: bool = True
+    platforms: tuple[str, ...] = ()
+    is_intermediate: bool = False
+
+
+class PatternKind(IntEnum):
+    """How a pattern's text is read; both forms ignore case and match the whole path."""
+
+    GLOB = 0
+    REGEX = 1
+
+
+class Pattern(Struct, frozen=True):
+    """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
+
+    `is_absolute`: on the absolute path, which O3DE matches the patterns of its builders with.
+    """
+
+    kind: PatternKind
+    text: str
+    regex: str
+    is_absolute: bool = False
+
+
+class BuilderKind(StrEnum):
+    """Who does the work: `copy` needs no code; `command` runs a program; `python` is a class."""
+
+    COPY = "copy"
+    COMMAND = "command"
+    PYTHON = "python"
+
+
+class UndeclaredReads(StrEnum):
+    """What becomes of a source that a call read without declaring it: nothing, a warning in the log, or a dependency."""
+
+    IGNORE = "ignore"
+    WARN = "warn"
+    ADD = "add"
+
+
+class CommandRule(Struct, frozen=True):
+    """The `command:` form of a builder (config/builders.yaml documents each key)."""
+
+    command: str
+    products: tuple[str, ...] = ()
+    depfile: str = ""
+    dependency_regex: str = ""
+    warning_regex: str = ""
+    error_regex: str = ""
+    links_file: str = ""
+
+
+class ReferenceRule(Struct, frozen=True):
+    """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
+
+    `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and
+    `load` are those of a `ProductLink`; `is_beside`: relative to the folder of the source.
+    """
+
+    regex: str
+    path: str = ""
+    kind: int = 0
+    load: int = 1
+    is_beside: bool = False
+    is_in_source: bool = False
+
+
+class Builder(Struct, frozen=True):
+    """One enabled builder.
+
+    `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none);
+    `origin` tells a worker where the code is: "entry:<name>", "file:<absolute path>:<class>", or "".
+    `params` is canonical JSON (sorted keys) of the parameters common to all platforms; `platform_params` maps a platform id
+    to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
+    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command).
+    `references` are looked for in what it makes; a copy that has some is a job like any other, not one of a batch
+    (`is_plain_copy`). `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are
+    sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is
+    known (what a Python builder reads always is). `adapter` is set where the code at `origin` is in no form of ours:
+    "module:function" of what a worker calls with this record to have a builder, and `environment` is text for that function
+    alone. Without an `origin`, this record stands for all builders that the function finds (`engine.registry`).
+    `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of them it
+    really had (`core.results.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
+    decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
+    folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
+    the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
+    are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
+    when nothing else is pending (`core.results.quality`).
+    """
+
+    uuid: bytes
+    name: str
+    kind: BuilderKind
+    version: str = "1"
+    analysis_fingerprint: str = ""
+    patterns: tuple[Pattern, ...] = ()
+    platforms: tuple[str, ...] = ()
+    origin: str = ""
+    code_digest: bytes = b""
+    params: str = "{}"
+    platform_params: tuple[tuple[str, str], ...] = ()
+    command: CommandRule | None = None
+    priority: int = 0
+    is_critical: bool = False
+    deletes_products_on_failure: bool = False
+    analyse_limit_s: float = 120.0
+    process_limit_s: float = 3600.0
+    memory_limit_bytes: int = 0
+    asset_type: bytes = b""
+    undeclared_reads: UndeclaredReads | None = None
+    traces_reads: bool = False
+    makes_intermediates: bool = False
+    references: tuple[ReferenceRule, ...] = ()
+    adapter: str = ""
+    environment: str = ""
+    code_files: tuple[tuple[str, str], ...] = ()
+    params_schema: str = ""
+    trusted_params: tuple[str, ...] = ()
+    reads_debug_output: bool = False
+    takes_pointers: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
+    retry: RetryRule | None = None
+    resources: tuple[str, ...] = ()
+    has_drafts: bool = False
+
+    @property
+    def needs_analysis(self) -> bool:
+        """Whether `create_jobs` has to be asked in a worker."""
+        return self.kind is BuilderKind.PYTHON
+
+    @property
+    def is_plain_copy(self) -> bool:
+        """Whether its jobs are the bytes of their sources and nothing else."""
+        return self.kind is BuilderKind.COPY and not self.references
+
+
+class Companion(Struct, frozen=True):
+    """Metadata companion (O3DE: `MetaDataTypes`): its bytes are an input of its source's jobs, so its change re-runs them.
+
+    For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and
+    the source's extension equals it (no dot), the path with that extension replaced by `suffix`. When `file` is set, it is
+    that relative path for all.
+    """
+
+    source: Pattern
+    suffix: str
+    replaces: str = ""
+    file: str = ""
+
+
+class Project(Struct, frozen=True):
+    """What the core needs to know of the configuration; the paths of cache and logs are the engine's business.
+
+    `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
+    `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
+    of files and folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time:
+    their jobs are left alone, as are those of `disabled_platforms` (switched off in the configuration) that have products.
+    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
+    `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
+    override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
+    `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
+    `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
+    `makes_finals` jobs rest on their drafts.
+    """
+
+    platforms: tuple[Platform, ...]
+    host_platform: str
+    scan_folders: tuple[ScanFolder, ...]
+    builders: tuple[Builder, ...]
+    ignore_regex: str = ""
+    companions: tuple[Companion, ...] = ()
+    signature: str = ""
+    scan_signature: str = ""
+    workers: int = 2
+    debug_output: bool = False
+    resting_platforms: tuple[str, ...] = ()
+    disabled_platforms: tuple[str, ...] = ()
+    declared_builders: tuple[str, ...] = ()
+    declared_platforms: tuple[str, ...] = ()
+    undeclared_reads: UndeclaredReads = UndeclaredReads.WARN
+    metadata_types: tuple[str, ...] = ()
+    touches_unchanged: bool = False
+    linked_folders: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    checks: tuple[Check, ...] = ()
+    retry: RetryRule | None = None
+    resources: tuple[tuple[str, int], ...] = ()
+    makes_finals: bool = True
