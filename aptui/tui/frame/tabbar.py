@@ -42,7 +42,7 @@ class TabBar(Line):
 
     def __init__(self, session: Session, panes: Sequence[Tab], platforms: Sequence[str]) -> None:
         super().__init__(id="tabs")
-        self._session, self._panes, self._platforms = session, panes, ",".join(platforms)
+        self._session, self._panes, self._platforms = session, panes, ", ".join(platforms)
         self.current = ""
 
     def show(self, pane: str) -> None:

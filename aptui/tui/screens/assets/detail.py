@@ -109,7 +109,7 @@ class AssetDetail(Vertical):
     """The details; `show` draws what differs from before."""
 
     def __init__(self) -> None:
-        super().__init__(id="assets-detail")
+        super().__init__(id="assets-detail", classes="-without-preview")
         self._panel: Panel | None = None
         self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
@@ -126,6 +126,11 @@ class AssetDetail(Vertical):
     def references(self) -> ReferenceTree:
         """The references."""
         return self.query_one(ReferenceTree)
+
+    @property
+    def parts(self) -> list[Rows]:
+        """The parts that keys can go to."""
+        return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
     def show(self, panel: Panel, queries: QueryWorker) -> None:
         """Show an asset, or what is new of it: then cursor and branches stay."""

@@ -92,6 +92,8 @@ class AssetsPane(MissingTrees):
         Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
         Binding("E", "next_bad(-1)", "failed before", id="assets.previous_failed", show=False),
         Binding("z", "zoom", "zoom", id="assets.zoom", show=False),
+        Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
+        Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
     ]
 
@@ -104,7 +106,7 @@ class AssetsPane(MissingTrees):
         self._is_panel_stale = False
 
     def compose(self) -> ComposeResult:
-        """Make the parts; the search comes last on the way of Tab."""
+        """Make the parts."""
         yield AssetsBody(id="assets-body")
         yield ScanLine()
         yield AssetsHead(self.shell.memory.get("assets.search", ""), self.shell.memory.history("assets.searches")[::-1])
@@ -115,8 +117,13 @@ class AssetsPane(MissingTrees):
         database = shell.session.cache_dir / "assetdb.sqlite"
         self.store = AssetsStore(database, wake=shell.wake)
         self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
-        orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
-        self._where = AssetPlaces(str(shell.session.cache_dir), orders, shell.config.checks if shell.config else ())
+        folders = shell.config.project.scan_folders if shell.config else ()
+        self._where = AssetPlaces(
+            str(shell.session.cache_dir),
+            {folder.name: folder.order for folder in folders},
+            shell.config.checks if shell.config else (),
+            tuple((folder.name, folder.path) for folder in folders),
+        )
         self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
         for kind, model in self.models.items():
             self._tree_of(kind).set_tree(model)
@@ -380,6 +387,17 @@ class AssetsPane(MissingTrees):
     def _go_into_tree(self) -> None:
         self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
         self.give_focus(self.shown_tree())
+
+    def action_part(self, step: int) -> None:
+        """Walk tree, references and preview, where a screen is narrow too; letters after it never end in the search line."""
+        tree, focused = self.shown_tree(), self.shell.app.focused
+        parts: list[Widget] = [tree, *self.query_one(AssetDetail).parts]
+        if any(name.startswith("-zoom") for name in self.classes):
+            parts = [part for part in parts if part in self.screen.focus_chain] or [tree]
+        at = parts.index(focused) if focused in parts else -1 if step > 0 else 0
+        part = parts[(at + step) % len(parts)]
+        self.set_class(part is not tree, "-detail")
+        self.give_focus(part)
 
     def action_leave(self) -> None:
         """Leave the zoom, then the details, then the search."""

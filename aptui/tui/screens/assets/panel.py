@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from aptui.config.folder import spelled
 from aptui.core.paths import cache_path
 from aptui.core.results.checks import Check, CheckLevel
 from aptui.store.db.schema import uuid_text
@@ -24,7 +25,7 @@ from aptui.store.queries import assets
 from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
 from aptui.store.queries.problems.checks import CheckFinding, findings_of
 from aptui.store.queries.problems.missing import NOTHING
-from aptui.store.queries.reader import JobRow, ProductRow, Reader
+from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets.files import native
 from aptui.tui.terminal.safety import glyph
@@ -37,11 +38,15 @@ OUT, IN = "out", "in"
 
 
 class AssetPlaces(Struct, frozen=True):
-    """What the database does not say: where the cache lies, the order of scan folders by name, what is checked."""
+    """What the database does not say: where the cache lies, the order of scan folders by name, what is checked.
+
+    `roots` are (name, path) of the scan folders, those that count before others first.
+    """
 
     cache_dir: str
     orders: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
 
 
 class Ref(NamedTuple):
@@ -118,6 +123,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
     source = details.source
     file = native(source.root, source.source)
     facts = [("Scan folder", _folder_text(source.scan_folder, places)), ("Path", file), ("UUID", details.uuid)]
+    facts[2:2] = [("Hides", native(path)) for path in _hidden(reader, source, places)]
     facts += _file_facts(reader, source.source, source.digest, file)
     if details.analysis_ms:
         facts.append(("Analysis", duration_text(details.analysis_ms)))
@@ -140,6 +146,19 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
 
 def _folder_text(name: str, places: AssetPlaces) -> str:
     return f"{name} (order {places.orders[name]})" if name in places.orders else name
+
+
+def _hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
+    """Yield the files of later scan folders that a source hides; one of a metadata type is a source of its own."""
+    names = [name for name, _ in places.roots]
+    if source.scan_folder not in names:
+        return
+    sql = """SELECT 1 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+        WHERE f.ScanFolder = ? AND lower(s.SourceName) = lower(?)"""
+    for _, root in places.roots[names.index(source.scan_folder) + 1 :]:
+        path = spelled(root, source.source)
+        if path and not reader.ask(sql, (root, source.source)).fetchone():
+            yield path
 
 
 def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:

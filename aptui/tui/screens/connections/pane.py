@@ -286,6 +286,7 @@ class ConnectionsPane(ConnectionTables, Pane):
         self.lists["clients"].put(rows.client_rows(self._connections))
         self.lists["workers"].put(rows.worker_rows(self._workers))
         self.lists["roots"].put(rows.root_rows(session.latest_health if session.state is SessionState.ATTACHED else None))
+        self._leave_out_nothing()
         for name, _, _ in _PARTS:
             table = self.table(name)
             table.empty_text = self._nothing(name)
@@ -297,6 +298,12 @@ class ConnectionsPane(ConnectionTables, Pane):
         if counts != self._counts:
             self._counts = counts
             self.refresh_bindings()
+
+    def _leave_out_nothing(self) -> None:
+        """Show what is known of watched roots beyond their mode where anything is."""
+        columns = rows.root_columns(self.shell.session.latest_health)
+        if columns != self.table("roots").columns:
+            self.table("roots").set_columns(columns)
 
     def _facts(self) -> list[list[tuple[str, str, str]]]:
         session, status = self.shell.session, self._status

@@ -135,6 +135,12 @@ def root_rows(health: Health | None) -> list[ListedRow]:
     return [_root(at, each) for at, each in enumerate(health.roots if health else ())]
 
 
+def root_columns(health: Health | None) -> tuple[Column, ...]:
+    """Return the columns of watched roots: that of details only where a root has some."""
+    has_details = health is not None and any(root.detail for root in health.roots)
+    return ROOTS if has_details else tuple(column for column in ROOTS if column.id != "detail")
+
+
 def _root(at: int, each: WatchedRoot) -> ListedRow:
     role = _MODES[each.mode]
     cells = {

@@ -725,6 +725,25 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("size", [SMALL, MEDIUM])
+def test_tab_goes_into_the_details_and_past_the_search_line(tmp_path, size):
+    async def act(app, pilot, pane, _session):
+        await press(pilot, *"/door", "enter")
+        await go(pilot, pane, "scripts/door.lua")
+        await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
+        tree, references, preview = pane.shown_tree(), pane.query_one(ReferenceTree), pane.query_one(FilePreview)
+        for key, part in [("tab", references), ("tab", preview), ("tab", tree), ("shift+tab", preview), ("shift+tab", references)]:
+            await press(pilot, key)
+            await until(pilot, lambda part=part: app.focused is part)
+            assert part.region.height
+        await press(pilot, "tab", "tab", "/", "tab")
+        await until(pilot, lambda: app.focused is tree)
+        assert pane.box.text == "door"
+
+    in_assets(tmp_path, act, size=size)
+
+
+@pytest.mark.usefixtures("store")
 def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
     async def act(app, pilot, pane, _session):
         await press(pilot, *"/rock", "enter")

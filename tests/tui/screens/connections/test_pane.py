@@ -135,6 +135,20 @@ def test_engine_clients_workers_and_roots_are_shown(tmp_path):
     visit(tmp_path, look)
 
 
+def test_details_of_watched_roots_have_a_column_only_where_there_are_any(tmp_path):
+    session = Engine(tmp_path / "cache")
+
+    async def look(app, pilot, session, _pane):
+        await until(pilot, lambda: "no notifications on nfs" in text(app))
+        assert "Detail" in text(app)
+        session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE, watches=7),))
+        session.say(HealthChanged(0, session.latest_health))
+        await until(pilot, lambda: "Detail" not in text(app))
+        assert "Watches" in text(app)
+
+    visit(tmp_path, look, session=session)
+
+
 def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
     async def rest(app, pilot, session, pane):
         assert session.ask_count == 1
