@@ -112,7 +112,7 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
 
 def build_app(room: GatewayRoom) -> web.Application:
     """Return the application: the WebSocket, and the routes of every other part there is."""
-    app = web.Application(middlewares=[guard.middleware], client_max_size=_BODY_LIMIT_BYTES)
+    app = web.Application(middlewares=[guard.middleware, http_document.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
     app[ROOM], app[GUARD], app[SESSIONS], room.app = room, room.guard, room.sessions, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(codec.PATH, room.sessions.connect)

@@ -184,6 +184,14 @@ def add_routes(app: web.Application) -> None:
     app.router.add_get("/v1/protocol", tell_protocol)
 
 
+@web.middleware
+async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+    """Say where the addresses are listed to whoever asks at none of them."""
+    if isinstance(request.match_info.http_exception, web.HTTPNotFound):
+        raise web.HTTPNotFound(text="there is no such address: 'GET /' lists them\n")
+    return await handler(request)
+
+
 async def tell_addresses(_request: web.Request) -> web.Response:
     """Name the addresses that can be asked; the only one that needs no token."""
     return web.Response(body=_addresses(), content_type="application/json")

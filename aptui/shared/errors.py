@@ -28,6 +28,11 @@ class KnownError(Exception):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+def install_advice(extra: str) -> str:
+    """Return how an extra of aptui is installed, from an index and in a clone."""
+    return f"pip install 'aptui[{extra}]', in a clone pip install '.[{extra}]'"
+
+
 class UserError(KnownError):
     """Your file, your configuration, your arguments: exit code 3."""
 

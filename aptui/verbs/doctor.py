@@ -26,7 +26,7 @@ from aptui.config.model import Config
 from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import KnownError, install_advice
 from aptui.store.queries import health
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.verbs.opening import DATABASE, all_builders
@@ -133,7 +133,7 @@ def _builders_need() -> DoctorCheck:
     programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
     said = [f"without {', '.join(packages)}"] if packages else []
     said += [f"no {', '.join(programs)} in PATH"] if programs else []
-    advice = "pip install 'aptui[builders]'" if packages else ""
+    advice = install_advice("builders") if packages else ""
     return DoctorCheck("extras", "ok", "; ".join(said) or "every package and program that builders can use is there", advice)
 
 
@@ -270,7 +270,7 @@ def _gateway(config: Config) -> DoctorCheck:
     if not config.serve.is_enabled and found is None:
         return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
     if find_spec("aiohttp") is None:
-        return DoctorCheck("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
+        return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
     if found is None and not engine_process(config):
         return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
     if found is None or not found.is_alive:

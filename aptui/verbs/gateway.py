@@ -21,7 +21,7 @@ from aptui.batch.options import load_config
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.errors import HostError, KnownError, UserError, install_advice
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -44,7 +44,7 @@ _WATCH_S = 3_600.0
 
 def _need_aiohttp() -> None:
     if find_spec("aiohttp") is None:
-        raise UserError("the gateway and its clients need aiohttp, which is not installed", hint="pip install 'aptui[serve]'")
+        raise UserError("the gateway and its clients need aiohttp, which is not installed", hint=install_advice("serve"))
 
 
 # ---------------------------------------------------------------------------------------------------------------- gateway

@@ -36,7 +36,7 @@ from aptui.engine.cluster.environment import Kit, difference, kits_of, program_v
 from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, RemoteTask, RemoteWorker, departure, resources_of
 from aptui.engine.pool.messages import Identity, Result, ended, identity_of
-from aptui.shared.errors import KnownError, UserError
+from aptui.shared.errors import KnownError, UserError, install_advice
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -217,7 +217,7 @@ class Scheduler:
         try:
             from distributed import Client
         except ImportError:
-            raise UserError("'pool: dask' needs the package 'distributed'", hint="pip install 'aptui[dask]'") from None
+            raise UserError("'pool: dask' needs the package 'distributed'", hint=install_advice("dask")) from None
         for name in ("distributed", "distributed.client", "distributed.utils"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what people need to know is told by us
         client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations

@@ -27,7 +27,7 @@ from aptui.serve.access import guard, tokens
 from aptui.serve.access.guard import Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, ConnectionLimits
 from aptui.serve.protocol.codec import Scope
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, install_advice
 from aptui.sharing.cache_server.accepting import Acceptor
 
 if TYPE_CHECKING:
@@ -209,9 +209,7 @@ def _textual_serve() -> type[Server]:
     try:
         from textual_serve.server import Server
     except ImportError:
-        raise UserError(
-            "the screen in a browser needs textual-serve, which is not installed", hint="pip install 'aptui[web]'"
-        ) from None
+        raise UserError("the screen in a browser needs textual-serve, which is not installed", hint=install_advice("web")) from None
     return Server
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, install_advice
 from aptui.sharing.records.keys import is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.store import Mismatch, StoreError, StoreRefused
@@ -42,7 +42,7 @@ class ObjectStore:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError:
-            raise UserError("object stores need the package 'obstore'", where=address, hint="pip install 'aptui[s3]'") from None
+            raise UserError("object stores need the package 'obstore'", where=address, hint=install_advice("s3")) from None
         patience = timedelta(seconds=limit_s)
         shared: dict[str, Any] = dict(options or {})
         if not address.startswith("memory:"):

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from aptui.batch.options import load_config
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -308,7 +308,7 @@ def _serve(arguments: Namespace) -> int:
     try:
         from aptui.sharing.cache_server.server import CacheServer, serve
     except ImportError:
-        raise UserError("serving needs the package 'aiohttp'", hint="pip install 'aptui[serve]'") from None
+        raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
     path = _store_of(load_config(arguments))
     os.makedirs(path, mode=0o700, exist_ok=True)
     serving = CacheServer(

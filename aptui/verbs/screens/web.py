@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -92,6 +92,4 @@ def _serving(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "aptui":
             raise
-        raise UserError(
-            f"this needs '{error.name}', which is not installed", hint=f"pip install 'aptui[{_EXTRAS[name]}]'"
-        ) from None
+        raise UserError(f"this needs '{error.name}', which is not installed", hint=install_advice(_EXTRAS[name])) from None

@@ -18,7 +18,7 @@ from typing import Any
 from aptui.config import dirs
 from aptui.config.sections import cluster
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import HostError, UserError, install_advice
 
 _PRELOAD = "aptui.engine.cluster.task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
@@ -55,7 +55,7 @@ def worker(arguments: Namespace) -> int:
     try:
         import distributed  # noqa: F401  # only to say in time that it is missing
     except ImportError:
-        raise UserError("a worker needs the package 'distributed'", hint="pip install 'aptui[dask]'") from None
+        raise UserError("a worker needs the package 'distributed'", hint=install_advice("dask")) from None
     if arguments.store:
         place = arguments.store
         os.environ[_STORE_VARIABLE] = place if "://" in place else os.path.abspath(os.path.expanduser(place))
