@@ -124,6 +124,13 @@ async def until(pilot, is_so: Callable[[], object]) -> None:
     await until_async(is_so, "the screen that was waited for", 20, pilot.pause)
 
 
+def layouts_of(app) -> list[object]:
+    """Return a list that grows by one each time the screen is laid out from now on."""
+    seen: list[object] = []
+    app.screen.screen_layout_refresh_signal.subscribe(app.screen, seen.append)
+    return seen
+
+
 def lines(app) -> list[str]:
     """Return what is on the screen."""
     return ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()]

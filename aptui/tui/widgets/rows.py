@@ -175,16 +175,26 @@ class Rows(ScrollView, can_focus=True):
         is_followed = self.follows_top and not before and not self.top
         index = self.index_of(self.cursor_key) if self.cursor_key is not None and count and not is_followed else None
         self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
-        if count != self._row_count:
-            self._row_count = count
-            self.virtual_size = Size(self.virtual_size.width, count + self.HEADER_LINES)
+        is_other_count, self._row_count = count != self._row_count, count
+        if is_other_count:
+            # Set as any attribute it has the whole screen laid out again, and no part of it stands elsewhere after.
+            self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
             self._keep_place(self.cursor - before)
             self._repaint_changed()
+        if is_other_count:
+            self._fit_scroll_bar()
         if key != self.cursor_key:
             self.cursor_key = key
             self._move_place()
+
+    def _fit_scroll_bar(self) -> None:
+        """Show how long the view is now; a bar that comes or goes is laid out, and a height that follows the rows."""
+        is_as_high_as_rows = self.styles.auto_dimensions
+        if not is_as_high_as_rows:
+            self._scroll_update(self.virtual_size)
+        self.refresh(layout=is_as_high_as_rows)
 
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row of the view, clamped to it, and show it."""

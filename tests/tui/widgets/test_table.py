@@ -10,6 +10,7 @@ from aptui.tui.widgets.cells import Cell, fit, wrap
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Column, Table, lay_out
+from tui.shell_room import layouts_of
 
 COLUMNS = (
     Column("status", "Status", 10),
@@ -82,6 +83,14 @@ def play(widget, script, size=(80, 24)):
             await script(app, pilot)
 
     asyncio.run(run())
+
+
+async def drawn(app, pilot):
+    """Lay out and draw what is owed now, instead of some time later."""
+    for _ in range(3):
+        await pilot.pause()
+        app.screen._on_timer_update()
+    await pilot.pause()
 
 
 def lines_of(widget):
@@ -184,6 +193,51 @@ def test_only_rows_that_changed_are_painted_again(monkeypatch):
         model.version += 1
         table.refresh_model()
         assert len(painted) == 1
+
+    play(table, script)
+
+
+def test_the_screen_is_laid_out_only_where_rows_have_a_scroll_bar_come_or_go():
+    model, details = Numbers(100), KeyValue()
+    table = Table(COLUMNS, model)
+
+    async def script(app, pilot):
+        await app.mount(details)
+        await drawn(app, pilot)
+        layouts = layouts_of(app)
+        await pilot.press("j", "k", "pagedown", "G")
+        await drawn(app, pilot)
+        for count in (90, 200, 40):
+            model.show(range(count))
+            table.refresh_model()
+            details.show([("Chunk", "IDAT")] * (count % 7))
+            await drawn(app, pilot)
+        assert layouts == []
+        assert (table.cursor, table.top) == (39, 40 - table.page_rows)
+        assert table.vertical_scrollbar.window_virtual_size == 41
+        assert [line.strip() for line in lines_of(details)[1:6]] == ["Chunk   IDAT"] * 5
+
+        model.show(range(3))
+        table.refresh_model()
+        await drawn(app, pilot)
+        assert layouts
+        assert (table.show_vertical_scrollbar, table.top) == (False, 0)
+
+    play(table, script, size=(80, 30))
+
+
+def test_a_table_as_high_as_its_rows_grows_with_them():
+    model = Numbers(3)
+    table = Table(COLUMNS, model)
+
+    async def script(app, pilot):
+        table.styles.height = "auto"
+        await drawn(app, pilot)
+        before = table.size.height
+        model.show(range(8))
+        table.refresh_model()
+        await drawn(app, pilot)
+        assert table.size.height == before + 5
 
     play(table, script)
 

@@ -33,7 +33,7 @@ from tests.store.conftest import job_row, source_row
 from ...database import database
 from ...fake_panes import PROBES
 from ...jobs_room import LOG, NOW_MS, Session, fill, in_jobs, notice
-from ...shell_room import SMALL, in_shell, lines, text, until
+from ...shell_room import SMALL, in_shell, layouts_of, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -811,6 +811,23 @@ def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_row
         JobsPane.test_store = store
 
     in_jobs(tmp_path, run, filler=keep)
+
+
+def test_neither_a_moved_cursor_nor_news_of_a_job_lay_out_the_screen(tmp_path):
+    async def look(app, pilot, pane):
+        await papers_of(pilot, pane, pane.table.cursor_key)
+        await pilot.pause(0.3)
+        layouts = layouts_of(app)
+        await pilot.press("j", "j", "k")
+        await papers_of(pilot, pane, pane.table.cursor_key)
+        app.session.say(notice(3, "processing"), 2)
+        await until(pilot, lambda: "▶ processing" in text(app))
+        app.session.say(notice(3, "failed"), 3)
+        await until(pilot, lambda: pane.store.info(3).status == "failed")
+        await pilot.pause(0.3)
+        assert layouts == []
+
+    in_jobs(tmp_path, look)
 
 
 def test_durations_count_while_something_runs_and_nothing_is_drawn_when_idle(tmp_path):

@@ -17,7 +17,7 @@ from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines
 from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, parsed, tab_of, tabs_of, values_of
 from aptui.tui.widgets.lines import FileLines
 from tui.fake_panes import PROBES
-from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.shell_room import LARGE, in_shell, layouts_of, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -135,6 +135,19 @@ def test_what_the_engine_says_is_there_at_once_and_followed(tmp_path, log):
         await until(pilot, lambda: "two" not in shown(pane))
         await pilot.press("p", "f")
         await until(pilot, lambda: pane.pane.current().text == "two")
+
+    visit(tmp_path, hear)
+
+
+def test_lines_that_come_do_not_lay_out_the_screen(tmp_path, log):
+    async def hear(app, pilot, session, pane):
+        layouts = layouts_of(app)
+        await pilot.press("j", "k")
+        for word in ("one", "two", "three"):
+            log.append(record(W, f"line {word}"))
+            session.say(Said(0, W, f"line {word}"))
+            await until(pilot, lambda word=word: f"line {word}" in text(app))
+        assert layouts == []
 
     visit(tmp_path, hear)
 
