@@ -25,7 +25,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -34,6 +36,7 @@ from textual.widgets.input import Selection
 from aptui.tui.terminal.safety import shown
 
 KEPT_COUNT = 50
+_AROUND_COUNT = 2
 
 
 class History(Suggester):
@@ -56,12 +59,19 @@ class History(Suggester):
 class _FilterLine(Input):
     """The line itself; history on the arrows, and Esc in two steps."""
 
+    virtual_size = Reactive(Size(0, 0))
+    """As everywhere, but a letter more or less does not have the whole screen laid out."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "older", "older filter", id="filter.older", show=False),
         Binding("down", "newer", "newer filter", id="filter.newer", show=False),
         Binding("enter", "submit", "keep", id="filter.keep"),
         Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave"),
     ]
+
+    def watch_virtual_size(self) -> None:
+        """Show no room beyond the end of a text that became shorter."""
+        self.scroll_x = self.validate_scroll_x(self.scroll_x)
 
     @property
     def box(self) -> FilterBox:
@@ -92,7 +102,7 @@ class FilterBox(Widget):
     FilterBox .sign { width: 3; }
     FilterBox Input, FilterBox Input:focus { width: 1fr; height: 1; background: $background; border: none; padding: 0;
                                              scrollbar-size: 0 0; }
-    FilterBox .count { width: auto; max-width: 50%; padding: 0 1; color: $secondary; }
+    FilterBox .count { width: 2; max-width: 50%; padding: 0 1; color: $secondary; text-align: right; }
     FilterBox .mistake { height: 1; width: 1fr; display: none; color: $error; }
     """
 
@@ -133,6 +143,8 @@ class FilterBox(Widget):
         self._line = _FilterLine("", placeholder=placeholder, compact=True, select_on_focus=False)
         self._line.cursor_blink = False
         self._count = Static("", markup=False, classes="count")
+        self._count_cells = 0
+        """So much room it has: what once was given stays, or every letter would lay out the whole screen."""
         self._mistake = Static("", markup=False, classes="mistake")
 
     def compose(self) -> ComposeResult:
@@ -178,7 +190,12 @@ class FilterBox(Widget):
     def show_count(self, text: str) -> None:
         """Say at the right how many hits there are, and that nothing is wrong."""
         self._mistake.display = False
-        self._count.update(Content(shown(text)))
+        said = Content(shown(text))
+        if said.cell_length > self._count_cells:
+            self._count_cells = said.cell_length
+            self._count.styles.width = said.cell_length + _AROUND_COUNT
+        if said != self._count.content:
+            self._count.update(said, layout=False)
 
     def show_mistake(self, column: int, text: str, hint: str = "") -> None:
         """Say below what is wrong, with a "^" under the place in the text; the last good view stays, so the count does too."""
@@ -188,7 +205,7 @@ class FilterBox(Widget):
         after = f"{' ' * place}^ {said}"
         before = f"{said:>{place - 1}} ^"
         fits = len(after) <= (self.size.width or len(after)) or len(said) > place - 1
-        self._mistake.update(Content(after if fits else before))
+        self._mistake.update(Content(after if fits else before), layout=False)
         self._mistake.display = True
 
     def walk_history(self, step: int) -> None:

@@ -14,7 +14,8 @@ from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.table import Column, Table
 from aptui.tui.widgets.textview import TextView, make_preview, read_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
-from tests.tui.widgets.test_table import COLUMNS, Numbers, lines_of, play
+from tests.tui.widgets.test_table import COLUMNS, Numbers, drawn, lines_of, play
+from tui.shell_room import layouts_of
 
 pytestmark = pytest.mark.real
 
@@ -501,6 +502,32 @@ def test_the_filter_line_tells_each_key_keeps_history_and_leaves_on_the_second_e
         assert ("Left", "") in told
 
     play(box, script)
+
+
+def test_neither_a_letter_nor_a_count_as_long_as_before_lays_out_the_screen():
+    box = FilterBox()
+
+    async def script(app, pilot):
+        box.focus()
+        box.show_count("12,408 jobs")
+        await drawn(app, pilot)
+        layouts = layouts_of(app)
+        for letter, count in (("r", ""), ("o", "37 of 12,40"), ("c", "4 of 12,408"), ("k", "none")):
+            await pilot.press(letter)
+            box.show_count(count)
+            await drawn(app, pilot)
+        assert layouts == []
+        assert app.screen._compositor.render_strips()[0].text.endswith(" none ")
+
+        await pilot.press(*"a very long filter that does not fit")
+        await drawn(app, pilot)
+        assert box.query_one(Input).scroll_x > 0
+        box.text = "short"
+        await drawn(app, pilot)
+        assert box.query_one(Input).scroll_x == 0
+        assert layouts == []
+
+    play(box, script, size=(30, 10))
 
 
 def test_a_mistake_is_pointed_at():
