@@ -67,7 +67,7 @@ class Toasts(Widget):
             self.styles.width = min(widest, max(10, self.app.size.width - 2))
             self.styles.offset = (max(0, self.app.size.width - 1 - min(widest, max(10, self.app.size.width - 2))), 0)
             self._timer = self.set_timer(max(0.05, min(until for until, _, _ in self._shown) - now), self._draw)
-            self.refresh(layout=True)
+            self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Return one message."""
