@@ -63,7 +63,7 @@ class Identities:
         self._jobs.save_source(source)
         self._put_legacy(source, legacy_of(source))
         self._compare_with_departed(source)
-        if self._jobs.reports.wants_news:
+        if self._jobs.reports.wants_news or self._jobs.reports.is_followed:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 

@@ -159,7 +159,7 @@ class Jobs:
             self.save(job)
             return
         self.ledger.touched[job.source] = None
-        if self.reports.wants_news:
+        if self.reports.wants_news or self.reports.is_followed:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:

@@ -22,7 +22,7 @@ Tests: `tests/core/pipeline/runs/test_undeclared_reads.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -46,7 +46,7 @@ from aptui.core.messages import (
     SlotsFree,
 )
 from aptui.core.model import SETTLED, Job
-from aptui.core.notices import Notice
+from aptui.core.notices import JobChanged, Notice
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
 from aptui.core.pipeline.forecast import PendingWork, pending_work
@@ -301,6 +301,23 @@ class Pipeline:
     @wants_news.setter
     def wants_news(self, wants_news: bool) -> None:
         self.jobs.reports.wants_news = wants_news
+
+    def follow(self, *, is_followed: bool) -> None:
+        """Keep what became of unsettled jobs for `latest`, or do so no more: no news are made of their steps meanwhile."""
+        self.jobs.reports.follow(is_followed=is_followed)
+
+    @property
+    def owes_latest(self) -> bool:
+        """Whether `latest` has something to tell, or may have soon."""
+        return bool(self.jobs.reports.moved)
+
+    def latest(self, at_work: Collection[int]) -> list[JobChanged]:
+        """Return news of the unsettled jobs that moved, as they are now; `at_work`: run keys of the runs that workers are at."""
+        return self.jobs.reports.latest(at_work)
+
+    def told_pending_ids(self) -> set[int]:
+        """Return the ids of the jobs that `latest` told as pending, and has told nothing else of since."""
+        return self.jobs.reports.told_pending_ids()
 
     @property
     def is_outdated(self) -> bool:

@@ -1,12 +1,12 @@
 """Reports about jobs: log records, notices, counts, durations; no job changes its state here.
 
-Tests: `tests/core/pipeline/runs/test_undeclared_reads.py`.
+Tests: `tests/core/pipeline/test_reports.py`, `tests/core/pipeline/runs/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from aptui.core.messages import WriteLog
 from aptui.core.model import Job, JobState
@@ -28,6 +28,8 @@ SHOWN = {
     JobState.CANCELLED: "cancelled",
 }
 """What people see of a state."""
+_PENDING = SHOWN[JobState.QUEUED]
+_UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING})
 
 
 class Reports:
@@ -40,6 +42,12 @@ class Reports:
     def __init__(self, project: Project, ledger: Ledger, log_name: LogName) -> None:
         self.wants_news = False
         """Whether somebody wants to know of every step of every job, not of its end alone."""
+        self.is_followed = False
+        """Whether somebody asks now and then what became of the jobs that are not settled (`latest`)."""
+        self.moved: dict[Job, int] = {}
+        """Jobs that are not settled and of which `latest` owes news: {job: `seq` of the event that moved it last}."""
+        self._told_pending: set[Job] = set()
+        """Jobs that `latest` told as pending, and of which nothing else was told since."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
         self._ledger = ledger
@@ -60,20 +68,66 @@ class Reports:
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
     def tell(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
-        """Tell that `job` changed, if it is `is_settled` or somebody wants to know every step; `is_run`: see `JobChanged`."""
+        """Tell that `job` changed, if it is `is_settled` or somebody wants to know every step; `is_run`: see `JobChanged`.
+
+        Where somebody only asks for the latest, what is not settled is told then, as it is then.
+        """
         if not (self.wants_news or is_settled):
-            return
-        source, builder = job.source, self._builders.get(job.builder)
+            if not self.is_followed:
+                return
+            if job.state in _UNSETTLED:
+                self.moved[job] = self._ledger.cause
+                return
+        if self.is_followed:
+            self.moved.pop(job, None)
+            self._told_pending.discard(job)
         status = "" if job.state is None else SHOWN[job.state]
+        self._ledger.notices.append(self._notice(job, self._ledger.cause, status, is_run=is_run))
+
+    def latest(self, at_work: Collection[int]) -> list[JobChanged]:
+        """Return news of the jobs that moved and are not settled, as they are now.
+
+        That one runs is told when a worker is at it: it is pending until then, and asked for again.
+
+        Args:
+            at_work: run keys of the runs that workers are at.
+        """
+        moved, self.moved = self.moved, {}
+        notices = []
+        for job, cause in moved.items():
+            if job.state not in _UNSETTLED:
+                continue
+            status, is_told = SHOWN[job.state], job in self._told_pending
+            if job.state is JobState.RUNNING and job.run_key not in at_work:
+                status, self.moved[job] = _PENDING, cause
+                if is_told:
+                    continue
+            if status == _PENDING:
+                self._told_pending.add(job)
+            elif is_told:
+                self._told_pending.discard(job)
+            notices.append(self._notice(job, cause, status))
+        return notices
+
+    def told_pending_ids(self) -> set[int]:
+        """Return the ids of the jobs that were told as pending, and of which nothing else was told since."""
+        return {job.id for job in self._told_pending}
+
+    def follow(self, *, is_followed: bool) -> None:
+        """Note from now on what `latest` is asked for, or forget it."""
+        self.is_followed = is_followed
+        if not is_followed:
+            self.moved.clear()
+            self._told_pending.clear()
+
+    def _notice(self, job: Job, cause: int, status: str, *, is_run: bool = True) -> JobChanged:
+        source, builder = job.source, self._builders.get(job.builder)
         key = f"CreateJobs_{{{job.builder.hex()}}}" if job.is_analysis else job.key
-        self._ledger.notices.append(
-            JobChanged(
-                self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key,
-                builder.name if builder else "",
-                status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
-                job.completed_ms, is_run, together(product.facts for product in job.products), job.flaky,
-                job.is_draft and bool(job.fingerprint), job.is_critical,
-            )
+        return JobChanged(
+            cause, job.id, source.rel, source.scan_folder, job.platform or "all", key, builder.name if builder else "",
+            status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
+            job.completed_ms, is_run, together(product.facts for product in job.products), job.flaky,
+            job.is_draft and bool(job.fingerprint), job.is_critical,
         )  # fmt: skip
 
     def learn(self, job: Job, duration_ms: int) -> None:

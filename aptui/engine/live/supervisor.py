@@ -120,7 +120,9 @@ class EngineSupervisor:
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
-        """Whether any client also subscribes to pending and starting jobs."""
+        """Whether any client also subscribes to every step of pending and starting jobs."""
+        self.is_followed = False
+        """Whether any client hears now and then of pending and starting jobs."""
 
     # -------------------------------------------------------------------------------------------------------- open, close
 
@@ -174,6 +176,7 @@ class EngineSupervisor:
         self.watching.engine = engine
         engine.is_paused = self.is_paused
         engine.pipeline.wants_news = self.wants_all
+        engine.pipeline.follow(is_followed=self.is_followed)
         if not (is_first and self._skips_start_scan):
             engine.start_scan(retries=retries)
             self._is_first_scan = True
@@ -298,6 +301,8 @@ class EngineSupervisor:
             self._take_loaded(loaded)
         if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
             self._reopen()
+        if self._unsettled_at is None and engine is not None and engine.pipeline.owes_latest:
+            self._unsettled_at = now + _UNSETTLED_S
         if self._unsettled_at is not None and now >= self._unsettled_at:
             self._tell_unsettled()
         self._tell_health()
@@ -455,6 +460,12 @@ class EngineSupervisor:
         if self.engine is not None:
             self.engine.pipeline.wants_news = wants_all
 
+    def follow(self, *, is_followed: bool) -> None:
+        """Tell clients now and then what became of all that is pending and runs, but not each step; or stop that."""
+        self.is_followed = is_followed
+        if self.engine is not None:
+            self.engine.pipeline.follow(is_followed=is_followed)
+
     def pause(self, is_paused: bool) -> None:
         """Start no more runs, or go on."""
         self.is_paused = is_paused
@@ -490,7 +501,8 @@ class EngineSupervisor:
 
     def _tell_unsettled(self) -> None:
         unsettled, self._unsettled, self._unsettled_at = self._unsettled, {}, None
-        for notice in unsettled.values():
+        latest = self.engine.latest() if self.engine is not None else []
+        for notice in (*unsettled.values(), *latest):
             if self.server is not None:
                 self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
 

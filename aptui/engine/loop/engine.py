@@ -50,6 +50,7 @@ from aptui.store.db.writer import Writer
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
+    from aptui.core.notices import JobChanged
     from aptui.engine.pool.pool import Pool
     from aptui.sharing.account import Account
 
@@ -299,6 +300,10 @@ class Engine:
         if verb == "reprocess":
             self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
+
+    def latest(self) -> list[JobChanged]:
+        """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
+        return self.pipeline.latest(frozenset(self.runs.at_work())) if self.pipeline.owes_latest else []
 
     def restore(self, job_id: int, run_key: int) -> None:
         """Put the products of an earlier run of a job back.

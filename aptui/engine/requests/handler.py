@@ -58,6 +58,8 @@ class RequestHandler:
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._everything: set[int] = set()
+        self._drawing: set[int] = set()
+        """Clients that hear every step, and those that hear the newest once a beat."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
@@ -91,6 +93,9 @@ class RequestHandler:
         if client in self._everything:
             self._everything.discard(client)
             self._live.hear_all(bool(self._everything))
+        if client in self._drawing:
+            self._drawing.discard(client)
+            self._live.follow(is_followed=bool(self._drawing))
         self._tell_connections()
 
     def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
@@ -221,7 +226,10 @@ class RequestHandler:
         if live.server is None:
             return
         live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
-        if verb.wants_all or verb.is_coalesced:
+        if verb.is_coalesced:
+            self._drawing.add(request.client)
+            live.follow(is_followed=True)
+        elif verb.wants_all:
             self._everything.add(request.client)
             live.hear_all(True)
         self._tell_connections()
@@ -232,7 +240,7 @@ class RequestHandler:
         seq, ticket = engine.seq, engine.ordered_ticket
 
         def answer() -> None:
-            waiting = engine.news.begun.waiting_ids()
+            waiting = engine.news.begun.waiting_ids() | engine.pipeline.told_pending_ids()
             running = [job_id for job_id in engine.pipeline.running_job_ids() if job_id not in waiting]
             request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
 

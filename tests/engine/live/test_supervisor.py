@@ -187,7 +187,8 @@ class Ears:
     flush = next_deadline = connections = lambda *_: None
 
 
-def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project: LiveProject) -> None:
+@pytest.mark.parametrize("is_screen", [False, True])
+def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project: LiveProject, *, is_screen: bool) -> None:
     project.config(
         SETTINGS.replace(
             "]}]",
@@ -197,7 +198,10 @@ def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project
     with project.running() as live:
         ears = Ears()
         live.server = ears  # type: ignore[assignment]
-        live.hear_all(True)
+        if is_screen:
+            live.follow(is_followed=True)
+        else:
+            live.hear_all(True)
         project.write("assets/a.txt", "quick")
         project.until_product("linux/a.txt", "quick")
         project.write("assets/b.s", "slow")

@@ -190,6 +190,36 @@ def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) ->
         project.until_product("linux/a.txt", "wanted")
 
 
+class Ears:
+    """A server that nobody is connected to; who subscribes is not its concern here."""
+
+    publish = subscribe = disconnect = flush = next_deadline = poll = close = staticmethod(lambda *_, **__: None)
+
+    def connections(self) -> tuple[object, ...]:
+        return ()
+
+
+def test_every_step_is_told_as_long_as_somebody_is_there_who_does_more_than_draw(project: LiveProject) -> None:
+    with project.running() as live:
+        live.server = Ears()  # type: ignore[assignment]
+        project.ask(port.Subscribe(wants_all=False), client=1)
+        assert (live.wants_all, live.is_followed) == (False, False)
+        project.ask(port.Subscribe(is_coalesced=True), client=2)
+        project.ask(port.Subscribe(is_coalesced=True), client=3)
+        engine = live.engine
+        assert engine is not None
+        assert (engine.pipeline.wants_news, live.is_followed) == (False, True)
+        project.ask(port.Subscribe(), client=4)
+        assert (engine.pipeline.wants_news, live.is_followed) == (True, True)
+
+        seen = []
+        for client in (4, 3, 2):
+            project.desk.left(client)
+            seen.append((engine.pipeline.wants_news, live.is_followed))
+
+        assert seen == [(False, True), (False, True), (False, False)]
+
+
 def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no_more(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
@@ -201,7 +231,7 @@ def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no
         return [str(news.source) for news in jobs() if news.status == status]
 
     with project.running() as live:
-        live.hear_all(True)  # a screen does
+        live.hear_all(True)  # a gateway does
         for name in "abcd":
             project.write(f"assets/{name}.slow", name)
         project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")

@@ -1,0 +1,151 @@
+"""What those hear who ask now and then for the latest: each job as it is then, and no step between."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import scripter
+
+from aptui.core.messages import StartRuns
+from aptui.core.notices import JobChanged, Notice
+
+ANALYSIS = f"CreateJobs_{{{scripter().uuid.hex()}}}"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def steps(notices: list[Notice]) -> list[tuple[str, str]]:
+    return [(notice.job_key, notice.status) for notice in notices if isinstance(notice, JobChanged)]
+
+
+def followed(world: World) -> World:
+    world.pipeline.follow(is_followed=True)
+    return world
+
+
+def latest(world: World, *, are_begun: bool = False) -> list[tuple[str, str]]:
+    at_work = list(world.pipeline.running) if are_begun else []
+    return steps([*world.pipeline.latest(at_work)])
+
+
+def started(world: World, name: str) -> World:
+    """Return the world with a source whose job was given to a worker, and is held there."""
+    world.write(name)
+    world.held = {f"{name}@linux:data"}
+    world.scan()
+    world.run()
+    return world
+
+
+def test_what_ended_meanwhile_is_told_by_its_end_alone(world: World) -> None:
+    followed(world).write("a.txt", "x")
+
+    world.settle()
+
+    assert steps(world.notices) == [("data", "completed")]
+    assert not world.pipeline.owes_latest
+    assert latest(world) == []
+
+
+def test_copies_are_made_as_they_are_read_before_those_who_only_ask_for_the_latest(world: World) -> None:
+    world.copies_on_reading = True
+    world.boot()
+    followed(world).write("a.txt", "x")
+
+    world.settle()
+
+    assert steps(world.notices) == [("data", "completed")]
+    assert not [command for command in world.commands if isinstance(command, StartRuns)]
+
+
+def test_a_job_that_waits_is_told_once_and_again_when_it_moves(world: World) -> None:
+    world.slots = 0
+    followed(world).write("a.txt", "x")
+    world.scan()
+    world.run()
+
+    assert latest(world) == [("data", "pending")]
+    assert not world.pipeline.owes_latest
+    assert latest(world) == []
+    world.slots = 1
+    world.settle()
+    assert steps(world.notices) == [("data", "completed")]
+
+
+def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> None:
+    started(followed(world), "a.txt")
+
+    assert latest(world) == [("data", "pending")]
+    assert world.pipeline.told_pending_ids() == {job.id for job in world.pipeline.running.values()}
+    assert world.pipeline.owes_latest
+    assert latest(world) == []
+    assert latest(world, are_begun=True) == [("data", "processing")]
+    assert world.pipeline.told_pending_ids() == set()
+    assert not world.pipeline.owes_latest
+    assert latest(world) == []
+
+
+def test_the_news_name_the_event_that_moved_the_job(world: World) -> None:
+    started(followed(world), "a.txt")
+    before = world.pipeline.ledger.cause
+    world.scan()
+    world.run()
+
+    (news,) = world.pipeline.latest(list(world.pipeline.running))
+
+    assert 0 < news.cause <= before < world.pipeline.ledger.cause
+
+
+def test_a_job_that_is_cancelled_and_asked_for_again_is_told_as_pending_again(world: World) -> None:
+    started(followed(world), "a.txt")
+    assert latest(world) == [("data", "pending")]
+    world.ask("cancel", names=("a.txt@linux:data",))
+    world.run()
+    assert steps(world.notices)[-1:] == [("data", "cancelled")]
+    assert latest(world) == []
+
+    world.ask("reprocess", keys=("a.txt",))
+    world.run()
+
+    assert latest(world) == [("data", "pending")]
+
+
+def test_an_analysis_and_a_source_that_goes_are_told(world: World) -> None:
+    world.slots = 0
+    followed(world).write("a.s")
+    world.scan()
+    world.run()
+    assert latest(world) == [(ANALYSIS, "pending")]
+
+    world.slots = 9
+    world.run()
+    assert (ANALYSIS, "completed") in steps(world.notices)
+    world.notices.clear()
+    world.delete("a.s")
+    world.settle()
+
+    assert ("main", "") in steps(world.notices)
+    assert latest(world) == []
+
+
+def test_whoever_wants_every_step_has_each_and_nothing_is_told_twice(world: World) -> None:
+    world.pipeline.wants_news = True
+    followed(world).write("a.txt", "x")
+
+    world.settle()
+
+    assert steps(world.notices) == [("data", "pending"), ("data", "processing"), ("data", "completed")]
+    assert latest(world) == []
+
+
+def test_nothing_is_kept_for_those_who_left(world: World) -> None:
+    started(followed(world), "a.txt")
+    latest(world)
+
+    world.pipeline.follow(is_followed=False)
+
+    assert latest(world) == []
+    assert world.pipeline.told_pending_ids() == set()
