@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -197,15 +197,6 @@ class EngineClient:
             if not self._listen(deadline):
                 return None
         return self._kept.popleft()
-
-    def news(self, timeout_s: float | None = None) -> Iterator[NoticeLine]:
-        """Yield news until none came for `timeout_s` seconds.
-
-        Raises:
-            EngineGone: the connection has ended, and all news were returned.
-        """
-        while (news := self.next_news(timeout_s)) is not None:
-            yield news
 
     def fileno(self) -> int:
         """Return the descriptor that has something to read when the engine said something that is not kept here yet."""

@@ -186,11 +186,6 @@ class Recording:
         last_ms = self.blocks[-1].last_ms if self.blocks else 0
         return max(self.end.after_ms, last_ms) if self.end is not None else last_ms
 
-    @property
-    def news_count(self) -> int:
-        """How many news there are."""
-        return sum(block.news_count for block in self.blocks)
-
     def news(self, number: int) -> list[TimedNews]:
         """Return the news of a block; what only a newer engine says is left out.
 

@@ -175,19 +175,6 @@ class Service:
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
-    def is_complete(self, found: FoundResult) -> bool:
-        """Return whether all blobs of a result are where it was found, as far as can be told without reading them."""
-        missing = set(found.record.blobs)
-        if found.realm.local is not None:
-            with contextlib.suppress(StoreError):
-                missing -= found.realm.local.has_blobs(missing)
-        remote = found.realm.remote
-        if not missing or remote is None:
-            return not missing
-        limit_s = self._deadline_s * (1 + len(missing) / 20)
-        there = self._ask(remote, found.record.base, limit_s, lambda: remote.has_blobs(missing))
-        return there is not None and there >= missing
-
     # ------------------------------------------------------------------------------------------------------------- writing
 
     def put(

@@ -475,5 +475,5 @@ def live_viewers(bench: Bench) -> None:
 def _listen(client: EngineClient) -> None:
     with contextlib.suppress(KnownError):
         client.ask(port.Subscribe(is_coalesced=True), _PATIENCE_S)
-        for _news in client.news():
+        while client.next_news() is not None:
             pass

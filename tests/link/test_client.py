@@ -172,7 +172,7 @@ def test_news_that_come_before_an_answer_are_kept(engine: Engine) -> None:
         assert client.ask(Ping()) == {"verb": "Ping"}
 
         assert heard == [{"run": 3}]
-        assert [news.seq for news in client.news(0.0)] == [1, 2, 3]
+        assert [news.seq for news in iter(lambda: client.next_news(0.0), None)] == [1, 2, 3]
         assert client.next_news(0.01) is None
 
 

@@ -518,17 +518,6 @@ def test_a_result_that_came_too_late_is_no_hit(machines, share):
     assert (other.account.hits, other.account.misses, other.account.built_ms) == (0, 1, 0)
 
 
-def test_whether_all_of_a_result_is_there_can_be_asked_without_fetching_it(machines, share):
-    ours = machines("maker", share).put(*CONTENTS)
-    other = machines("other", share, "client")
-    found = other.service.look_up(facts(), all_here)
-
-    assert other.service.is_complete(found)
-    digest = next(iter(ours.blobs))
-    os.unlink(share / "cas" / digest[:2] / digest)
-    assert not other.service.is_complete(found)
-
-
 def test_many_threads_find_and_put_at_once(machines, share):
     maker = machines("maker", share)
     failures = []

@@ -91,11 +91,6 @@ class Status(Struct, frozen=True):
     failing: int
 
     @property
-    def backlog(self) -> int:
-        """How much is already pending; the scan pauses while it is large."""
-        return self.ready_analyses + self.ready_jobs + self.running_analyses + self.running_jobs + self.reading
-
-    @property
     def is_analysing(self) -> bool:
         """Whether anything is still to be analysed, so that it is not known yet which jobs there are."""
         return bool(self.ready_analyses or self.running_analyses)

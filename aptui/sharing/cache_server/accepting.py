@@ -77,11 +77,6 @@ class Acceptor:
         self._again: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    @property
-    def pending_count(self) -> int:
-        """How many sockets are on their way to their protocol."""
-        return len(self._pending)
-
     def start(self) -> int:
         """Begin to take connections in, and return the port."""
         self._listening.setblocking(False)

@@ -135,15 +135,6 @@ class AssetTree(Struct):
             found, start, end = node, node + 1, int(self.end[node])
         return found
 
-    def visible(self, opened: Mask, passing: Mask | None = None) -> Codes:
-        """Return the nodes that are drawn: all above them are `opened` (a mask), and they pass the search, if there is one."""
-        closed = np.flatnonzero((self.keys < 0) & ~opened)
-        hidden = np.zeros(len(self) + 1, np.int32)
-        np.add.at(hidden, closed + 1, 1)
-        np.add.at(hidden, self.end[closed], -1)
-        shown = np.cumsum(hidden[:-1]) == 0
-        return np.flatnonzero(shown if passing is None else shown & passing).astype(np.int32)
-
     def with_above_and_below(self, hits: Mask) -> Mask:
         """Return the hits, all folders above them, and everything in folders that are hits."""
         found = hits.copy()
@@ -470,21 +461,6 @@ class AssetModel:
             return Cell(name.rpartition(".")[2] if "." in name else "")
         took_ms = int(tree.analysis_ms[node]) if len(tree.analysis_ms) else 0
         return Cell(duration_text(took_ms) if took_ms else "")
-
-    def search(self, text: str, reader: Reader | None = None) -> Codes | None:
-        """Return the nodes that a search hits, for `VTree.filter`; None = no search. Long trees take 0.1 s: ask in a thread.
-
-        Raises:
-            FilterError: the text cannot be understood.
-        """
-        self._filter = Filter()
-        self._spans.clear()
-        if self.tree is None or not text.strip():
-            return None
-        found = self.tree.with_above_and_below(self.tree.search(text, reader))
-        if assets.parse_asset_id(text) is None:
-            self._filter = parse(text)
-        return np.flatnonzero(found).astype(np.int32)
 
     def highlight(self, text: str) -> None:
         """Mark in the names what a search hits, "" nothing; `AssetTree.search` finds it, in any thread."""

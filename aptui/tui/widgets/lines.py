@@ -94,12 +94,6 @@ class MemoryLines:
             self._gone_count += surplus
         self.version += 1
 
-    def replace(self, lines: Iterable[LogLine]) -> None:
-        """Show other lines."""
-        self._gone_count += len(self._lines)
-        self._lines = list(lines)
-        self.version += 1
-
     def line_count(self) -> int:
         """Return how many lines are kept."""
         return len(self._lines)

@@ -1,11 +1,11 @@
 """A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal.
 
-Bounded, read in a thread.
+Bounded; files are read by whoever shows them, in a thread.
 
 How to use it:
 
     view = TextView(id="preview")
-    view.show_file(path)                      # at most the first 256 KB; errors are said in place
+    view.show_preview(read_preview(path))     # in a thread: at most the first 256 KB; errors are said in place
     view.show_preview(make_preview(data, "shader.lua"))   # the name chooses the language
     view.title()                              # "Lua  41 lines" for the title line; `Ready` says when it changed
 
@@ -168,12 +168,6 @@ class TextView(Rows):
         self._offset = 0
         self._shown_number = 0
 
-    def show_file(self, path: str | os.PathLike[str]) -> None:
-        """Read a file in a thread and show it; what is shown stays until then, and a newer call wins."""
-        self.run_worker(
-            lambda: self._deliver(read_preview(path)), thread=True, exclusive=True, group="preview", exit_on_error=False
-        )
-
     def show_preview(self, preview: TextPreview) -> None:
         """Show what was made elsewhere."""
         self._preview = preview
@@ -187,12 +181,6 @@ class TextView(Rows):
             self.scroll_to(y=0, animate=False, force=True)
         self.refresh()
         self.post_message(self.Ready(self))
-
-    def _deliver(self, preview: TextPreview) -> None:
-        from textual.worker import get_current_worker  # for start-up
-
-        if not get_current_worker().is_cancelled:
-            self.app.call_from_thread(self.show_preview, preview)
 
     def title(self) -> str:
         """Return what is shown, for the title line."""

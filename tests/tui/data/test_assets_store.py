@@ -90,15 +90,10 @@ def test_keys_stay_when_a_tree_is_built_anew() -> None:
     assert before.node_of(-99) is None
 
 
-def test_what_is_drawn_is_what_is_open(tree: AssetTree) -> None:
-    opened = np.zeros(len(tree), np.bool_)
-    assert drawn(tree, tree.visible(opened)) == ["mesh/", "Textures/", "a.txt", "b.txt"]
-
-    opened[tree.folders["textures"]] = True
-    assert drawn(tree, tree.visible(opened)) == ["mesh/", "Textures/", "  Stone/", "  apple.PNG", "  rock.png", "a.txt", "b.txt"]
-    opened[:] = True
+def test_a_search_passes_what_it_hits_and_the_folders_above(tree: AssetTree) -> None:
     passing = tree.with_above_and_below(tree.search("wall"))
-    assert drawn(tree, tree.visible(opened, passing)) == ["Textures/", "  Stone/", "    wall.png"]
+
+    assert drawn(tree, np.flatnonzero(passing)) == ["Textures/", "  Stone/", "    wall.png"]
 
 
 @pytest.mark.parametrize(
@@ -341,14 +336,15 @@ def test_a_model_finds_nodes_and_marks_them(held: tuple[AssetsStore, threading.E
     trees.settle()
     model.refresh()
 
-    found = model.search("rock png")
-    assert found is not None
-    assert [model.cell(int(node), "name").text for node in found] == ["textures", "rock.png"]
-    assert model.cell(int(found[1]), "name").spans == ((0, 4), (5, 8))
-    by_id = model.search(uuid_text(uuid_of(2)), reader)
-    assert by_id is not None
-    assert [model.key(int(node)) for node in by_id][1:] == [2]
-    assert model.search("  ") is None
+    assert model.tree is not None
+    (rock,) = np.flatnonzero(model.tree.search("rock png"))
+    model.highlight("rock png")
+    assert model.cell(int(rock), "name").text == "rock.png"
+    assert model.cell(int(rock), "name").spans == ((0, 4), (5, 8))
+    (by_id,) = np.flatnonzero(model.tree.search(uuid_text(uuid_of(2)), reader))
+    assert model.key(int(by_id)) == 2
+    model.highlight("  ")
+    assert model.cell(int(rock), "name").spans == ()
     assert not model.is_unread(0)
 
 

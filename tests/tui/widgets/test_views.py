@@ -349,9 +349,8 @@ def test_a_preview_is_coloured_numbered_and_bounded(tmp_path):
     view = TextView()
 
     async def script(app, pilot):
-        view.show_file(path)
-        while not view.count_rows():
-            await pilot.pause(0.02)
+        view.show_preview(read_preview(path))
+        await pilot.pause()
         assert "1  # [/oops]" in lines_of(view)[0]
         assert view.title().startswith("python  the first ")
         assert 20_000 < view.count_rows() < 50_000
