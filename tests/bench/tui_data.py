@@ -21,7 +21,7 @@ from aptui.core.notices import JobChanged
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import JobTable
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data.assets_store import Kind, read_tree
+from aptui.tui.data.asset_tree import Kind, read_tree
 from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from tests.bench import generate

@@ -20,7 +20,8 @@ from aptui.store.jobs.filter import FilterError
 from aptui.store.queries import assets, metrics
 from aptui.store.queries.metrics import Amount, Spent
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, FolderKeys, Kind, build_tree
+from aptui.tui.data.asset_tree import AssetTree, FolderKeys, Kind, build_tree
+from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
 from ..database import database

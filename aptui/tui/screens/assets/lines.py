@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit

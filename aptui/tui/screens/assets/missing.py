@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.core.notices import MissingScan
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.screens.assets.panel import Panel

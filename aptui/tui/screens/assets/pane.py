@@ -18,7 +18,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from aptui.tui.data.asset_health import health_text
-from aptui.tui.data.assets_store import AssetModel, AssetsStore, Kind
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree

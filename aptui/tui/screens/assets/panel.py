@@ -26,7 +26,7 @@ from aptui.store.queries.assets import DeclaredDependency, ProductDetails, Resol
 from aptui.store.queries.problems.checks import CheckFinding, findings_of
 from aptui.store.queries.problems.missing import NOTHING
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.screens.assets.files import native
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text

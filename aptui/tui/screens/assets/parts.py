@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.screens.assets.detail import AssetDetail
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.widgets.filterbox import FilterBox

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aptui.tui.data.assets_store import AssetModel, Kind
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets import files as assets_files
 from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree

@@ -20,7 +20,8 @@ from textual.widget import Widget
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, Kind
+from aptui.tui.data.asset_tree import AssetTree, Kind
+from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.row_actions import AssetRowActions

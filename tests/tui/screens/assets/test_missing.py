@@ -11,7 +11,7 @@ from aptui.core.notices import MissingScan, Progress
 from aptui.link.port import ClearMissing, ScanMissing
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL
 from aptui.tui.commands import run
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
 from tests.store.conftest import uuid_of
 from tui.fake_panes import FakeSession

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from aptui.core.notices import SourcesChanged
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import NoSession
 from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of, new_path
 from aptui.tui.screens.assets.panel import Panel

@@ -21,8 +21,8 @@ from aptui.link.port import Reprocess
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
-from aptui.tui.data import assets_store
-from aptui.tui.data.assets_store import Kind
+from aptui.tui.data import asset_tree, assets_store
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession
 from aptui.tui.frame.sheet import Lines
@@ -531,7 +531,7 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("store")
 def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypatch):
     may_read = threading.Event()
-    read_tree = assets_store.read_tree
+    read_tree = asset_tree.read_tree
     monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))
 
     async def type_ahead(app, pilot, _session):
@@ -572,7 +572,7 @@ def test_a_search_finds_what_a_column_shows_of_a_uuid(tmp_path):
 @pytest.mark.usefixtures("store")
 def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
     may_read = threading.Event()
-    read_tree = assets_store.read_tree
+    read_tree = asset_tree.read_tree
 
     def read(reader, kind, *more):
         return (kind is Kind.SOURCES or may_read.wait()) and read_tree(reader, kind, *more)

@@ -1,0 +1,275 @@
+"""A tree of the Assets screen: sources, intermediates or products as arrays, read from the database; `assets_store` keeps it.
+
+A tree is a list of nodes in the order in which they are drawn with everything open: folders before files, names without case.
+`parent`, `depth` and `end` (the first node that is not below) say the rest, so that opening, closing and searching are a few passes
+over arrays.
+
+Tests: `tests/tui/data/test_assets_store.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from aptui.store.jobs.filter import Filter, TextMatch, parse
+from aptui.store.jobs.job_table import argsort
+from aptui.store.jobs.packed import Packed, read_packed
+from aptui.store.jobs.texts import Codes, Mask, contains, engine
+from aptui.store.queries import assets
+from aptui.store.queries.reader import Reader
+
+Ints = npt.NDArray[np.signedinteger[Any]]
+_FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
+_ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
+
+
+class Kind(StrEnum):
+    """Which tree."""
+
+    SOURCES = "sources"
+    INTERMEDIATES = "intermediates"
+    PRODUCTS = "products"
+
+
+class FolderKeys:
+    """Keys of folders: negative numbers, the same for a path as long as the program runs."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+
+    def of(self, path: str) -> int:
+        """Return the key of a folder by its path in lower case."""
+        return self._keys.setdefault(path, -1 - len(self._keys))
+
+
+class AssetTree(Struct):
+    """One tree; nodes are numbers from 0.
+
+    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars
+    series. `analysis_ms` is how long the last analyses of a source took (empty for products). `flawed` are products that lack a
+    dependency.
+    """
+
+    kind: Kind
+    parent: Codes
+    depth: Codes
+    end: Codes
+    keys: npt.NDArray[np.int64]
+    names: object
+    folders: dict[str, int]
+    analysis_ms: Codes
+    moment: tuple[int, int]
+    flawed: frozenset[int] = frozenset()
+    _by_key: Codes | None = None
+
+    def __len__(self) -> int:
+        """Return how many nodes there are."""
+        return len(self.parent)
+
+    @property
+    def file_count(self) -> int:
+        """How many sources or products there are."""
+        return len(self.parent) - len(self.folders)
+
+    def name(self, node: int) -> str:
+        """Return a node's own name."""
+        return str(self.names[int(node)])  # type: ignore[index]
+
+    def is_folder(self, node: int) -> bool:
+        """Whether a node is a folder."""
+        return bool(self.keys[node] < 0)
+
+    def path(self, node: int) -> str:
+        """Return the whole path of a node."""
+        parts = [self.name(node)]
+        while (node := int(self.parent[node])) >= 0:
+            parts.append(self.name(node))
+        return "/".join(reversed(parts))
+
+    def key(self, node: int) -> int:
+        """Return what a node is known by."""
+        return int(self.keys[node])
+
+    def node_of(self, key: int) -> int | None:
+        """Return the node of a key."""
+        node = int(self.nodes_of(np.array([key]))[0])
+        return node if node >= 0 else None
+
+    def nodes_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the nodes of many keys, -1 for those that are not here."""
+        if not len(self):
+            return np.full(len(keys), -1, np.int64)
+        if self._by_key is None:
+            self._by_key = argsort(self.keys)
+        at = np.minimum(np.searchsorted(self.keys, keys, sorter=self._by_key), len(self) - 1)
+        nodes = self._by_key[at].astype(np.int64)
+        return np.where(self.keys[nodes] == keys, nodes, -1)
+
+    def node_at(self, path: str) -> int | None:
+        """Return the node of a path."""
+        start, end, found = 0, len(self), None
+        for name in path.split("/"):
+            node = start
+            while node < end and self.name(node) != name:
+                node = int(self.end[node])
+            if node >= end:
+                return None
+            found, start, end = node, node + 1, int(self.end[node])
+        return found
+
+    def with_above_and_below(self, hits: Mask) -> Mask:
+        """Return the hits, all folders above them, and everything in folders that are hits."""
+        found = hits.copy()
+        above = self.parent[np.flatnonzero(hits)]
+        while len(above := np.unique(above[above >= 0])):
+            found[above] = True
+            above = self.parent[above]
+        inside = np.zeros(len(self) + 1, np.int32)
+        folders = np.flatnonzero(hits & (self.keys < 0))
+        np.add.at(inside, folders, 1)
+        np.add.at(inside, self.end[folders], -1)
+        return found | (np.cumsum(inside[:-1]) > 0)
+
+    def search(self, text: str, reader: Reader | None = None) -> Mask:
+        """Return which nodes `text` hits: a filter's bare terms on names, those with a slash on paths; or a UUID or an asset id.
+
+        Raises:
+            FilterError: a term cannot be understood.
+        """
+        ids = assets.ids_named(reader, text, of_products=self.kind is Kind.PRODUCTS) if reader is not None else None
+        if ids is not None:
+            return np.isin(self.keys, ids)
+        found = np.ones(len(self), np.bool_)
+        for term in parse(text).terms:
+            if isinstance(term, TextMatch):
+                Filter(text, (term,)).check()
+                series = self._paths() if "/" in term.raw else self.names
+                # A word that is a status elsewhere is part of a name here.
+                pattern = f"(?i){term.raw}" if term.field == "status" else term.pattern
+                hits = contains(series, pattern)  # type: ignore[arg-type]
+                found &= ~hits if term.is_negated else hits
+        return found
+
+    def _paths(self) -> object:
+        import polars as pl  # for start-up
+
+        above = ["", *(f"{path}/" for path in self.folders)]
+        places = np.full(len(self) + 1, 0, np.int64)
+        places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
+        prefix = pl.Series(above).gather(places[self.parent + 1])
+        return prefix + pl.Series(self.names)  # type: ignore[arg-type]
+
+
+def _question(kind: Kind) -> Packed:
+    if kind is Kind.PRODUCTS:
+        return Packed(
+            "p.ProductID", "Products p", ("p.ProductID", f"(p.Flags & {assets.INTERMEDIATE_FLAG}) <> 0", "0"), ("p.ProductName",)
+        )
+    is_intermediate = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
+    wanted = is_intermediate if kind is Kind.INTERMEDIATES else f"NOT {is_intermediate}"
+    return Packed("s.SourceID", "Sources s", ("s.SourceID", f"NOT ({wanted})", _ANALYSIS_SQL), ("s.SourceName",))
+
+
+def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
+    """Read a tree from the database."""
+    series = engine()
+    import polars as pl  # for start-up
+
+    ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    paths = [pl.Series("path", [], dtype=pl.String)]
+    flawed: frozenset[int] = frozenset()
+    with reader.snapshot():
+        moment = reader.moment()
+        if kind is Kind.PRODUCTS:
+            flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
+        for numbers, texts in read_packed(reader, _question(kind)):
+            wanted = numbers[1] == 0
+            ids.append(numbers[0][wanted])
+            times.append(numbers[2][wanted])
+            names = series("path", texts[0].decode(), dtype=pl.String)
+            paths.append(names if wanted.all() else names.filter(series(wanted)))
+    frame = pl.DataFrame({"path": pl.concat(paths), "id": np.concatenate(ids), "ms": np.concatenate(times)})
+    tree = build_tree(kind, frame, folder_keys or FolderKeys(), moment)
+    tree.flawed = flawed
+    return tree
+
+
+def build_tree(kind: Kind, files: object, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
+    """Return the tree of a polars frame of files with the columns path, id and ms."""
+    import polars as pl  # for start-up
+
+    assert isinstance(files, pl.DataFrame)
+    frame = files.select(
+        "id",
+        "ms",
+        name=pl.col("path").str.extract(r"([^/]*)$", 1),
+        folder=pl.col("path").str.extract(r"(?s)^(.*)/[^/]*$", 1).fill_null(""),
+    )
+    spelled = _folders(frame["folder"].unique(maintain_order=True).to_list())
+    place = {path: at for at, path in enumerate(spelled)}
+    of_file = (
+        frame["folder"].str.to_lowercase().replace_strict(["", *place], [-1, *place.values()], default=-1, return_dtype=pl.Int32)
+    )
+    frame = frame.with_columns(at=of_file, lower=pl.col("name").str.to_lowercase()).sort("at", "lower", "id")
+    above = np.fromiter((place.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
+    at = frame["at"].to_numpy()
+    counts = np.bincount(at + 1, minlength=len(place) + 1)
+    first, sizes = _layout(above, counts[1:])
+    total = len(place) + len(frame)
+    starts = np.concatenate([[total - counts[0]], first + sizes - counts[1:]]).astype(np.int64)
+    nodes = starts[at + 1] + np.arange(len(frame)) - np.repeat(np.cumsum(counts) - counts, counts)
+    level = np.fromiter((path.count("/") for path in spelled), np.int32, len(place))
+    own_keys = np.fromiter(map(folder_keys.of, spelled), np.int64, len(place))
+
+    def laid_out(kind_of: type[np.signedinteger[Any]], of_folders: Ints, of_files: Ints) -> npt.NDArray[Any]:
+        values = np.zeros(total, kind_of)
+        values[first], values[nodes] = of_folders, of_files
+        return values
+
+    # One more at the end, so that -1, "at the top", is a place too.
+    first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
+    names = pl.concat([pl.Series("name", [path.rpartition("/")[2] for path in spelled.values()], dtype=pl.String), frame["name"]])
+    return AssetTree(
+        kind,
+        laid_out(np.int32, first_or_top[above], first_or_top[at]),
+        laid_out(np.int32, level, level_or_top[at] + 1),
+        laid_out(np.int32, first + sizes, nodes + 1),
+        laid_out(np.int64, own_keys, frame["id"].to_numpy()),
+        names.gather(laid_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(frame)))),
+        dict(zip(spelled, first.tolist(), strict=True)),
+        np.empty(0, np.int32)
+        if kind is Kind.PRODUCTS
+        else laid_out(np.int32, np.zeros(len(place), np.int64), frame["ms"].to_numpy()),
+        moment,
+    )
+
+
+def _folders(paths: Collection[str]) -> dict[str, str]:
+    """Return {folder in lower case: as it is spelled first} with all that lie above, in the order in which they are drawn."""
+    found: dict[str, str] = {}
+    for path in paths:
+        while path and path.lower() not in found:
+            found[path.lower()] = path
+            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the top
+    return {path: found[path] for path in sorted(found, key=lambda path: path.replace("/", "\0"))}
+
+
+def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return (node, number of nodes from it to its end) of each folder, given its parent and how many files are directly in it."""
+    sizes = (files + 1).tolist()
+    for folder in range(len(above) - 1, -1, -1):
+        if above[folder] >= 0:
+            sizes[above[folder]] += sizes[folder]
+    first = [0] * len(above)
+    free = [0] * (len(above) + 1)  # the next free node below each folder; the last is that of the top
+    for folder, parent in enumerate(above.tolist()):
+        first[folder] = free[parent]
+        free[parent] += sizes[folder]
+        free[folder] = first[folder] + 1
+    return np.array(first, np.int64), np.array(sizes, np.int64)
