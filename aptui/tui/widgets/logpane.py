@@ -273,6 +273,12 @@ class LogPane(Rows):
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
         return len(wrap(self._text(line)[0], width - taken - 1))
 
+    def cut_text(self) -> str:
+        """Return the text of the line under the cursor where its row has no room for all of it, else ""."""
+        if self.is_wrapped or not self.row_width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
+            return ""
+        return self._source.line(self._place(self.cursor)).text[:_MOST_CHARS]
+
     def _lay_out_wrapped(self) -> list[tuple[int, int]]:
         """Return (line, which of its rows) for each row of the screen."""
         rows: list[tuple[int, int]] = []

@@ -24,6 +24,7 @@ from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
 from aptui.tui.screens.logs.lines import LogReader, LogView, Piece, RecordLines, drawn
 from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, tab_of, tabs_of, values_of
+from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.keyvalue import KeyValue
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
 """Logs of ours, and of O3DE's own tools beside them."""
 _DETAIL_ROWS = 7
+_AROUND_TEXT = 12
+"""What stands around a value of the details, about."""
 
 
 class LogsPane(Pane):
@@ -305,14 +308,23 @@ class LogsPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- details
 
     @on(Rows.Highlighted, "#logs-lines")
-    def _show_details(self, event: Rows.Highlighted) -> None:
+    def _hear_cursor(self, event: Rows.Highlighted) -> None:
         event.stop()
-        record = self._record(self.pane.cursor_key)
+        self._show_details()
+
+    def on_resize(self) -> None:
+        """See whether the line under the cursor still fits."""
+        self.call_after_refresh(self._show_details)
+
+    def _show_details(self) -> None:
+        """Show the line under the cursor below the others: its text where it is cut, and its context."""
+        record, whole = self._record(self.pane.cursor_key), self.pane.cut_text()
         panel = self.query_one("#logs-details", KeyValue)
-        pairs = list(record.context) if record is not None else []
+        pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         if pairs != panel.pairs:
             panel.show(pairs)
-        panel.styles.height = min(len(pairs) + 2, _DETAIL_ROWS, max(3, self.size.height // 3))
+        rows = sum(len(wrap(text, max(1, self.size.width - _AROUND_TEXT))) for _, text in pairs)
+        panel.styles.height = min(rows + 2, _DETAIL_ROWS, max(3, self.size.height // 3))
         panel.display = bool(pairs)
 
     def _record(self, key: int | None) -> joblog.JobLogLine | None:
@@ -493,6 +505,7 @@ class LogsPane(Pane):
     @on(LogPane.ModesChanged)
     def _take_modes(self) -> None:
         self.query_one(TabLine).changed()
+        self._show_details()
 
 
 def _size_of(path: Path) -> str:

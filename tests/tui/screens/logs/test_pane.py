@@ -17,7 +17,7 @@ from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines
 from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, parsed, tab_of, tabs_of, values_of
 from aptui.tui.widgets.lines import FileLines
 from tui.fake_panes import PROBES
-from tui.shell_room import LARGE, in_shell, layouts_of, lines, text, until
+from tui.shell_room import LARGE, SMALL, in_shell, layouts_of, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -281,6 +281,23 @@ def test_context_of_a_line_is_shown_and_copied(tmp_path, log):
         await until(pilot, lambda: "IDAT" not in text(app))
 
     visit(tmp_path, copy)
+
+
+def test_a_line_that_is_cut_stands_below_as_a_whole(tmp_path, log):
+    async def look(app, pilot, _session, pane):
+        log.append(record(I, f"{'word ' * 30}the end"))
+        pane.reload()
+        await pilot.press("G")
+        await until(pilot, lambda: "the end" in text(app))
+        assert not pane.pane.is_wrapped
+        await pilot.press("ctrl+w")
+        await until(pilot, lambda: not pane.query_one("#logs-details").display)
+        await pilot.press("ctrl+w")
+        await until(pilot, lambda: pane.query_one("#logs-details").display)
+        await pilot.press("k")
+        await until(pilot, lambda: "the end" not in text(app))
+
+    visit(tmp_path, look, size=SMALL)
 
 
 def test_marked_lines_and_all_are_copied(tmp_path, log):
