@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, P
 from aptui.core.paths import from_text
 from aptui.core.project import Builder, UndeclaredReads
 from aptui.core.results.quality import quality_of
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1
 _GRACE_S = 1.0
@@ -37,6 +38,22 @@ class RerunOptions(Struct, frozen=True):
     settings: str = ""
     debug_output: bool = False
     keeps_temp: bool = False
+
+
+def new_folder(config: Config, prefix: str) -> str:
+    """Return a new folder for products that the engine does not empty, on the disk of the cache.
+
+    Raises:
+        HostError: none can be created.
+    """
+    try:
+        config.temp_dir.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix=prefix, dir=config.temp_dir)
+    except OSError as error:
+        raise HostError(
+            f"no folder can be created in '{config.temp_dir}': {error.strerror}",
+            hint="check its permissions and the free space on its disk",
+        ) from error
 
 
 def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int, manner: RerunOptions) -> ProcessOrder | CopyOrder:

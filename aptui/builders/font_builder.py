@@ -91,9 +91,7 @@ class FontBuilder:
         """Check the source and write its one product."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             with _fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)
         except (_BrokenFontError, ParamError, MissingError, OSError) as error:

@@ -78,9 +78,7 @@ class GltfBuilder:
         """Check the source and write its one product."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             document = parsed(data)
             checked_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
             request.check_cancelled()

@@ -87,9 +87,7 @@ class ImageBuilder:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             picture = _decode(data, request, options["max_megapixels"])
             request.check_cancelled()
             picture = _resize(picture, options, request)

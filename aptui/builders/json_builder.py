@@ -79,11 +79,9 @@ class JsonBuilder:
         """Validate the source and write its one product, named as the source."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
+            data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        if lfs.is_pointer(data):
-            return ProcessJobResponse(error=lfs.pointer_error(request.source))
         try:
             text = _decode(data, request)
         except UnicodeDecodeError as error:

@@ -93,9 +93,7 @@ class LuaBuilder:
         """Check the source and write its one product, named as the source."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             product, asset_type = _product(data, options, request)
         except _BrokenLuaError as error:
             place = f"{request.source}:{error.line}" if error.line else request.source

@@ -84,9 +84,7 @@ class MeshBuilder:
         """Read the source, change it as wished, and write its one product."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             trimesh = library("trimesh")
             scene = _load_scene(trimesh, data, request)
             request.check_cancelled()

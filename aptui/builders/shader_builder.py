@@ -116,9 +116,7 @@ class ShaderBuilder:
         """Compile the source and write its one product."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
-            if lfs.is_pointer(data):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            data = lfs.source_bytes(request)
             product = _compile_shader(data, options, request)
         except (_BrokenShaderError, ParamError, MissingError, UnusableError, OSError) as error:
             text = one_line(error)

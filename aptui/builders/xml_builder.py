@@ -66,11 +66,9 @@ class XmlBuilder:
         """Check the source and write its one product, named as the source."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
+            data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        if lfs.is_pointer(data):
-            return ProcessJobResponse(error=lfs.pointer_error(request.source))
         reading = _XmlReading(is_dtd_forbidden=options["dtd"] == "forbid")
         try:
             reading.read(data)

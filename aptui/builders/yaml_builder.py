@@ -92,11 +92,9 @@ class YamlBuilder:
         """Check the source and write its one product."""
         try:
             options = checked(self.params_schema, request.params)
-            data = request.read_source()
+            data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        if lfs.is_pointer(data):
-            return ProcessJobResponse(error=lfs.pointer_error(request.source))
         try:
             reading = _YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
             _hold_against_schema(reading, options["schema"], request)

@@ -11,7 +11,8 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 import xxhash
@@ -382,16 +383,8 @@ def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synce
     found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
     if found[0] == order.present_digest or found[2] != before.st_size:
         return found, ""
-    target = _create(order.staged, before.st_mode)
-    try:
+    with _staged(order.staged, before.st_mode, is_synced=is_synced) as target:
         write_all(target, data)
-        if is_synced:
-            os.fsync(target)
-    except OSError:
-        _discard(order.staged)
-        raise
-    finally:
-        os.close(target)
     return found, order.staged
 
 
@@ -401,17 +394,24 @@ def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synce
         found = hash_open(source)
         if found[0] == order.present_digest:
             return found, ""
-    target = _create(order.staged, before.st_mode)
-    try:
+    with _staged(order.staged, before.st_mode, is_synced=is_synced) as target:
         found = hash_open(source, target)
+    return found, order.staged
+
+
+@contextmanager
+def _staged(path: str, mode: int, *, is_synced: bool) -> Iterator[int]:
+    """Yield the descriptor of a new file; it goes again when writing or syncing fails."""
+    target = _create(path, mode)
+    try:
+        yield target
         if is_synced:
             os.fsync(target)
     except OSError:
-        _discard(order.staged)
+        _discard(path)
         raise
     finally:
         os.close(target)
-    return found, order.staged
 
 
 def _create(staged: str, mode: int) -> int:

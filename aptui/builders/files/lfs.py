@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import os
 
+from aptui.sdk import ProcessJobRequest
+
 LONGEST_POINTER_BYTES = 1024
 """A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 
+_ADVICE = "is a Git LFS pointer; run git lfs pull"
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
+
+
+class PointerError(OSError):
+    """What should be read is not here, a pointer to it is."""
+
+
+def source_bytes(request: ProcessJobRequest) -> bytes:
+    """Return the bytes of the source.
+
+    Raises:
+        OSError: it cannot be read; its kind PointerError: it is a Git LFS pointer.
+    """
+    data = request.read_source()
+    if is_pointer(data):
+        raise PointerError(_ADVICE)
+    return data
 
 
 def is_pointer(data: bytes) -> bool:
@@ -25,4 +44,4 @@ def is_pointer_file(path: str) -> bool:
 
 def pointer_error(source: str) -> str:
     """Return the line that says what is wrong with `source` and what to do."""
-    return f"{source}: is a Git LFS pointer; run git lfs pull"
+    return f"{source}: {_ADVICE}"

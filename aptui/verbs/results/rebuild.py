@@ -6,7 +6,6 @@ import os
 import random
 import secrets
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from aptui.batch.alone import RerunOptions, Workers, order_for
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
 from aptui.config.model import Config
 from aptui.core.model import Job
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
@@ -23,7 +22,7 @@ from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import name_of
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, os_path
 from aptui.verbs.results.share import SharedCacheSetup
@@ -225,7 +224,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
     """Run all of these twice, in private, and yield what differs."""
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
     settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
-    folder = _folder(config)
+    folder = new_folder(config, "verify-")
     try:
         with (
             Workers(config, builders, config.workers, {"PYTHONHASHSEED": _HASH_SEEDS[0]}) as one,
@@ -242,17 +241,6 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
                 os.mkdir(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder(config: Config) -> str:
-    try:
-        config.temp_dir.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix="verify-", dir=config.temp_dir)
-    except OSError as error:
-        raise HostError(
-            f"no folder can be created in '{config.temp_dir}': {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
 
 
 def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:

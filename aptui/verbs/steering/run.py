@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from aptui.batch.alone import RerunOptions, Workers, order_for
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
 from aptui.batch.options import engine_arguments, load_config, load_last_config, wish_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.model import Config
@@ -21,7 +20,7 @@ from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.link.port import MOST_LOOKED_AT, Interest
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened
@@ -128,7 +127,7 @@ def rerun(arguments: Namespace) -> int:
         raise UserError(
             "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
         )
-    folder = _kept_folder(config)
+    folder = new_folder(config, "rerun-")
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
     sys.stdout.flush()
@@ -137,18 +136,6 @@ def rerun(arguments: Namespace) -> int:
 
 def _origin(builder: Builder) -> str:
     return f" ({printing.line(builder.origin)})" if builder.origin else ""
-
-
-def _kept_folder(config: Config) -> str:
-    """Return a new folder that the engine does not empty, on the disk of the cache."""
-    try:
-        config.temp_dir.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix="rerun-", dir=config.temp_dir)
-    except OSError as error:
-        raise HostError(
-            f"no folder can be made in '{config.temp_dir}': {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
 
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
