@@ -51,13 +51,12 @@ class _Watch:
         time.sleep = self._sleep
 
     def _note_sleep(self, seconds: Any, /) -> None:
-        if seconds > 0:
-            self.hear("time.sleep", (seconds,))
+        self.hear("time.sleep", (seconds,))
         self._sleep(seconds)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Note an audit event."""
-        if self.breaches is None or threading.get_ident() in self._others:
+        """Note an audit event; a sleep of no time is none."""
+        if self.breaches is None or threading.get_ident() in self._others or (event == "time.sleep" and not arguments[0] > 0):
             return
         self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
 

@@ -226,7 +226,7 @@ def test_query_without_a_way_says_so(run: Run, there: Path) -> None:
     code, out, complaint = run("query", "somepath(a.txt, one.note)")
 
     assert (code, out) == (0, "")
-    assert "no way leads" in complaint
+    assert "no path leads" in complaint
 
 
 @pytest.mark.parametrize(
