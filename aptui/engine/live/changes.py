@@ -31,9 +31,10 @@ from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, pr
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project
 from aptui.engine.live.absences import Absences, was_folder
+from aptui.engine.live.cookie_waits import CookieWaits
 from aptui.engine.live.intermediates import WrittenIntermediates
 from aptui.engine.live.leases import is_open_for_writing
-from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
+from aptui.engine.live.roots import PRODUCTS, SOURCES, is_setting
 from aptui.engine.live.vcs import Repositories
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 from aptui.engine.watch.sync_cookie import FENCE_TAG
@@ -56,7 +57,6 @@ _SLICE_S = 0.004
 _LOOKS_AT_MOST = 64
 """Where more folders changed, one scan is cheaper, and one batch."""
 _RELEASED_KEPT = 4096
-_FENCE_LIMIT_S = 3.0
 
 Stat = tuple[int, int, int, int]
 
@@ -67,15 +67,6 @@ class _Written(Struct):
     due: float
     delay_s: float
     since: float
-
-
-class _CookieWait(Struct):
-    """Somebody waits until all that was said before is looked at, which it is when the watcher comes to `path`."""
-
-    path: bytes
-    deadline: float
-    done: Callable[[bool], None]
-    is_passed: bool = False
 
 
 class ChangeTracker:
@@ -124,9 +115,8 @@ class ChangeTracker:
         self._people: dict[tuple[int, str], None] = {}
         self._held_by = ""
         self._free_at = 0.0
-        self._fences: list[_CookieWait] = []
-        self._fence_count = 0
         self._cache = os.fsencode(cache)
+        self._cookies = CookieWaits(self._cache)
         self._intermediates = WrittenIntermediates(self._cache)
         self.configure(project)
 
@@ -168,8 +158,7 @@ class ChangeTracker:
             except queue.Empty:
                 break
             if hint.tag == FENCE_TAG:
-                for fence in self._fences:
-                    fence.is_passed = fence.is_passed or fence.path in hint.paths
+                self._cookies.note_passed(hint.paths)
             elif hint.tag.startswith(SOURCES):
                 self._hear_of_sources(hint)
                 losses += [hint.why] if hint.is_lost else []
@@ -251,8 +240,7 @@ class ChangeTracker:
         self._intermediates.look(engine, now)
         if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
             self._look_at_nameless(engine, now)
-        if self._fences:
-            self._pass_fences(now)
+        self._cookies.end_due(now)
 
     @property
     def is_looking_again(self) -> bool:
@@ -481,7 +469,7 @@ class ChangeTracker:
         self._held_by = busy
         return bool(busy or self._people or self.is_draining or now < self._free_at)
 
-    # -------------------------------------------------------------------------------------------------------------- fences
+    # --------------------------------------------------------------------------------------------------------- what was asked for
 
     def rescan(self, *, retries: bool) -> None:
         """Look at everything, as soon as nobody holds it back."""
@@ -490,19 +478,7 @@ class ChangeTracker:
 
     def when_all_is_heard(self, done: Callable[[bool], None]) -> None:
         """Call `done(True)` once all earlier notifications of watched roots are handled, `done(False)` if the watcher is silent."""
-        self._fence_count += 1
-        path = os.path.join(fence_folder(self._cache), b"%d-%d" % (os.getpid(), self._fence_count))
-        self._fences.append(_CookieWait(path, self._clock() + _FENCE_LIMIT_S, done))
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-            os.unlink(path)
-        except OSError:
-            self._fences[-1].deadline = 0.0
-
-    def _pass_fences(self, now: float) -> None:
-        for fence in [fence for fence in self._fences if fence.is_passed or fence.deadline <= now]:
-            self._fences.remove(fence)
-            fence.done(fence.is_passed)
+        self._cookies.begin(self._clock(), done)
 
     @property
     def is_quiet(self) -> bool:
@@ -523,7 +499,7 @@ class ChangeTracker:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_LOOK_S]
-        times.extend(fence.deadline for fence in self._fences)
+        times.extend(self._cookies.deadlines())
         if self._intermediates.due is not None:
             times.append(self._intermediates.due)
         if self.engine.metadata.held and not self.engine.is_scanning:
