@@ -1,9 +1,7 @@
 """Change notifications turned into rescans: gathers what the watcher reports and has the engine look there, when the time is right.
 
 A notification is never trusted. The time is right when nobody holds changes back (a version-control operation, `aptui
-hold`), no scan is under way, and a file is not being written any more. A file starts at once unless another process holds
-it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where nobody can tell, and where a file changes again
-within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+hold`), no scan is under way, and a file is not being written any more (`live.writing`).
 
 A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it
 anew. So it is asked twice (`live.absences`) before anything of what was reported with it is looked at; until then it counts
@@ -18,14 +16,12 @@ import os
 import queue
 import stat
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from aptui.core.model import FileFact, PathKey, RelPath
+from aptui.core.model import PathKey, RelPath
 from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
@@ -33,9 +29,9 @@ from aptui.core.project import Project
 from aptui.engine.live.absences import Absences, was_folder
 from aptui.engine.live.cookie_waits import CookieWaits
 from aptui.engine.live.intermediates import WrittenIntermediates
-from aptui.engine.live.leases import is_open_for_writing
 from aptui.engine.live.roots import PRODUCTS, SOURCES, is_setting
 from aptui.engine.live.vcs import Repositories
+from aptui.engine.live.writing import FilesBeingWritten, stat_of
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 from aptui.engine.watch.sync_cookie import FENCE_TAG
 
@@ -44,9 +40,6 @@ if TYPE_CHECKING:
 
 BEGAN = "watching began"
 """Why a root that is watched from now on has to be looked at."""
-_QUIET_S = 0.15
-_LONGEST_WAIT_S = 5.0
-_PROBE_S = (0.001, 0.05)
 _HOLD_LOOK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
@@ -56,17 +49,6 @@ _SLICE_S = 0.004
 """Paths and folders are looked at for so long before clients have their turn."""
 _LOOKS_AT_MOST = 64
 """Where more folders changed, one scan is cheaper, and one batch."""
-_RELEASED_KEPT = 4096
-
-Stat = tuple[int, int, int, int]
-
-
-class _Written(Struct):
-    """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
-
-    due: float
-    delay_s: float
-    since: float
 
 
 class ChangeTracker:
@@ -89,7 +71,8 @@ class ChangeTracker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine: Engine | None = None
-        self.unfinished: dict[PathKey, FileFact | None] = {}
+        self._writing = FilesBeingWritten()
+        self.unfinished = self._writing.unfinished
         self.is_draining = False
         self.looks = 0
         """How often something was looked at because of what the watcher said."""
@@ -107,9 +90,7 @@ class ChangeTracker:
         """Whether clients have their turn, and then there is more to look at."""
         self._is_lost = False
         self._retries = False
-        self._written: dict[bytes, _Written] = {}
         self._absences = Absences()
-        self._released: OrderedDict[bytes, tuple[float, Stat | None]] = OrderedDict()
         self._is_looking_again = False
         self._second_looks: dict[str, float] = {}
         self._people: dict[tuple[int, str], None] = {}
@@ -230,9 +211,8 @@ class ChangeTracker:
         if engine is None:
             return
         self._is_looking_again = self._is_looking_again and not engine.is_idle
-        self._refresh_unfinished(engine)
-        if self._written:
-            self._probe_written(engine, now)
+        self._writing.refresh_unfinished(engine)
+        self._take_written(engine, now)
         if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
             self._look(engine, now)
         if self._second_looks and engine.is_idle and not self._is_anything_gathered:
@@ -314,12 +294,12 @@ class ChangeTracker:
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
             return
-        seen = _stat(path)
+        seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
             return
         was_waited_for = self._absences.settle(path)
         if seen is None:
-            self._finish(rels)
+            self._writing.finish(rels)
             self._is_lost = self._is_lost or "" in rels  # a scan folder: the scan says that it is not there
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unheard_of(key_of(rel)):
@@ -329,14 +309,14 @@ class ChangeTracker:
                 if was_folder(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
         elif stat.S_ISDIR(seen.st_mode):
-            self._finish(rels)
+            self._writing.finish(rels)
             for rel in rels:
                 self._whole.add(key_of(rel))
                 looks.setdefault(key_of(rel), set())
                 if any(folder == key_of(rel) for _part, folder in engine.scans.unknown):
                     self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
-        elif self._is_ready(engine, path, rels, seen, now):
-            self._finish(rels)
+        elif self._writing.is_ready(engine, path, rels, seen, now):
+            self._writing.finish(rels)
             for rel in rels:
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
 
@@ -344,76 +324,22 @@ class ChangeTracker:
 
     def is_being_written(self, path: str) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing."""
-        name = from_text(path)
-        return name in self._written or is_open_for_writing(name) is True
+        return self._writing.is_being_written(from_text(path))
 
-    def _is_ready(self, engine: Engine, path: bytes, rels: list[RelPath], seen: os.stat_result, now: float) -> bool:
-        """Whether a file may be looked at now; if not, it is asked again by and by."""
-        key = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
-        known = self._written.get(path)
-        if known is not None:
-            if not known.delay_s:
-                known.due = min(now + _QUIET_S, known.since + _LONGEST_WAIT_S)
-            return False
-        released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
-        if now - released_at < _QUIET_S:
-            if key == before:
-                return False  # one save raises several notifications
-            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
-            return False
-        is_open = is_open_for_writing(path)
-        if is_open is True:
-            self._put_off(engine, path, rels, _Written(now + _PROBE_S[0], _PROBE_S[0], now))
-            return False
-        if is_open is None and stat.S_ISREG(seen.st_mode) and before != key:
-            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
-            return False
-        self._release(path, now)
-        return True
-
-    def _put_off(self, engine: Engine, path: bytes, rels: list[RelPath], written: _Written) -> None:
-        self._written[path] = written
-        for key in map(key_of, rels):
-            pending = engine.pipeline.memory.folders.get(parent(key))
-            self.unfinished[key] = pending.winners.get(key) if pending is not None else None
-
-    def _refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in what was not known yet when a file was put off: its first save may have been seen a moment before."""
-        for key in [key for key, fact in self.unfinished.items() if fact is None]:
-            pending = engine.pipeline.memory.folders.get(parent(key))
-            self.unfinished[key] = pending.winners.get(key) if pending is not None else None
-
-    def _finish(self, rels: list[RelPath]) -> None:
-        for rel in rels:
-            self.unfinished.pop(key_of(rel), None)
-
-    def _release(self, path: bytes, now: float) -> None:
-        # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
-        seen = _stat(path)
-        self._released[path] = now, seen and (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
-        self._released.move_to_end(path)
-        if len(self._released) > _RELEASED_KEPT:
-            self._released.popitem(last=False)
-
-    def _probe_written(self, engine: Engine, now: float) -> None:
-        for path, written in [item for item in self._written.items() if item[1].due <= now]:
-            seen = _stat(path)
-            is_open = is_open_for_writing(path) if seen is not None else False
-            if is_open is True:
-                written.delay_s = min(max(2 * written.delay_s, _PROBE_S[0]), _PROBE_S[1])
-                written.due = now + written.delay_s
-                continue
-            del self._written[path]
-            if seen is None:
+    def _take_written(self, engine: Engine, now: float) -> None:
+        """Look at the files that nobody writes any more."""
+        for path, is_there in self._writing.ended(now):
+            if not is_there:
                 self._paths[path] = None  # it counts as it was until it was asked twice
                 continue
-            self._finish(self._relatives(path))
-            self._release(path, now)
+            rels = self._relatives(path)
+            self._writing.finish(rels)
             if engine.is_scanning or self._is_held(now):
-                self._released.pop(path)
+                self._writing.forget(path)
                 self._paths[path] = None
                 continue
-            for rel in self._relatives(path):
+            self._writing.release(path, now)
+            for rel in rels:
                 self._look_at_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
 
     # -------------------------------------------------------------------------------------------------------- second looks
@@ -485,14 +411,14 @@ class ChangeTracker:
         """Whether everything that was reported has been looked at."""
         is_waiting = self.engine is not None and bool(self.engine.metadata.held)
         return self._hints.empty() and not (
-            self._is_anything_gathered or self._written or self._intermediates.due is not None or is_waiting
+            self._is_anything_gathered or self._writing or self._intermediates.due is not None or is_waiting
         )
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `poll` has something to do; None when only events matter."""
         if self.engine is None:
             return None
-        times = [*([now] if self._is_cut_short else ()), *(written.due for written in self._written.values())]
+        times = [*([now] if self._is_cut_short else ()), *self._writing.deadlines()]
         if self._absences and not self._placing:
             times.append(self._absences.due)
         elif self._is_anything_gathered and not self.engine.is_scanning:
@@ -507,11 +433,3 @@ class ChangeTracker:
         if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_looks.values())))
         return min(times, default=None)
-
-
-def _stat(path: bytes) -> os.stat_result | None:
-    """Return what lies there, links followed; a link that leads nowhere is a file that went."""
-    try:
-        return os.stat(path)
-    except OSError:
-        return None

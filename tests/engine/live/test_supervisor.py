@@ -15,7 +15,7 @@ import pytest
 from live_project import LiveProject, Ticker, own_live_project
 
 from aptui.core.notices import JobChanged, Notice
-from aptui.engine.live import changes
+from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.link import port
@@ -288,15 +288,15 @@ def test_a_save_that_ends_while_it_is_looked_at_is_one_save(project: LiveProject
     with project.running() as live:
         project.forget()
         ended, waited = [], []
-        is_open, put_off = changes.is_open_for_writing, live.watching._put_off
+        is_open, put_off = writing.is_open_for_writing, live.watching._writing._put_off
 
         def ends_before_the_lease(path: bytes | str) -> bool | None:
             if not ended and os.fsdecode(path).endswith("a.txt"):
                 ended.append(project.write("assets/a.txt", "whole"))
             return is_open(path)
 
-        monkeypatch.setattr(changes, "is_open_for_writing", ends_before_the_lease)
-        monkeypatch.setattr(live.watching, "_put_off", lambda *words: (waited.append(words), put_off(*words)))
+        monkeypatch.setattr(writing, "is_open_for_writing", ends_before_the_lease)
+        monkeypatch.setattr(live.watching._writing, "_put_off", lambda *words: (waited.append(words), put_off(*words)))
         project.write("assets/a.txt", "ha")
         project.until_product("linux/a.txt", "whole")
 

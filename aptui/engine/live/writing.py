@@ -1,0 +1,139 @@
+"""Files that are being written, and those that were a moment ago: when each may be looked at.
+
+A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where
+nobody can tell, and where a file changes again within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+
+Tests: `tests/engine/live/test_supervisor.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.core.model import FileFact, PathKey, RelPath
+from aptui.core.paths import key_of, parent
+from aptui.engine.live.leases import is_open_for_writing
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+
+_QUIET_S = 0.15
+_LONGEST_WAIT_S = 5.0
+_PROBE_S = (0.001, 0.05)
+_RELEASED_KEPT = 4096
+
+_Stamp = tuple[int, int, int, int]
+
+
+class _Written(Struct):
+    """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
+
+    due: float
+    delay_s: float
+    since: float
+
+
+class FilesBeingWritten:
+    """The files (absolute paths) that are put off; `unfinished` are their sources as they were before, None = not known."""
+
+    def __init__(self) -> None:
+        self.unfinished: dict[PathKey, FileFact | None] = {}
+        self._written: dict[bytes, _Written] = {}
+        self._released: OrderedDict[bytes, tuple[float, _Stamp | None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._written)
+
+    def deadlines(self) -> list[float]:
+        """Return when files are to be asked again."""
+        return [written.due for written in self._written.values()]
+
+    def is_being_written(self, path: bytes) -> bool:
+        """Whether another process holds this file open for writing."""
+        return path in self._written or is_open_for_writing(path) is True
+
+    def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
+        """Whether a file may be looked at now; if not, it is asked again by and by."""
+        key = _stamp(seen)
+        known = self._written.get(path)
+        if known is not None:
+            if not known.delay_s:
+                known.due = min(now + _QUIET_S, known.since + _LONGEST_WAIT_S)
+            return False
+        released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
+        if now - released_at < _QUIET_S:
+            if key == before:
+                return False  # one save raises several notifications
+            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            return False
+        is_open = is_open_for_writing(path)
+        if is_open is True:
+            self._put_off(engine, path, rels, _Written(now + _PROBE_S[0], _PROBE_S[0], now))
+            return False
+        if is_open is None and stat.S_ISREG(seen.st_mode) and before != key:
+            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            return False
+        self.release(path, now)
+        return True
+
+    def ended(self, now: float) -> Iterator[tuple[bytes, bool]]:
+        """Yield (path, whether it is there) of each file that is due and that nobody writes any more."""
+        for path, written in [item for item in self._written.items() if item[1].due <= now]:
+            is_there = stat_of(path) is not None
+            if is_there and is_open_for_writing(path) is True:
+                written.delay_s = min(max(2 * written.delay_s, _PROBE_S[0]), _PROBE_S[1])
+                written.due = now + written.delay_s
+                continue
+            del self._written[path]
+            yield path, is_there
+
+    def release(self, path: bytes, now: float) -> None:
+        """Remember what a file is like that is about to be looked at."""
+        # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
+        seen = stat_of(path)
+        self._released[path] = now, seen and _stamp(seen)
+        self._released.move_to_end(path)
+        if len(self._released) > _RELEASED_KEPT:
+            self._released.popitem(last=False)
+
+    def forget(self, path: bytes) -> None:
+        """A file is not looked at yet after all."""
+        self._released.pop(path, None)
+
+    def finish(self, rels: Sequence[RelPath]) -> None:
+        """These sources count as they are now."""
+        for rel in rels:
+            self.unfinished.pop(key_of(rel), None)
+
+    def refresh_unfinished(self, engine: Engine) -> None:
+        """Fill in what was not known yet when a file was put off: its first save may have been seen a moment before."""
+        for key in [key for key, fact in self.unfinished.items() if fact is None]:
+            self.unfinished[key] = _before(engine, key)
+
+    def _put_off(self, engine: Engine, path: bytes, rels: Sequence[RelPath], written: _Written) -> None:
+        self._written[path] = written
+        for key in map(key_of, rels):
+            self.unfinished[key] = _before(engine, key)
+
+
+def _before(engine: Engine, key: PathKey) -> FileFact | None:
+    pending = engine.pipeline.memory.folders.get(parent(key))
+    return pending.winners.get(key) if pending is not None else None
+
+
+def _stamp(seen: os.stat_result) -> _Stamp:
+    return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+
+
+def stat_of(path: bytes) -> os.stat_result | None:
+    """Return what lies there, links followed; a link that leads nowhere is a file that went."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
