@@ -219,7 +219,8 @@ class AssetTrees(AssetRowActions):
     def _say_what_is_empty(self, newest: AssetTree | None) -> None:
         tree, error = self.shown_tree(), self.store.error
         nothing = _NOTHING[self.kind] if newest is not None else str(error) if error is not None else "reading…"
-        nothing = "nothing matches" if self.box.text.strip() and newest is not None and newest.file_count else nothing
+        if self.box.text.strip() and newest is not None and newest.file_count:
+            nothing = "searching…" if self.is_searching() else "nothing matches"
         if tree.empty_text != nothing:
             tree.empty_text = nothing
             tree.refresh()

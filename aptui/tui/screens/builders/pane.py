@@ -291,7 +291,8 @@ class BuildersPane(Pane):
 
     def _show_builder(self) -> None:
         current = self.current
-        self.patterns.put(known.pattern_rows(current, self.shell.config) if current else [])
+        rows = known.pattern_rows(current, self.shell.config) if current else []
+        self.patterns.put(rows)
         panel = self.query_one("#builders-details", KeyValue)
         pairs = known.details(current, self.shell.config, self._broken(current.name)) if current else []
         if pairs != panel.pairs:
@@ -300,6 +301,8 @@ class BuildersPane(Pane):
         table.empty_text = (
             "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
         )
+        if table.columns != (columns := known.pattern_columns(rows)):
+            table.set_columns(columns)
         table.refresh_model()
         if self.metrics.show(current):
             self.spent.refresh_model()

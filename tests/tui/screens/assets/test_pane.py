@@ -519,8 +519,11 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
         pane.on_filter_box_changed(FilterBox.Changed(pane.box, "rose"))
         assert pane.awaited(pane.box.query_one(Input)) == ""
         assert pane.awaited(pane.shown_tree()) == "the search"
+        pane.take_tree()
+        assert pane.shown_tree().empty_text == "searching…"
         may_search.set()
         await until(pilot, lambda: pane.awaited(pane.shown_tree()) == "")
+        await until(pilot, lambda: "nothing matches" in text(app))
         pane.box.text = "before:never("
         pane._failed("search", KnownError("not now", hint="again"))
         assert pane.awaited(pane.shown_tree()) == ""

@@ -18,7 +18,9 @@ from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts
 from aptui.tui.screens.builders import pane as screen
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
-from aptui.tui.widgets.cells import share_bar
+from aptui.tui.screens.common.listed import ListedRow
+from aptui.tui.widgets.cells import Cell, share_bar
+from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession
@@ -169,6 +171,15 @@ def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_pat
     ]
 
     assert [found[0].cell("place").text for found in rows] == ["aptui.yaml:9:3", "/game/aptui.yaml:4:11"]
+
+
+def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
+    place = "entry:mesh:aptui.builders.mesh_builder"
+    row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
+
+    wide = {column.id: width for column, width in lay_out(facts.pattern_columns([row]), 76)}
+
+    assert wide["place"] >= len(place)
 
 
 def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
