@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -334,8 +335,6 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     """
     import subprocess
 
-    import msgspec
-
     from aptui.engine.pool.process import python_command, python_environment
 
     try:
@@ -381,8 +380,6 @@ def _signature() -> str:
 
 
 def _remembered(cache_file: Path) -> _RegistryCache:
-    import msgspec
-
     try:
         memory = msgspec.json.decode(cache_file.read_bytes(), type=_RegistryCache)
     except (OSError, msgspec.MsgspecError):
@@ -392,8 +389,6 @@ def _remembered(cache_file: Path) -> _RegistryCache:
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:
     """Write the memory when it is news; a cache that cannot be written costs time only."""
-    import msgspec
-
     if memory == before:
         return
     new = cache_file.with_name(f"{cache_file.name}.{os.getpid()}.new")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -278,8 +278,6 @@ def _told_form(record: type[Notice]) -> Any:
 @cache
 def _notices() -> dict[str, type[Notice]]:
     """{name on the wire: record}; asked for by who hears news: the records cost as much to import as all the rest of a client."""
-    from typing import get_args
-
     from aptui.core import notices
 
     return {record.__name__: record for record in get_args(notices.Notice)}

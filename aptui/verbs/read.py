@@ -19,7 +19,7 @@ from aptui.core.results.facts import ProductFacts
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace
-from aptui.store.queries.problems.checks import CheckMark, check_marks
+from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, opened
@@ -218,7 +218,6 @@ def status(arguments: Namespace) -> int:
     """Show totals."""
     from aptui.link import gateways
     from aptui.store.queries import health
-    from aptui.store.queries.problems.checks import findings
 
     if arguments.openmetrics:
         return _tell_figures(arguments)

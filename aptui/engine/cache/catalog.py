@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import told, uuid_text
 
 if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
@@ -135,7 +135,6 @@ class Catalogs:
 
     def _write_all(self, names: Collection[str] | None) -> None:
         """Write what has changed in the products `names`, None = everything."""
-        from aptui.store.db.schema import told
         from aptui.store.queries.reader import open_reader
 
         with told(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():

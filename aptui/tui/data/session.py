@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from aptui import __version__
@@ -353,8 +354,6 @@ class LinkSession:
                 listener.take(news.epoch, news.seq, news.notice)
 
     def _take_subscription(self, answer: Answer) -> None:
-        import msgspec  # for start-up
-
         from aptui.core.notices import Progress
         from aptui.shared.health import Health  # for start-up
 

@@ -25,7 +25,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
-from aptui.store.queries.reader import open_reader
+from aptui.store.queries.reader import SourceRow, open_reader
 from aptui.verbs.opening import DATABASE, opened, os_path
 
 if TYPE_CHECKING:
@@ -207,8 +207,6 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
 
 
 def _sources(rows: Iterator[object], patterns: Sequence[str]) -> Iterator[str]:
-    from aptui.store.queries.reader import SourceRow
-
     wanted = [pattern.lower().replace("%", "*").removesuffix("/") for pattern in patterns]
     for row in rows:
         assert isinstance(row, SourceRow)

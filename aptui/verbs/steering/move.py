@@ -9,7 +9,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
 from aptui.batch.options import load_config
 from aptui.config.model import Config
@@ -119,9 +119,7 @@ def _perform(config: Config, order: Relocate) -> RelocationReport:
 
 
 def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
-    import msgspec
-
-    return msgspec.convert(client.ask(order), RelocationReport)
+    return convert(client.ask(order), RelocationReport)
 
 
 def _tell(report: RelocationReport) -> None:

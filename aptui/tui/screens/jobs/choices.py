@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
-from aptui.store.jobs.filter import FilterError, with_statuses
+from aptui.store.jobs.filter import FilterError, parse, with_statuses
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, FAILED_FIRST, USUAL, chosen, title_of
 from aptui.tui.terminal.safety import glyph
@@ -147,8 +147,6 @@ class Choices:
         )
 
     def _wanted_statuses(self) -> tuple[str, ...]:
-        from aptui.store.jobs.filter import parse  # for start-up
-
         try:
             return parse(self._text).statuses
         except KnownError:
