@@ -24,6 +24,7 @@ from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
+from aptui.shared.forms import prepared
 from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
 FOLDER = "builders"
@@ -354,7 +355,7 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
             hint="check what they do when they are imported",
         ) from None
     try:
-        return msgspec.json.decode(ended.stdout, type=list[ClassAnswer])
+        return msgspec.json.decode(ended.stdout, type=prepared(list[ClassAnswer]))
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(
@@ -381,7 +382,7 @@ def _signature() -> str:
 
 def _remembered(cache_file: Path) -> _RegistryCache:
     try:
-        memory = msgspec.json.decode(cache_file.read_bytes(), type=_RegistryCache)
+        memory = msgspec.json.decode(cache_file.read_bytes(), type=prepared(_RegistryCache))
     except (OSError, msgspec.MsgspecError):
         return _RegistryCache()
     return memory if memory.signature == _signature() else _RegistryCache(memory.signature, {}, memory.files, memory.adapted)

@@ -25,6 +25,7 @@ from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, Hello, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
+from aptui.shared.forms import prepared
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
@@ -114,7 +115,7 @@ class EngineClient:
         client = cls(channel)
         try:
             answer = client.ask(Hello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
-            client.hello = msgspec.convert(answer, EngineWelcome)
+            client.hello = msgspec.convert(answer, prepared(EngineWelcome))
         except msgspec.ValidationError as error:
             client.close()
             raise EngineGone(f"the engine's greeting is invalid: {error}") from error

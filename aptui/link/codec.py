@@ -19,6 +19,7 @@ from msgspec import Struct
 from aptui.link import bounds
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
+from aptui.shared.forms import prepared
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice
@@ -303,7 +304,7 @@ def _decoder(form: object) -> msgspec.json.Decoder[Any]:
     # Made on first use: each costs about a millisecond of looking at annotations, and a client needs two or three of them.
     found = _decoders.get(form)
     if found is None:
-        found = _decoders[form] = msgspec.json.Decoder(form)
+        found = _decoders[form] = msgspec.json.Decoder(prepared(form))
     return found
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from aptui.link import places
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
+from aptui.shared.forms import prepared
 
 _RECORD = "gateway.json"
 
@@ -60,7 +61,7 @@ def retract(cache_dir: places.Folder) -> None:
 def found(cache_dir: places.Folder) -> GatewayRecord | None:
     """Return the gateway of a cache as it was last announced; whether it lives is for `is_alive` to say."""
     try:
-        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=GatewayRecord)
+        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=prepared(GatewayRecord))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

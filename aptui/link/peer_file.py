@@ -28,6 +28,7 @@ from aptui.shared.connections.peer_rules import applied, checked
 from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
+from aptui.shared.forms import prepared
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""
@@ -103,7 +104,7 @@ def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
     except OSError as error:
         return PeerLists(None, f"'{file}' cannot be read: {error.strerror}")
     try:
-        form = msgspec.json.decode(data, type=_Form)
+        form = msgspec.json.decode(data, type=prepared(_Form))
         return PeerLists(_settings(form), configured=_settings(form.configured) if form.configured is not None else None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KnownError) as error:
         aside = file.with_name(file.name + _DAMAGED)

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.forms import prepared
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 
@@ -268,7 +269,7 @@ def engines() -> list[EngineRecord]:
 
 def _read(path: Path) -> EngineRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=EngineRecord)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(EngineRecord))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -28,6 +28,7 @@ from msgspec import Struct, field
 from aptui.link import codec
 from aptui.link.codec import MalformedLine, NoticeLine
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.forms import prepared
 
 T = TypeVar("T")
 
@@ -258,19 +259,19 @@ def _take_frames(found: Recording, stream: BinaryIO, database: BinaryIO, logs: P
         try:
             match kind:
                 case b"H":
-                    found.head = msgspec.json.decode(data, type=RecordingHead)
+                    found.head = msgspec.json.decode(data, type=prepared(RecordingHead))
                 case b"D":
                     size += database.write(_unfolded(data))
                     if size > MOST_DATABASE_BYTES:
                         raise UserError(f"the database in '{found.path}' is too large to be unfolded", hint=_OTHER)
                 case b"B":
-                    is_whole = msgspec.json.decode(data, type=int) == size
+                    is_whole = msgspec.json.decode(data, type=prepared(int)) == size
                 case b"N":
                     found.blocks.append(_block(found, offset, data))
                 case b"L":
                     _put_log(logs, _unfolded(data))
                 case b"E":
-                    found.end = msgspec.json.decode(data, type=RecordingEnd)
+                    found.end = msgspec.json.decode(data, type=prepared(RecordingEnd))
                     break
         except (zlib.error, struct.error, msgspec.MsgspecError, ValueError):
             raise _damaged(found.path, offset) from None

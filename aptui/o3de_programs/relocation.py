@@ -11,6 +11,7 @@ from aptui.o3de_programs.output import relocation_report
 from aptui.o3de_programs.run_request import RunRequest, asked_holder
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError, KnownError
+from aptui.shared.forms import prepared
 from aptui.shared.relocation import Relocate, RelocationReport
 
 _COMMANDS = ("move", "delete")
@@ -59,4 +60,4 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
     except BusyError as busy:
         import msgspec
 
-        return msgspec.convert(asked_holder(start.config, busy, order), RelocationReport)
+        return msgspec.convert(asked_holder(start.config, busy, order), prepared(RelocationReport))

@@ -19,6 +19,7 @@ from msgspec import Struct
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.shared.errors import HostError
+from aptui.shared.forms import prepared
 from aptui.sharing.store import Store
 from aptui.sharing.stores import opening
 
@@ -125,7 +126,7 @@ def decode(data: bytes, form: type[T]) -> T:
         HostError: it is none of that form.
     """
     try:
-        return msgspec.msgpack.decode(data, type=form)
+        return msgspec.msgpack.decode(data, type=prepared(form))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HostError(
             f"what came over the cluster cannot be read: {error}",

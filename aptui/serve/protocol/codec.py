@@ -28,6 +28,7 @@ from msgspec import Struct, field
 from aptui.link import bounds
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.serve.protocol import notices, requests
+from aptui.shared.forms import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -222,7 +223,7 @@ def converted(data: object, record: type[T]) -> T:
         Mistake: it has another form.
     """
     try:
-        return msgspec.convert(data, record)
+        return msgspec.convert(data, prepared(record))
     except msgspec.ValidationError as error:
         raise RequestMistake(str(error)) from None
 
@@ -250,7 +251,7 @@ def _fields(record: Any) -> dict[str, object]:
 
 @cache
 def _decoder(form: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form)
+    return msgspec.json.Decoder(prepared(form))
 
 
 def _decode(data: str | msgspec.Raw, form: Any, number: int) -> Any:

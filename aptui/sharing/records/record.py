@@ -17,6 +17,7 @@ from aptui.core.model import ProductFlag
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
 from aptui.shared.errors import UserError
+from aptui.shared.forms import prepared
 from aptui.sharing.records.keys import Discovered, JobFacts, is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch
@@ -108,7 +109,7 @@ def decoded(kind: str, body: bytes, base: str) -> Record | Variants:
     """Return the record in the bytes of an opened one, checked; `Mismatch` as `opened`."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
-        entry = msgspec.json.decode(body, type=form, strict=True)
+        entry = msgspec.json.decode(body, type=prepared(form), strict=True)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Mismatch(f"the record is not of our form: {error}") from None
     if entry.base != base:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.shared.forms import prepared
 from aptui.sharing.records.keys import is_name
 from aptui.sharing.records.seal import parted
 from aptui.sharing.store import Mismatch
@@ -118,7 +119,7 @@ def _named(record: _Entry) -> list[str]:
     """Return the digests of the blobs that a record names; one that is damaged, or somebody else's, names none."""
     try:
         with open(record.path, "rb", opener=quietly) as file:
-            return [blob.digest.hex() for blob in msgspec.json.decode(parted(file.read())[2], type=_Naming).products]
+            return [blob.digest.hex() for blob in msgspec.json.decode(parted(file.read())[2], type=prepared(_Naming)).products]
     except (OSError, Mismatch, msgspec.DecodeError, RecursionError):
         return []
 

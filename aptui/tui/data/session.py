@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from aptui import __version__
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.forms import prepared
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
@@ -357,11 +358,11 @@ class LinkSession:
         from aptui.core.notices import Progress
         from aptui.shared.health import Health  # for start-up
 
-        progress = msgspec.convert(answer.get("progress"), Progress | None)
-        health = msgspec.convert(answer.get("health"), Health | None)
+        progress = msgspec.convert(answer.get("progress"), prepared(Progress | None))
+        health = msgspec.convert(answer.get("health"), prepared(Health | None))
         self.latest_progress, self.latest_health = progress or self.latest_progress, health or self.latest_health
-        epoch, seq = (msgspec.convert(answer.get(name, 0), int) for name in ("epoch", "seq"))
-        running = msgspec.convert(answer.get("running", ()), tuple[int, ...])
+        epoch, seq = (msgspec.convert(answer.get(name, 0), prepared(int)) for name in ("epoch", "seq"))
+        running = msgspec.convert(answer.get("running", ()), prepared(tuple[int, ...]))
         for listener in self.listeners:
             listener.subscribed(epoch, seq, running)
 

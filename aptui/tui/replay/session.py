@@ -21,6 +21,7 @@ from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Jo
 from aptui.link.recording import Recording, TimedNews
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError, UserError
+from aptui.shared.forms import prepared
 from aptui.shared.health import Connection, Health
 from aptui.tui.data.session import EngineFacts, NoticeListener, SessionState
 
@@ -280,8 +281,8 @@ class ReplaySession:
     def _put_together(self, at_ms: int) -> None:
         """Make everything as it was at a time, and have it read anew."""
         head = self.recording.head
-        self.latest_progress = msgspec.convert(head.progress, Progress | None)
-        self.latest_health = msgspec.convert(head.health, Health | None)
+        self.latest_progress = msgspec.convert(head.progress, prepared(Progress | None))
+        self.latest_health = msgspec.convert(head.health, prepared(Health | None))
         self.connections, self.gateway = (), None
         self._running, self._moment = set(head.running), (head.epoch, head.seq)
         self._block, self._queue = 0, []

@@ -26,6 +26,7 @@ from aptui.link.recording import LOG_BYTES, RecordingEnd, RecordingHead, Recordi
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import not_written
+from aptui.shared.forms import prepared
 from aptui.store.history.replaying import copy_database
 from aptui.store.logs.logs import engine_logs
 from aptui.store.queries.reader import open_reader
@@ -159,11 +160,11 @@ class Recorder:
     def _begin(self) -> None:
         answer = self._client.ask(port.Subscribe(wants_all=True))
         self._began_s, started_ms = self._clock_s(), int(time.time() * 1000)
-        self._progress = msgspec.convert(answer.get("progress"), Progress | None)
+        self._progress = msgspec.convert(answer.get("progress"), prepared(Progress | None))
         builders = {uuid.hex(): name for uuid, name in builder_names(self._config).items()}
         known: dict[str, Any] = {name: answer.get(name) for name in ("progress", "health")}
-        epoch, seq = (msgspec.convert(answer.get(name, 0), int) for name in ("epoch", "seq"))
-        running = msgspec.convert(answer.get("running", ()), tuple[int, ...])
+        epoch, seq = (msgspec.convert(answer.get(name, 0), prepared(int)) for name in ("epoch", "seq"))
+        running = msgspec.convert(answer.get("running", ()), prepared(tuple[int, ...]))
         self._writer.add_head(RecordingHead(__version__, self._config.name, started_ms, epoch, seq, running, builders, **known))
 
     def _copy(self) -> None:

@@ -22,6 +22,7 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
+from aptui.shared.forms import prepared
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
@@ -158,7 +159,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     answer = heard[0]
     if isinstance(answer, KnownError):
         raise answer
-    return msgspec.convert(answer, Tally)
+    return msgspec.convert(answer, prepared(Tally))
 
 
 class _MissingReporter:

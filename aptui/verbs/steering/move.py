@@ -16,6 +16,7 @@ from aptui.config.model import Config
 from aptui.core.paths import is_below, to_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
+from aptui.shared.forms import prepared
 from aptui.shared.relocation import Relocate, RelocationReport
 from aptui.shared.relocation_report import lines
 from aptui.verbs.naming import as_text
@@ -119,7 +120,7 @@ def _perform(config: Config, order: Relocate) -> RelocationReport:
 
 
 def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
-    return convert(client.ask(order), RelocationReport)
+    return convert(client.ask(order), prepared(RelocationReport))
 
 
 def _tell(report: RelocationReport) -> None:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from aptui.core.project import Builder
 from aptui.sdk import trusted_params
+from aptui.shared.forms import prepared
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -39,7 +40,7 @@ from aptui.worker.processes import signal_name
 
 def main() -> None:
     """Answer the questions on stdin."""
-    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[ClassQuestion])
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepared(list[ClassQuestion]))
     answers = os.dup(1)
     os.dup2(2, 1)  # what a builder prints at its import must not end up between the answers
     found = [_apart(question) for question in questions]
@@ -68,7 +69,7 @@ def _apart(question: ClassQuestion) -> ClassAnswer:
         code = os.waitstatus_to_exitcode(status)
         how = f"killed by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
         return ClassAnswer(error=f"its import was {how}", kind="import")
-    return msgspec.json.decode(data, type=ClassAnswer)
+    return msgspec.json.decode(data, type=prepared(ClassAnswer))
 
 
 def describe(question: ClassQuestion) -> ClassAnswer:

@@ -19,6 +19,7 @@ from textual.geometry import Size
 
 from aptui.core.paths import to_text
 from aptui.shared.errors import KnownError
+from aptui.shared.forms import prepared
 from aptui.shared.relocation import Relocate, RelocationReport
 from aptui.shared.relocation_report import lines, summary
 from aptui.tui.frame.line import Line, Part, Parts
@@ -85,7 +86,7 @@ class Moving:
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
             if error is None:
-                then(msgspec.convert(answer.result(), RelocationReport))
+                then(msgspec.convert(answer.result(), prepared(RelocationReport)))
             elif isinstance(error, KnownError):
                 show_refusal(error)
             else:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from aptui.shared.forms import prepared
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
@@ -78,7 +79,7 @@ class EngineStatus(Struct, frozen=True):
 def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
     """Return who is connected and who works; an answer of another form says nothing."""
     try:
-        return msgspec.convert(answer, ConnectionsAnswer)
+        return msgspec.convert(answer, prepared(ConnectionsAnswer))
     except msgspec.ValidationError:
         return ConnectionsAnswer()
 
@@ -86,7 +87,7 @@ def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
 def read_status(answer: dict[str, object]) -> EngineStatus:
     """Return how the engine is; an answer of another form says nothing."""
     try:
-        return msgspec.convert(answer, EngineStatus)
+        return msgspec.convert(answer, prepared(EngineStatus))
     except msgspec.ValidationError:
         return EngineStatus()
 

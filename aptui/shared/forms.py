@@ -1,0 +1,29 @@
+"""Forms of messages, looked at once, by one thread at a time.
+
+When msgspec first decodes into a record it looks at the annotations of the record and of all that it holds, and keeps what it
+found with the class, field by field. A second thread that decodes into the same class meanwhile reads fields that are still empty,
+and the process ends by SIGSEGV (msgspec 0.22). So whoever decodes says `prepared(form)`: a test reads all of aptui for that.
+
+Tests: `tests/shared/test_forms.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+_lock = threading.RLock()
+"""One for all forms: two of them may hold the same record. Looking at annotations may import a module that prepares its own."""
+_prepared: set[object] = set()
+
+
+def prepared(form: T) -> T:
+    """Return the form of a message, a type, once msgspec knows all of it."""
+    if form not in _prepared:
+        with _lock:
+            msgspec.msgpack.Decoder(form)
+            _prepared.add(form)
+    return form

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aptui
+from aptui.shared.forms import prepared
+
+_AT_ONCE = """
+import sys, threading, types
+import msgspec
+from aptui.shared.forms import prepared
+
+FORMS = '''
+from __future__ import annotations
+from msgspec import Struct
+class Inner(Struct, frozen=True):
+    number: int = 0
+    text: str = ""
+    numbers: tuple[int, ...] = ()
+class Outer(Struct, frozen=True):
+    inner: tuple[Inner, ...] = ()
+    counts: dict[str, int] | None = None
+'''
+sys.setswitchinterval(1e-6)
+for n in range(200):
+    module = sys.modules[f"forms{n}"] = types.ModuleType(f"forms{n}")
+    exec(FORMS, module.__dict__)
+    together = threading.Barrier(4)
+    def decode():
+        together.wait()
+        found = msgspec.json.decode(b'{"inner": [{"number": 1}], "counts": {"a": 1}}', type=prepared(module.Outer))
+        assert found.inner[0].number == 1
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+_DECODING = {
+    "msgspec.json.decode",
+    "msgspec.msgpack.decode",
+    "msgspec.json.Decoder",
+    "msgspec.msgpack.Decoder",
+    "msgspec.convert",
+    "convert",
+}
+
+
+@pytest.mark.real
+def test_threads_that_decode_the_same_form_first_at_the_same_time_do_not_end_the_process() -> None:
+    ended = subprocess.run([sys.executable, "-c", _AT_ONCE], check=False, capture_output=True, text=True, timeout=60)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_form_is_itself() -> None:
+    assert prepared(int | None) == int | None
+    assert prepared(dict[bytes, int]) == dict[bytes, int]
+
+
+def test_whoever_decodes_has_the_form_prepared() -> None:
+    package = Path(aptui.__file__).parent
+
+    found = [path.relative_to(package) for path in package.rglob("*.py") if any(_unprepared(path.read_text(encoding="utf-8")))]
+
+    assert found == [Path("shared/forms.py")]
+
+
+def _unprepared(source: str) -> Iterator[int]:
+    """Yield the lines that decode into a form that is not prepared; what is decoded into nothing in particular has none."""
+    if "msgspec" not in source:
+        return
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and (name := ast.unparse(call.func)) in _DECODING:
+            named = [keyword.value for keyword in call.keywords if keyword.arg == "type"]
+            place = 0 if name.endswith("Decoder") else 1
+            for form in named or call.args[place : place + 1]:
+                if not ast.unparse(form).startswith("prepared("):
+                    yield call.lineno
