@@ -68,9 +68,9 @@ def without_losses() -> None:
 
 def without_leases() -> None:
     """Break the contract: nobody asks whether a file is being written."""
-    from aptui.engine.live import changes
+    from aptui.engine.live import writing
 
-    changes.is_open_for_writing = lambda _path: False
+    writing.is_open_for_writing = lambda _path: False
 
 
 def without_holds() -> None:
