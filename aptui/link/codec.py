@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.link import bounds
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
-from aptui.shared.forms import prepared
+from aptui.shared.forms import json_decoder
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice
@@ -36,7 +36,6 @@ _MANY = b'{"notices":"'
 """So begins a line of many notices, and no other."""
 _NAMES = {record: name for name, record in VERBS.items()}
 _encoder = msgspec.json.Encoder()
-_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 class MalformedLine(Exception):
@@ -300,17 +299,9 @@ def _robust(value: object) -> bytes:
         return _encoder.encode(replace_surrogates(msgspec.to_builtins(value)))
 
 
-def _decoder(form: object) -> msgspec.json.Decoder[Any]:
-    # Made on first use: each costs about a millisecond of looking at annotations, and a client needs two or three of them.
-    found = _decoders.get(form)
-    if found is None:
-        found = _decoders[form] = msgspec.json.Decoder(prepared(form))
-    return found
-
-
 def _decode(data: bytes | msgspec.Raw, form: type[T], number: int, where: str) -> T:
     try:
-        decoded: T = _decoder(form).decode(data)
+        decoded: T = json_decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedLine(where + explain(error), number=number) from None
     return decoded

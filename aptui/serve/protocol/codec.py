@@ -19,7 +19,6 @@ Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to th
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -28,7 +27,7 @@ from msgspec import Struct, field
 from aptui.link import bounds
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.serve.protocol import notices, requests
-from aptui.shared.forms import prepared
+from aptui.shared.forms import json_decoder, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -249,13 +248,8 @@ def _fields(record: Any) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
-@cache
-def _decoder(form: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(prepared(form))
-
-
 def _decode(data: str | msgspec.Raw, form: Any, number: int) -> Any:
     try:
-        return _decoder(form).decode(data)
+        return json_decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RequestMistake(explain(error), number=number) from None
