@@ -22,6 +22,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
 from aptui.config import load
 from aptui.config import model as configuration
+from aptui.config.dirs import engine_record
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -104,7 +105,7 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
     if not wish.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr, config.log_dir)
-    if _is_announced(config) and (summary := _settled(config, wish, reporter, began_s)) is not None:
+    if os.path.lexists(engine_record(config.cache_dir)) and (summary := _settled(config, wish, reporter, began_s)) is not None:
         return summary
     from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
 
@@ -128,11 +129,6 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         summary.seconds = time.monotonic() - began_s
         return summary
     return _run_engine(config, wish, opening, reporter, builders, began_s)
-
-
-def _is_announced(config: configuration.Config) -> bool:
-    """Whether an engine of this cache has said that it runs (`link.places.announce`); it may be dead since."""
-    return os.path.lexists(config.cache_dir / ".aptui" / "engine.json")
 
 
 def _settled(config: configuration.Config, wish: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:

@@ -8,14 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from aptui.shared.errors import InternalError, UserError
-
-if TYPE_CHECKING:
-    pass
 
 from aptui.config.formats import dialect_of
+from aptui.shared.errors import InternalError, UserError
 
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
@@ -52,6 +47,11 @@ def xdg(variable: str, fallback: str) -> str:
 def user_file() -> Path:
     """Return where a person's own layer is looked for."""
     return Path(xdg("XDG_CONFIG_HOME", "~/.config"), FILE_NAME)
+
+
+def engine_record(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return where an engine says that it holds this cache (`link.places.announce`); it may be dead since."""
+    return Path(cache_dir, ".aptui", "engine.json")
 
 
 def store_dir() -> str:

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from aptui.config.dirs import engine_record
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.forms import prepared
@@ -227,18 +228,14 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
     make_private(folder)
     replace_bytes(folder / _RECORD, data, is_synced=False)
     with contextlib.suppress(OSError, KnownError):  # a cache that cannot be written is told of elsewhere
-        replace_bytes(_beside_lock(cache_dir), data, is_synced=False)
+        replace_bytes(engine_record(cache_dir), data, is_synced=False)
 
 
 def retract(cache_dir: Folder) -> None:
     """Take the engine of a cache, this process, out of the registry and out of the cache."""
-    for path in (engine_dir(cache_dir) / _RECORD, _beside_lock(cache_dir)):
+    for path in (engine_dir(cache_dir) / _RECORD, engine_record(cache_dir)):
         with contextlib.suppress(OSError):
             os.unlink(path)
-
-
-def _beside_lock(cache_dir: Folder) -> Path:
-    return Path(cache_dir, ".aptui", _RECORD)
 
 
 def engine_of(cache_dir: Folder) -> EngineRecord | None:
@@ -246,7 +243,7 @@ def engine_of(cache_dir: Folder) -> EngineRecord | None:
 
     Whoever can write there may name another socket; who listens is looked at when it is connected to (`peer_credentials`).
     """
-    record = _read(_beside_lock(cache_dir))
+    record = _read(engine_record(cache_dir))
     return record if record is not None and record.is_alive and os.path.exists(record.socket) else None
 
 
