@@ -9,13 +9,17 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aptui.config.dirs import xdg
+from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restored_rule
 from aptui.config.sections.serve import restored
+from aptui.config.tools import refresh_tools
+from aptui.config.variables import refresh_variables
 from aptui.core.project import (
     Builder,
     BuilderKind,
@@ -30,14 +34,6 @@ from aptui.core.project import (
     UndeclaredReads,
 )
 from aptui.core.results.checks import Check, Limit
-
-if TYPE_CHECKING:
-    pass
-
-from aptui.config.dirs import xdg
-from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
-from aptui.config.tools import refresh_tools
-from aptui.config.variables import refresh_variables
 
 
 def kept_file(*asked: object) -> str:

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Any
 
 DIALECTS: list[tuple[str, str]] = []
 """(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -20,9 +19,6 @@ from aptui.config.sections.serve import GatewaySettings
 from aptui.core.project import SHARE_OF_MEMORY, Pattern, Project
 from aptui.core.results.checks import Check
 from aptui.shared.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 class ConfigErrors(UserError):

@@ -8,18 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.project import Project
-
-if TYPE_CHECKING:
-    pass
-
 from aptui.config.dirs import data_dir, host_platform
 from aptui.config.packing import FORM, digest_of, pack
+from aptui.core.project import Project
 
 
 def environment(project_dir: Path) -> list[object]:

@@ -9,18 +9,13 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-
-from aptui.core.project import Builder
-
-if TYPE_CHECKING:
-    pass
 
 from aptui.config.model import Config, ToolSettings
 from aptui.config.packing import canonical
 from aptui.config.signature import signed
+from aptui.core.project import Builder
 
 # ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
 
