@@ -270,7 +270,7 @@ class JobsPane(ThreePanes):
             self.follow_rows()
         if self.table.cursor_key is None and self._selected is not None:
             self._select(None)
-        elif self._is_stale and self._selected is not None:
+        elif self._selected is not None and (self._is_stale or self.store.info(self._selected) != self.event_log.info):
             self._read_again()
         self._say()
         self._rest()

@@ -813,6 +813,17 @@ def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_row
     in_jobs(tmp_path, run, filler=keep)
 
 
+def test_a_job_that_was_at_work_when_the_engine_went_is_not_said_to_run(tmp_path):
+    async def lose(app, pilot, pane):
+        pane.choices.filter_by("sand")
+        await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
+        for listener in app.session.listeners:
+            listener.lost()
+        await until(pilot, lambda: "▶ processing" not in text(app) and "▶ running" not in text(app))
+
+    in_jobs(tmp_path, lose, running=(3,))
+
+
 def test_neither_a_moved_cursor_nor_news_of_a_job_lay_out_the_screen(tmp_path):
     async def look(app, pilot, pane):
         await papers_of(pilot, pane, pane.table.cursor_key)
