@@ -104,9 +104,9 @@ def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> N
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        ("no engine listens at '/s'", "! no engine listens at '/s' · ':start' starts one"),
+        ("no engine listens at '/home/ada/.local/state/s'", "! no engine runs · ':start' starts one"),
         ("it ended", "! no engine: it ended · ':start' starts one"),
-        ("", "! no engine: none is running · ':start' starts one"),
+        ("", "! no engine runs · ':start' starts one"),
     ],
 )
 def test_that_there_is_no_engine_is_said_once(trouble, expected):
@@ -114,6 +114,16 @@ def test_that_there_is_no_engine_is_said_once(trouble, expected):
     session.trouble = trouble
 
     assert banner_text(session) == expected
+    session.is_read_only = True
+    assert banner_text(session) == expected.removesuffix(" · ':start' starts one")
+
+
+def test_who_waits_for_another_run_is_told_what_for():
+    session = FakeSession(Path("/c"), SessionState.WAITING)
+    session.trouble = "another run (process 4711) is at work here"
+
+    assert banner_text(session) == "! another run (process 4711) is at work here; the engine starts when it ends"
+    assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
 
 
 def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its_folder():

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui import __version__
-from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.forms import prepared
 
 if TYPE_CHECKING:
@@ -31,12 +31,16 @@ BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""
 START_WITHIN_S = 30.0
 """So long after it was started an engine may take to listen, before that counts as failure."""
+_SOON_S = 0.5
+"""So often who waits for another run's end looks whether that has come: one file of the kernel."""
 
 
 class SessionState(StrEnum):
     """How things stand between the screen and an engine."""
 
     ATTACHING = "attaching"
+    WAITING = "waiting"
+    """Another run holds the cache; an engine is started when it has ended."""
     ATTACHED = "attached"
     DETACHED = "detached"
     REATTACHING = "reattaching"
@@ -180,12 +184,16 @@ class NoSession:
 
 
 class Places(Struct, frozen=True):
-    """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`."""
+    """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`.
+
+    `holder` returns the process that holds the cache, 0 = none does, or nobody knows.
+    """
 
     project_name: str
     cache_dir: Path
     socket: str
     start: Callable[[], None] | None = None
+    holder: Callable[[], int] = int
 
 
 class LinkSession:
@@ -215,6 +223,7 @@ class LinkSession:
         self._is_closing = False
         self._tries_now = threading.Event()
         self._wants_engine = places.start is not None and not is_read_only
+        self._refusal = ""
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
 
     # ---------------------------------------------------------------------------------------------------------- any thread
@@ -237,7 +246,8 @@ class LinkSession:
                 )
             )
         if client is None:
-            return _failed(HostError(f"no engine to {_word(verb)}", hint="':start' starts one"))
+            hint = "one starts when the other run ends" if self.state is SessionState.WAITING else "':start' starts one"
+            return _failed(HostError(f"no engine to {_word(verb)}", hint=hint))
         answer: Future[Answer] = Future()
 
         def hand_over(said: Answer | KnownError) -> None:
@@ -283,7 +293,8 @@ class LinkSession:
             if client is None:
                 if not tries and not self.engine.pid:
                     self._have_read()
-                self._tries_now.wait(self._back_off_s[min(tries, len(self._back_off_s) - 1)])
+                pause_s = self._back_off_s[min(tries, len(self._back_off_s) - 1)]
+                self._tries_now.wait(min(pause_s, _SOON_S) if self.state is SessionState.WAITING else pause_s)
                 self._tries_now.clear()
                 tries += 1
                 continue
@@ -307,12 +318,19 @@ class LinkSession:
         try:
             client = self._connect(self._places.socket)
         except KnownError as absent:
-            self._turn(SessionState.REATTACHING if self.engine.pid else SessionState.DETACHED, absent.what)
-            return self._start() if self._wants_engine else None
+            if self._wants_engine:
+                return self._start()
+            state = SessionState.REATTACHING if self.engine.pid else SessionState.DETACHED
+            self._turn(state, self._refusal or absent.what)
+            return None
         return client
 
     def _start(self) -> EngineClient | None:
-        self._wants_engine = False
+        """Start an engine and connect to it; while another run holds the cache, wait for the end of that."""
+        if holder := self._places.holder():
+            self._turn(SessionState.WAITING, f"another run (process {holder}) is at work here")
+            return None
+        self._wants_engine, self._refusal = False, ""
         self._turn(SessionState.ATTACHING, "")
         try:
             assert self._places.start is not None
@@ -325,7 +343,10 @@ class LinkSession:
                     self._tries_now.wait(self._back_off_s[0])
                     self._tries_now.clear()
         except KnownError as refused:
-            self._turn(SessionState.DETACHED, str(refused))
+            self._refusal = str(refused)
+            # It may have been faster to the cache than the engine.
+            self._wants_engine = refused.exit_code == BusyError.exit_code and self._places.holder() != 0
+            self._turn(SessionState.DETACHED, self._refusal)
         return None
 
     def _follow(self, client: EngineClient) -> None:
@@ -334,7 +355,7 @@ class LinkSession:
         from aptui.core.notices import JobChanged  # for start-up
         from aptui.link.port import PROTOCOL, Subscribe
 
-        self._wants_engine = False  # one that is stopped while we look on stays stopped
+        self._wants_engine, self._refusal = False, ""  # one that is stopped while we look on stays stopped
         hello = client.hello
         ours = hello.protocol == PROTOCOL
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)

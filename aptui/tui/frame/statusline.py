@@ -66,6 +66,7 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     words = {
         SessionState.NONE: Part("○ read only", "muted"),
         SessionState.ATTACHING: Part("· attaching", "muted"),
+        SessionState.WAITING: Part("○ waiting for another run", "warning"),
         SessionState.REATTACHING: Part("✗ disconnected", "failed"),
         SessionState.DETACHED: Part("○ no engine", "warning"),
     }

@@ -160,16 +160,18 @@ def banner_text(session: Session) -> str:
     """Return what people must know about the engine, "" = nothing."""
     trouble = sanitize(session.trouble)
     engine = session.engine
+    start = "" if session.is_read_only else " · ':start' starts one"
     match session.state:
+        case SessionState.WAITING:
+            return f"! {trouble}; the engine starts when it ends"
         case SessionState.REATTACHING:
-            return f"! disconnected since {clock(session.since_ms)}; reconnecting · ':start' starts one · {trouble}".removesuffix(
-                " · "
-            )
+            return f"! disconnected since {clock(session.since_ms)}; reconnecting{start} · {trouble}".removesuffix(" · ")
         case SessionState.DETACHED if not engine.speaks_our_protocol:
-            return f"! {trouble} · ':restart' starts one of this"
+            return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this")
         case SessionState.DETACHED:
-            said = trouble if trouble.startswith("no engine") else f"no engine: {trouble or 'none is running'}"
-            return f"! {said} · ':start' starts one"
+            # Where it does not listen is no help; `i` tells it.
+            is_told = trouble and not trouble.startswith("no engine")
+            return f"! no engine: {trouble}{start}" if is_told else f"! no engine runs{start}"
         case SessionState.ATTACHED if is_older(engine.version):
             return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
         case SessionState.ATTACHED if session.latest_health is not None:

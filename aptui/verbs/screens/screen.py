@@ -59,9 +59,13 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
 
         engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
-    where = Places(
-        config.name, config.cache_dir, places.listening_at(config.cache_dir), start if starts_engine and not is_read_only else None
-    )
+    def holder() -> int:
+        from aptui.verbs.read import engine_process  # asked after the first paint
+
+        return engine_process(config) or 0
+
+    starter = start if starts_engine and not is_read_only else None
+    where = Places(config.name, config.cache_dir, places.listening_at(config.cache_dir), starter, holder)
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
 
 

@@ -10,7 +10,7 @@ from waiting import until
 
 from aptui.core.notices import Progress, Said
 from aptui.link.port import Ping, Rescan, Shutdown
-from aptui.shared.errors import HostError, KnownError
+from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
 
 pytestmark = pytest.mark.real
@@ -54,8 +54,8 @@ class Ears:
             assert self.changed.wait_for(lambda: is_so(self.heard), PATIENCE_S), self.heard
 
 
-def opened(socket: str, start=None, **options) -> tuple[LinkSession, Ears]:
-    session, ears = LinkSession(Places("game", Path("/c"), socket, start), back_off_s=(0.01,), **options), Ears()
+def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession, Ears]:
+    session, ears = LinkSession(Places("game", Path("/c"), socket, start, holder), back_off_s=(0.01,), **options), Ears()
     session.listeners.append(ears)
     session.open()
     return session, ears
@@ -123,6 +123,57 @@ def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
     session.close()
 
     assert len(started) == 2
+
+
+def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_that():
+    holders, started = [4711], []
+
+    def start() -> None:
+        started.append(list(holders))
+        raise HostError("the daemon does not start")
+
+    session, ears = opened("/nowhere/engine.sock", start, lambda: holders[0])
+    until(lambda: session.state is SessionState.WAITING)
+    ears.await_(lambda heard: heard)
+    assert (started, ears.heard) == ([], [("subscribed", 0, 0, ())]), "what rests can be read meanwhile"
+    assert "4711" in session.trouble
+    with pytest.raises(HostError, match="one starts when the other run ends"):
+        session.ask(Ping()).result(PATIENCE_S)
+    session.start_engine()  # which it does anyway
+    holders[0] = 0
+    until(lambda: started)
+    session.close()
+
+    assert started == [[0]]
+
+
+def test_who_was_faster_to_the_cache_is_waited_for():
+    holders, started = [0], []
+
+    def start() -> None:
+        started.append(list(holders))
+        holders[0] = 4711 if len(started) == 1 else 0
+        raise BusyError("cache '/c' is held by process 4711") if holders[0] else HostError("the daemon does not start")
+
+    session, _ = opened("/nowhere/engine.sock", start, lambda: holders[0])
+    until(lambda: session.state is SessionState.WAITING)
+    holders[0] = 0
+    until(lambda: len(started) == 2)
+    session.close()
+
+
+def test_why_an_engine_did_not_start_is_said_until_there_is_one():
+    def refuse() -> None:
+        raise HostError("the daemon does not start", hint="mend it")
+
+    session, ears = opened("/nowhere/engine.sock", refuse)
+    ears.await_(lambda heard: heard)  # it was looked for once more, and not found
+    until(lambda: session.state is SessionState.DETACHED)
+    session._tries_now.set()
+    until(lambda: not session._tries_now.is_set())
+    session.close()
+
+    assert session.trouble == "the daemon does not start; mend it"
 
 
 def test_a_read_only_session_starts_nothing_and_asks_nothing():
