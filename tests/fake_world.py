@@ -359,7 +359,7 @@ class World:
     def scan(self, *, is_full: bool = False, retries: bool = True) -> None:
         """Begin to look at all files."""
         reassess = self.archive.state("signature") != self._signature()
-        self._post(ScanStarted(self._next(), is_full, retries=retries))
+        self._post(ScanStarted(self._next(), retries=retries))
         lost = sorted({row[2] for row in self.archive.tables.products.values()} - self.cache.keys())  # type: ignore[type-var]
         if lost:
             self._post(ProductsLost(self._next(), tuple(lost)))  # type: ignore[arg-type]

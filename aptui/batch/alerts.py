@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
+from aptui.config.dirs import asset_database
 from aptui.core.notices import JobChanged, Notice, Progress
 from aptui.shared import printing
 from aptui.shared.errors import KnownError
@@ -206,7 +207,7 @@ def failing_jobs(config: Config) -> list[Key]:
     """Return the jobs and analyses that are failed in the database, none where there is no database yet."""
     from aptui.store.queries.reader import open_reader
 
-    path = config.cache_dir / "assetdb.sqlite"
+    path = asset_database(config.cache_dir)
     if not config.on.alerts or not path.is_file():
         return []
     with contextlib.suppress(KnownError), contextlib.closing(open_reader(path)) as reader:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aptui.config.compiled import kept, kept_file
-from aptui.config.dirs import host_platform
+from aptui.config.dirs import host_platform, own_folder
 from aptui.config.model import Config
 from aptui.core.project import Project
 from aptui.link import places
@@ -29,7 +29,7 @@ def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[s
 
 def _of_engine(project_dir: Path) -> Config | None:
     cache = next((record.cache for record in places.engines() if record.is_alive and record.project == str(project_dir)), "")
-    own = Path(cache, ".aptui")
+    own = own_folder(cache)
     if not cache:
         return None
     nothing = Project(platforms=(), host_platform=host_platform(), scan_folders=(), builders=())

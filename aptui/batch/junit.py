@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import line
 from aptui.store.queries.reader import JobRow, open_reader
@@ -39,7 +39,7 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
 
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:
     resting = set(config.project.resting_platforms)
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         with database.snapshot():
             shown = [bool(row.flaky) for row in database.jobs() if row.platform not in resting]

@@ -22,7 +22,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
 from aptui.config import load
 from aptui.config import model as configuration
-from aptui.config.dirs import engine_record
+from aptui.config.dirs import engine_record, own_folder
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -228,14 +228,13 @@ def _accepted(config: configuration.Config, names: tuple[str, ...]) -> Iterator[
     if not names:
         yield
         return
-    from aptui.engine.cache.cache import OWN_FOLDER
     from aptui.engine.scan import walk_guard
 
     folders = {folder.name: folder for folder in config.project.scan_folders}
     for name in names:
         if name not in folders:
             raise UserError(f"--accept-empty: there is no scan folder '{name}'", hint=f"there is: {', '.join(sorted(folders))}")
-    own = str(config.cache_dir / OWN_FOLDER)
+    own = str(own_folder(config.cache_dir))
     try:
         for name in names:
             walk_guard.accept(own, folders[name])

@@ -18,7 +18,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.core.results.checks import CheckLevel
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
@@ -286,7 +286,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
     if fail_on is None or not (summary.errors or summary.warnings):
         return
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         asked = set(_asked_for(config))
         for row in database.jobs():
@@ -301,7 +301,7 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
     """Name the jobs that take longer than they did, the worst first; `limit`: the factor from which that is a failure."""
     from aptui.store.history import pace
 
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         asked = set(_asked_for(config))
         for job_id, one in pace.slower_jobs(database).items():
@@ -336,7 +336,7 @@ def _marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tupl
     """Return the jobs of the platforms asked for that the database has a mark for, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     asked = set(_asked_for(config))
-    with closing(open_reader(config.cache_dir / DATABASE)) as database:
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
         rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
     return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
 
@@ -354,7 +354,7 @@ def add_findings(summary: Summary, config: Config) -> None:
         return
     from aptui.store.queries.problems.checks import findings  # only projects that have checks pay for it
 
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         summary.findings = findings(database, config.checks)
     finally:
@@ -370,7 +370,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
         jobs_run: how many processing runs there were.
         builders: {uuid: name} of all that the engine knew.
     """
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         with database.snapshot():
             summary = _partial(config, database) if config.project.resting_platforms else _whole(database)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 from aptui.cli import main
 from aptui.cli.manual import actions_of
+from aptui.config.dirs import asset_database
 from aptui.shared import printing
 from aptui.shared.errors import KnownError
 
@@ -109,7 +109,7 @@ def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
     at = next((index for index, word in enumerate(words[:-1]) if word in ("-C", "--project")), -1)
     project = project_dir(Namespace(project=words[at + 1] if at >= 0 else None))
     config = load_last_config(Namespace(project=str(project)))
-    database = open_reader(Path(config.cache_dir) / "assetdb.sqlite")
+    database = open_reader(asset_database(config.cache_dir))
     try:
         if begun.startswith("#"):
             yield from (f"#{row.job_id}" for row in database.jobs())

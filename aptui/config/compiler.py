@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from aptui.config.compiling.builders import BuilderCompiler
 from aptui.config.compiling.folders import FolderCompiler
 from aptui.config.compiling.platforms import DeclaredPlatforms
 from aptui.config.compiling.tree import MergedTree
-from aptui.config.dirs import host_platform
+from aptui.config.dirs import host_platform, own_folder
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, one_line
 from aptui.config.sections import alerts, checks, runs, serve
 from aptui.config.sections import cluster as config_cluster
@@ -36,7 +35,7 @@ class Compiler:
         self._tree = MergedTree(root, project_dir)
         self._host = host_platform()
         self._cache = self._tree.path("cache", "Cache")
-        self._logs = self._tree.path("logs", os.path.join(self._cache, ".aptui", "logs"))
+        self._logs = self._tree.path("logs", str(own_folder(self._cache) / "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
         self._limits = ResourceLimits(
             scalars.seconds(limits["analyse"]),
@@ -67,7 +66,7 @@ class Compiler:
             name=self._tree.plain("name", self._tree.folder.name or "project"),
             cache_dir=Path(self._cache),
             log_dir=Path(self._logs),
-            temp_dir=Path(self._cache, ".aptui", "temp"),
+            temp_dir=own_folder(self._cache) / "temp",
             project=signed(replace(project, checks=blocking), self._tree.folder),
             limits=self._limits,
             workers=self._tree.plain("workers", 0),

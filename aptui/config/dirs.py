@@ -15,6 +15,8 @@ from aptui.shared.errors import InternalError, UserError
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
 """The asset database, in the cache's folder; the name is O3DE's."""
+OWN_FOLDER = ".aptui"
+"""Ours, in the cache's folder; it marks a cache as one of ours."""
 
 
 # ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,9 +51,24 @@ def user_file() -> Path:
     return Path(xdg("XDG_CONFIG_HOME", "~/.config"), FILE_NAME)
 
 
+def asset_database(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return where a cache's asset database is."""
+    return Path(cache_dir, DATABASE)
+
+
+def own_folder(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return the folder of a cache that holds what is ours and no product."""
+    return Path(cache_dir, OWN_FOLDER)
+
+
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:
     """Return where an engine says that it holds this cache (`link.places.announce`); it may be dead since."""
-    return Path(cache_dir, ".aptui", "engine.json")
+    return own_folder(cache_dir) / "engine.json"
+
+
+def builders_record(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return where an engine keeps what its builders' classes say of themselves (`engine.registry`)."""
+    return own_folder(cache_dir) / "builders.json"
 
 
 def store_dir() -> str:

@@ -22,11 +22,10 @@ from aptui.core.results.outside import OutsideFile
 class ScanStarted(Struct, frozen=True):
     """A scan of the relative folder `below` (lower case, "" = everything) began.
 
-    `is_full`: every file's bytes are read again. `retries`: what is not finished, or failed, is tried again on the way.
+    `retries`: what is not finished, or failed, is tried again on the way.
     """
 
     seq: int
-    is_full: bool = False
     below: str = ""
     retries: bool = True
 

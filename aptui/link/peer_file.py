@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.config.editing import peer_lists
 from aptui.shared.connections.addresses import canonical
 from aptui.shared.connections.peer_rules import applied, checked
@@ -30,7 +31,7 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepared
 
-PLACE = Path(".aptui", "connections.json")
+PLACE = Path(OWN_FOLDER, "connections.json")
 """Below the cache."""
 _DAMAGED = ".damaged"
 Stamp = tuple[int, int, int]

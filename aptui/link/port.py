@@ -143,7 +143,6 @@ class Settle(Struct, frozen=True):
     platforms: tuple[str, ...] | None = None
     sets: tuple[str, ...] = ()
     debug_output: bool | None = None
-    fails_fast: bool = False
 
 
 class Pause(Struct, frozen=True):

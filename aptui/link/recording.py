@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from aptui.config.dirs import DATABASE, own_folder
 from aptui.link import codec
 from aptui.link.codec import MalformedLine, NoticeLine
 from aptui.shared.errors import HostError, UserError
@@ -33,7 +34,6 @@ from aptui.shared.forms import prepared
 T = TypeVar("T")
 
 FORMAT = 1
-DATABASE = "assetdb.sqlite"
 _WORD = b"aptui recording "
 MAGIC = b"%s%d\n" % (_WORD, FORMAT)
 _FRAME = struct.Struct("<cII")
@@ -229,7 +229,7 @@ def read_recording(path: Path, folder: Path) -> Recording:
         with open(path, "rb") as stream:
             _check_magic(path, stream.readline(64))
             with open(folder / DATABASE, "wb") as database:
-                _take_frames(found, stream, database, folder / ".aptui" / "logs")
+                _take_frames(found, stream, database, own_folder(folder) / "logs")
     except OSError as error:
         if error.filename == str(path):
             raise _unreadable(path, error) from error

@@ -209,7 +209,7 @@ def _completed(config: Config) -> tuple[Builder, ...]:
 
     platforms = tuple(platform.id for platform in config.project.platforms)
     with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
-        return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders.json"), platforms)
+        return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders"), platforms)
 
 
 def _kept_folder() -> str:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from msgspec.structs import replace
 
 from aptui.config import folder
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.model import JobDependency, RelPath, Source, SourceUuid
 from aptui.core.paths import from_text, key_of, path_uuid, to_text
@@ -42,9 +42,9 @@ def found(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[S
 
 
 def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:
-    if not (config.cache_dir / DATABASE).is_file():
+    if not asset_database(config.cache_dir).is_file():
         return None
-    with closing(open_reader(config.cache_dir / DATABASE)) as database:
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
         row = database.source(rel)
     return SourceUuid(row.uuid) if row is not None and row.root == root else None
 
@@ -67,8 +67,8 @@ def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[
     """Yield for each job that a job depends on a sentence of how far it is, and whether its products are there."""
     with ExitStack() as stack:
         database = None
-        if (config.cache_dir / DATABASE).is_file():
-            database = stack.enter_context(closing(open_reader(config.cache_dir / DATABASE)))
+        if asset_database(config.cache_dir).is_file():
+            database = stack.enter_context(closing(open_reader(asset_database(config.cache_dir))))
         for each in dependencies:
             if each.is_wildcard:
                 yield f"needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True

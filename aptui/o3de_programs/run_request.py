@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
@@ -53,7 +53,7 @@ class RunRequest(Struct):
     @property
     def database(self) -> Path:
         """Where the asset database is."""
-        return self.config.cache_dir / DATABASE
+        return asset_database(self.config.cache_dir)
 
 
 def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:

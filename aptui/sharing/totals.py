@@ -12,9 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.sharing.account import Account, SharingSum, sum_of
 
-_FILE = Path(".aptui", "shared.json")
+_FILE = Path(OWN_FOLDER, "shared.json")
 
 
 class SharingTotals(Struct, frozen=True):

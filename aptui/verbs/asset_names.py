@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.batch.options import load_config
+from aptui.config.dirs import DATABASE, asset_database
 from aptui.config.model import Config
 from aptui.core.paths import from_text, normalize
 from aptui.core.patterns import wildcard
@@ -24,7 +25,6 @@ from aptui.store.graph.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.verbs.naming import as_text, find_source, meanings, nearest_sources
-from aptui.verbs.opening import DATABASE
 
 _GLOB = re.compile(r"[*?]")
 
@@ -69,7 +69,7 @@ def asked(arguments: Namespace) -> Iterator[AskedAssets]:
         path = path / DATABASE if path.is_dir() else path
     else:
         config = load_config(arguments)
-        path = config.cache_dir / DATABASE
+        path = asset_database(config.cache_dir)
         if not path.is_file():
             raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     database = open_reader(path)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.batch.options import load_config
-from aptui.config.dirs import data_dir
+from aptui.config.dirs import asset_database, data_dir
 from aptui.config.model import Config
 from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
@@ -29,7 +29,7 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, install_advice
 from aptui.store.queries import health
 from aptui.store.queries.reader import Reader, open_reader
-from aptui.verbs.opening import DATABASE, all_builders
+from aptui.verbs.opening import all_builders
 from aptui.verbs.read import engine_process
 
 T = TypeVar("T")
@@ -353,7 +353,7 @@ def _links(config: Config) -> DoctorCheck:
 
 
 def _database(config: Config) -> DoctorCheck:
-    path = config.cache_dir / DATABASE
+    path = asset_database(config.cache_dir)
     if not path.is_file():
         return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
     found = health.faults(path)
@@ -387,7 +387,7 @@ _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
 def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
     """Return what the database says, None when there is none or it cannot be read."""
     try:
-        with closing(open_reader(config.cache_dir / DATABASE)) as reader:
+        with closing(open_reader(asset_database(config.cache_dir))) as reader:
             return ask(reader)
     except (KnownError, OSError):
         return None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from aptui.batch.options import load_last_config
+from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.shared import printing
@@ -24,8 +25,6 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.core.project import Builder
-
-DATABASE = "assetdb.sqlite"
 
 
 class OpenedProject(Struct, frozen=True):
@@ -47,7 +46,7 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
     Where the configuration is broken, the last one that was not says where the database is.
     """
     config = config or load_last_config(arguments)
-    path = config.cache_dir / DATABASE
+    path = asset_database(config.cache_dir)
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     database = open_reader(path)
@@ -72,27 +71,25 @@ def builder_names(config: Config) -> dict[bytes, str]:
             from aptui.engine.registry import remembered_names
 
             printing.complain(f"aptui: {printing.line(str(error))}", "yellow")
-            names.update(remembered_names(config.cache_dir / ".aptui" / "builders.json"))
+            names.update(remembered_names(builders_record(config.cache_dir)))
     return names
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
     """Return the builders as the engine sees them, completed by their classes."""
-    own = config.cache_dir / ".aptui"
-    if own.is_dir():
-        return _completed(config, own)
+    if own_folder(config.cache_dir).is_dir():
+        return _completed(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
     # That folder marks a cache as ours, so only the engine may make it.
     with TemporaryDirectory(prefix="aptui-") as folder:
-        return _completed(config, Path(folder))
+        return _completed(config, Path(folder, "builders"))
 
 
-def _completed(config: Config, folder: Path) -> tuple[Builder, ...]:
+def _completed(config: Config, memory: Path) -> tuple[Builder, ...]:
     from aptui.engine import registry
 
     platforms = tuple(platform.id for platform in config.project.platforms)
-    memory = folder / "builders.json"
     return registry.complete(config.project.builders, config.project_dir, memory, platforms, variables=config.project.variables)
 
 

@@ -16,10 +16,10 @@ from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
 from aptui.config import dirs, explain, load, packing, proposal
 from aptui.config import model as configuration
+from aptui.config.dirs import asset_database
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.queries.reader import open_reader
-from aptui.verbs.opening import DATABASE
 
 _DEMO_FOLDER = "aptui-demo"
 
@@ -153,7 +153,7 @@ def _show_demo(config: configuration.Config) -> None:
 
 
 def _tell_products(config: configuration.Config) -> None:
-    database = open_reader(config.cache_dir / DATABASE)
+    database = open_reader(asset_database(config.cache_dir))
     try:
         printing.say("Products:")
         for product in database.products():

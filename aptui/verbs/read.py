@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
+from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.results.facts import ProductFacts
 from aptui.shared import printing
@@ -22,7 +23,7 @@ from aptui.store.history import pace
 from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text
-from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, opened
+from aptui.verbs.opening import OpenedProject, all_builders, opened
 from aptui.verbs.sessions.history import pace_json
 from aptui.verbs.steering.running import as_running, counts, resource_line, running_ids
 
@@ -353,7 +354,7 @@ def engine_process(config: Config) -> int | None:
     The kernel's list is read: to try the lock could make an engine that starts in this moment believe that it is taken.
     """
     try:
-        facts = os.stat(config.cache_dir / ".aptui" / "lock")
+        facts = os.stat(own_folder(config.cache_dir) / "lock")
         device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
         with open("/proc/locks", encoding="ascii") as file:
             words = [text.split() for text in file]
@@ -376,7 +377,7 @@ def builders(arguments: Namespace) -> int:
     """List builders with what they did."""
     config = load_config(arguments)
     metrics, slower = {}, {}
-    if (config.cache_dir / DATABASE).is_file():
+    if asset_database(config.cache_dir).is_file():
         with opened(arguments, config) as project:
             metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
             slower = pace.slower_builders(project.database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.project import INTERMEDIATES
 from aptui.shared.errors import HostError
@@ -17,7 +18,7 @@ def adopt(config: Config) -> str:
     Raises:
         HostError: something cannot be renamed.
     """
-    database = schema.set_aside_foreign(config.cache_dir / "assetdb.sqlite")
+    database = schema.set_aside_foreign(asset_database(config.cache_dir))
     if database is None:
         return ""
     platforms = (*(platform.id for platform in config.project.platforms), *config.project.resting_platforms, INTERMEDIATES)

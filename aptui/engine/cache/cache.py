@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.places import Stamp, close_to_others, opened, remove_staged, stamp_of
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from aptui.engine.cache.product_index import ProductIndex
     from aptui.store.db.writer import Writer
 
-OWN_FOLDER = ".aptui"
 _SYNC_EACH_UP_TO = 3
 """Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024

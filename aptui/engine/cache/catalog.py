@@ -30,6 +30,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import own_folder
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.db.schema import told, uuid_text
@@ -147,7 +148,7 @@ class Catalogs:
                     path.unlink(missing_ok=True)
 
     def _write(self, reader: Reader, platform: str, names: Sequence[str] | None) -> None:
-        fresh, path = path_of(self._folder / ".aptui", platform), path_of(self._folder, platform)
+        fresh, path = path_of(own_folder(self._folder), platform), path_of(self._folder, platform)
         try:
             with open(fresh, "wb") as file:
                 if names is None:

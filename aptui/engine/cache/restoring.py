@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aptui.config.dirs import asset_database
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
@@ -54,7 +55,7 @@ def kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
     Raises:
         UserError: the run is not known, or failed, or its products are not in the store (any more).
     """
-    with closing(open_reader(config.cache_dir / "assetdb.sqlite")) as database, database.snapshot():
+    with closing(open_reader(asset_database(config.cache_dir))) as database, database.snapshot():
         runs = database.runs_of(job_id)
         at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
         if at < 0:

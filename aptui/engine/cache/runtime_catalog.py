@@ -20,6 +20,7 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 from uuid import UUID
 
+from aptui.config.dirs import own_folder
 from aptui.engine.cache import catalog
 from aptui.engine.pool.process import python_environment
 from aptui.shared.asset_registry import RegistryAsset, write_stream
@@ -76,7 +77,7 @@ class RuntimeCatalogs:
                     with self._lock:
                         self._written.add(platform)
             if fresh != known:
-                self._replace(self._folder / ".aptui" / _STATE, lambda file: file.write(json.dumps(fresh).encode()))
+                self._replace(own_folder(self._folder) / _STATE, lambda file: file.write(json.dumps(fresh).encode()))
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write them once nothing has changed for a while, in a thread that calls `done` at its end."""
@@ -139,7 +140,7 @@ class RuntimeCatalogs:
             raise OSError(0, f"the process that was to write it ended with {code}")
 
     def _replace(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
-        beside = self._folder / ".aptui" / f"{path.parent.name}.{path.name}.new"
+        beside = own_folder(self._folder) / f"{path.parent.name}.{path.name}.new"
         try:
             beside.unlink(missing_ok=True)  # the process of an engine that was killed may still write to it
             with beside.open("wb") as file:
@@ -152,7 +153,7 @@ class RuntimeCatalogs:
 
 
 def _write_registry(cache_dir: Path, platform: str, file: BinaryIO) -> None:
-    own = cache_dir / ".aptui"
+    own = own_folder(cache_dir)
     with TemporaryFile(dir=own) as paths, TemporaryFile(dir=own) as needs:
         write_stream(_assets(catalog.path_of(cache_dir, platform)), file, paths, needs)
 
@@ -163,7 +164,7 @@ def _is_wanted(cache_dir: Path, platform: str) -> bool:
 
 def _known(cache_dir: Path) -> dict[str, Any]:
     try:
-        found = json.loads((cache_dir / ".aptui" / _STATE).read_bytes())
+        found = json.loads((own_folder(cache_dir) / _STATE).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.config.dirs import own_folder
 from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
@@ -109,7 +110,7 @@ class SharedCache:
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._root_of, self._roots = roots, tuple(roots.values())
-        self._folder = f"{cache_dir}/.aptui/staging/shared"
+        self._folder = str(own_folder(cache_dir) / "staging" / "shared")
         self._present = results.Present(self._roots)
         self._counted: dict[str, SharingSum] = {}
         self._looks: dict[int, _Lookup] = {}

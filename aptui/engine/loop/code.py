@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.config import tools
+from aptui.config.dirs import builders_record
 from aptui.config.model import Config
 from aptui.core.project import Builder
 from aptui.engine import registry
@@ -87,7 +88,7 @@ def described_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     Raises:
         UserError: a tool is gone, or a builder cannot be loaded.
     """
-    memory = config.cache_dir / ".aptui" / "builders.json"
+    memory = builders_record(config.cache_dir)
     registry.distrust(memory)
     now = tools.refresh_tools(config)
     if now is None:

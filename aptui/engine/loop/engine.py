@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.messages import Asked, OutsideSeen, RowsSaved
 from aptui.core.model import Job, PathKey
@@ -322,7 +323,7 @@ class Engine:
         Raises:
             HostError: the database or the cache cannot be written any more.
         """
-        with schema.told(self.config.cache_dir / "assetdb.sqlite"):
+        with schema.told(asset_database(self.config.cache_dir)):
             self._run_until_idle()
 
     def _run_until_idle(self) -> None:

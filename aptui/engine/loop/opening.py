@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.core.settings import SettingsTree
 from aptui.engine import registry_params
-from aptui.engine.cache.cache import OWN_FOLDER, Cache
+from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.scan.outside_files import are_as_they_were
 from aptui.engine.scan.up_to_date import UpToDateCheck, look, signature
@@ -48,14 +49,14 @@ class PreparedSession:
     """
 
     def __init__(self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = ()) -> None:
-        self.guard = RootGuard(str(config.cache_dir / OWN_FOLDER))
+        self.guard = RootGuard(str(own_folder(config.cache_dir)))
         self.config = config
         self._never = never
         self._trusts_times = trusts_times
         self.project: Project = with_intermediates(config.project, str(config.cache_dir))
         platforms = [platform.id for platform in self.project.platforms]
         self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
-        self.database = config.cache_dir / "assetdb.sqlite"
+        self.database = asset_database(config.cache_dir)
         self.sentences: list[str] = []
         self.builders: tuple[Builder, ...] = ()
         self.signature = ""
@@ -89,7 +90,7 @@ class PreparedSession:
         note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
-        self.builders = registry_params.complete(config, self.cache.own / "builders.json", self.sentences.append)
+        self.builders = registry_params.complete(config, builders_record(config.cache_dir), self.sentences.append)
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._look()

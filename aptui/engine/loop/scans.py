@@ -83,7 +83,7 @@ class Scans:
         """Begin to look at all scan folders; `retries`: what failed is tried again; `is_full`: every file's bytes are read."""
         context, opening = self._context, self._opening
         is_known = context.archive.state("signature") == opening.signature
-        context.inbox.post(ScanStarted(context.inbox.next_seq(), is_full, retries=retries))
+        context.inbox.post(ScanStarted(context.inbox.next_seq(), retries=retries))
         self._begin_to_look()
         self._below = ""
         glance, opening.glance = opening.glance, None

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import aptui
+from aptui.config.dirs import own_folder
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def planned(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     if program is None:
         return None
     home = os.path.realpath(os.path.expanduser("~"))
-    staging = str(config.cache_dir / ".aptui" / "staging")
+    staging = str(own_folder(config.cache_dir) / "staging")
     reads = [
         *_python_paths(),
         *os.environ.get("PATH", "").split(os.pathsep),

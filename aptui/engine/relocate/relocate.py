@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.engine.cache.cache import Cache
 from aptui.engine.relocate import files, references
@@ -24,8 +24,6 @@ from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.store.queries.reader import open_reader
-
-DATABASE = "assetdb.sqlite"
 
 
 def preview(order: Relocate, config: Config) -> RelocationReport:
@@ -56,7 +54,7 @@ def touched(report: RelocationReport) -> list[str]:
 
 
 def _plan(order: Relocate, config: Config) -> Plan:
-    path = Path(config.cache_dir, DATABASE)
+    path = asset_database(config.cache_dir)
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     with closing(open_reader(path)) as reader, reader.snapshot():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from aptui.config.dirs import asset_database
 from aptui.core.messages import Rows
 from aptui.core.notices import LogLevel, MissingScan, ProductsChanged
 from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
@@ -113,7 +114,7 @@ class MissingScanRequests:
 
     @property
     def _database(self) -> Path:
-        return self._live.config.cache_dir / "assetdb.sqlite"
+        return asset_database(self._live.config.cache_dir)
 
     # -------------------------------------------------------------------------------------------------------- the thread
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
@@ -154,7 +154,7 @@ class BundlerProject:
         from aptui.store.graph.dependencies import catalog_rows
         from aptui.store.queries.reader import open_reader
 
-        database = self.config.cache_dir / DATABASE
+        database = asset_database(self.config.cache_dir)
         if not database.is_file():
             raise UserError(
                 f"nothing was processed yet: there is no '{database}'", hint="'AssetProcessorBatch' processes the project"

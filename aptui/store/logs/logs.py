@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aptui.config.dirs import own_folder
 from aptui.core.paths import from_text
 from aptui.store.logs import joblog
 from aptui.store.queries.reader import Reader
@@ -48,7 +49,7 @@ def _native(text: str) -> str:
 
 def log_folder(cache_dir: Path) -> Path:
     """Return the log folder of a cache whose configuration nobody knows: our default one, or else O3DE's."""
-    ours, theirs = cache_dir / ".aptui", cache_dir.parent / "user" / "log"
+    ours, theirs = own_folder(cache_dir), cache_dir.parent / "user" / "log"
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 
 

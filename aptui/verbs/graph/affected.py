@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from aptui.batch.options import load_config
+from aptui.config.dirs import builders_record
 from aptui.config.model import Config
 from aptui.core.identity import owner_of
 from aptui.core.model import RelPath
@@ -329,7 +330,7 @@ def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
     here = f"file:{to_text(os.fsencode(os.path.realpath(project.config.project_dir)))}/builders/"
     own = [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
     changed = {os.path.realpath(from_text(path)) for path in files}
-    code = code_files(project.config.cache_dir / ".aptui" / "builders.json")
+    code = code_files(builders_record(project.config.cache_dir))
     found = []
     for builder in own:
         module = builder.origin.removeprefix("file:").rpartition(":")[0]

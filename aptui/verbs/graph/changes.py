@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from aptui.batch.options import load_last_config
+from aptui.config.dirs import asset_database
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record
-from aptui.verbs.opening import DATABASE
 
 LOOK_S = 0.05
 """How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
@@ -41,7 +41,7 @@ def _number(text: str) -> int:
 def changes(arguments: Namespace) -> int:
     """Print what changed."""
     config = load_last_config(arguments)
-    path = config.cache_dir / DATABASE
+    path = asset_database(config.cache_dir)
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     tell = _tell_json if arguments.jsonl else _tell

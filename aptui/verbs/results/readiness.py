@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config import load
-from aptui.config.dirs import DATABASE
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.notices import Said
 from aptui.shared.errors import HostError, UserError
@@ -137,7 +137,7 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadin
     rules = SharingRules(dry.sharing)
     missing: list[str] = []
     doubts: dict[str, None] = {}
-    database = open_reader(dry.cache_dir / DATABASE)
+    database = open_reader(asset_database(dry.cache_dir))
     try:
         for row in database.jobs(statuses=_FAILED):
             builder = builders.get(row.builder, "")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.model import Job
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
@@ -24,7 +25,7 @@ from aptui.core.state.commits import name_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow
-from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, os_path
+from aptui.verbs.opening import OpenedProject, all_builders, os_path
 from aptui.verbs.results.share import SharedCacheSetup
 
 _AT_A_TIME = 64
@@ -192,7 +193,7 @@ def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], bu
     from aptui.store.db.archive import DatabaseArchive
     from aptui.verbs.graph.unchanged_inputs import UnchangedInputs
 
-    archive = DatabaseArchive(config.cache_dir / DATABASE, {})
+    archive = DatabaseArchive(asset_database(config.cache_dir), {})
     names = {folder.path: folder.name for folder in config.project.scan_folders}
     inputs = UnchangedInputs(config, project.database)
     chosen = RebuildSample([], {}, [])

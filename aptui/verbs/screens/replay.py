@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.link.recording import DATABASE, read_recording
+from aptui.config.dirs import DATABASE
+from aptui.link.recording import read_recording
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history.replaying import ReplayedDatabase

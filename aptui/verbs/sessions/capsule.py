@@ -15,6 +15,7 @@ from aptui.batch.options import RunOptions, load_config
 from aptui.batch.run import JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.config import load
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config, SharedCacheSettings
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.results.quality import Quality
@@ -22,7 +23,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 from aptui.verbs.naming import find_job
-from aptui.verbs.opening import DATABASE, all_builders, opened
+from aptui.verbs.opening import all_builders, opened
 from aptui.verbs.sessions import capsule_file
 
 _RUN = "run"
@@ -104,7 +105,7 @@ def _run(file: str, arguments: Namespace) -> int:
         noise = StringIO()
         with redirect_stderr(noise):
             run_batch(config, RunOptions(makes_finals=facts["job"].get("quality") != Quality.DRAFT))
-        database = open_reader(config.cache_dir / DATABASE)
+        database = open_reader(asset_database(config.cache_dir))
         try:
             came = _outcome(facts["job"], database)
         finally:

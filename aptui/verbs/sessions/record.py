@@ -19,6 +19,7 @@ import msgspec
 
 from aptui import __version__
 from aptui.batch.options import load_last_config
+from aptui.config.dirs import DATABASE, asset_database
 from aptui.core.notices import JobChanged, Progress
 from aptui.link import codec, places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
@@ -30,7 +31,7 @@ from aptui.shared.forms import prepared
 from aptui.store.history.replaying import copy_database
 from aptui.store.logs.logs import engine_logs
 from aptui.store.queries.reader import open_reader
-from aptui.verbs.opening import DATABASE, builder_names, os_path
+from aptui.verbs.opening import builder_names, os_path
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -168,7 +169,7 @@ class Recorder:
         self._writer.add_head(RecordingHead(__version__, self._config.name, started_ms, epoch, seq, running, builders, **known))
 
     def _copy(self) -> None:
-        database = self._config.cache_dir / DATABASE
+        database = asset_database(self._config.cache_dir)
         with tempfile.TemporaryDirectory(prefix="aptui-record-") as folder:
             copy = Path(folder, DATABASE)
             copy_database(database, copy)

@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from aptui.batch.options import load_config
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.messages import Rows
 from aptui.core.notices import MissingScan, Notice
@@ -27,7 +28,7 @@ from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
 from aptui.store.queries.reader import SourceRow, open_reader
-from aptui.verbs.opening import DATABASE, opened, os_path
+from aptui.verbs.opening import opened, os_path
 
 if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
@@ -102,7 +103,7 @@ def _engine(config: Config) -> Iterator[EngineClient | None]:
 
 def _search(config: Config, arguments: Namespace) -> MissingSearch:
     roots = tuple(folder.path for folder in config.project.scan_folders)
-    return MissingSearch(NamePlace(config.cache_dir / DATABASE, config.cache_dir, roots), arguments.max_matches)
+    return MissingSearch(NamePlace(asset_database(config.cache_dir), config.cache_dir, roots), arguments.max_matches)
 
 
 # ---------------------------------------------------------------------------------------------------------------- products
@@ -126,7 +127,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
 
 def _alone(config: Config, arguments: Namespace) -> Tally:
     with _hold_database(config) as writer:
-        with closing(open_reader(config.cache_dir / DATABASE)) as reader:
+        with closing(open_reader(asset_database(config.cache_dir))) as reader:
             wanted = chosen(reader, arguments.patterns)
         told = _MissingReporter(len(wanted))
 
@@ -185,7 +186,7 @@ def _clear(arguments: Namespace, config: Config, client: EngineClient | None) ->
     if client is not None:
         count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
     else:
-        with _hold_database(config) as writer, closing(open_reader(config.cache_dir / DATABASE)) as reader:
+        with _hold_database(config) as writer, closing(open_reader(asset_database(config.cache_dir))) as reader:
             products = chosen(reader, arguments.patterns)
             writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
             count = len(products)

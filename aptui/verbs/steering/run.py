@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
 from aptui.batch.options import engine_arguments, load_config, load_last_config, wish_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.model import Job, PathKey
 from aptui.core.orders import Outcome, RunResult
@@ -23,7 +24,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
-from aptui.verbs.opening import DATABASE, all_builders, opened
+from aptui.verbs.opening import all_builders, opened
 from aptui.verbs.steering.engine import engine_of
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
@@ -153,7 +154,7 @@ def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     from aptui.store.db.archive import DatabaseArchive
 
     key = key_of(row.source)
-    archive = DatabaseArchive(config.cache_dir / DATABASE, {})
+    archive = DatabaseArchive(asset_database(config.cache_dir), {})
     try:
         source, texts = archive.sources([key])[key], archive.settings()
     finally:

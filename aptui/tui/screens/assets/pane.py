@@ -17,6 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from aptui.config.dirs import asset_database
 from aptui.tui.data.asset_health import health_text
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
@@ -115,7 +116,7 @@ class AssetsPane(MissingTrees):
     def on_mount(self) -> None:
         """Begin to read the tree that was shown last."""
         shell = self.shell
-        database = shell.session.cache_dir / "assetdb.sqlite"
+        database = asset_database(shell.session.cache_dir)
         self.store = AssetsStore(database, wake=shell.wake)
         self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
         folders = shell.config.project.scan_folders if shell.config else ()

@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
+from aptui.config.dirs import asset_database
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
 from aptui.tui.background import run_in_background
@@ -127,7 +128,7 @@ class BuildersPane(Pane):
     def on_mount(self) -> None:
         """Take up what is remembered."""
         shell, memory = self.shell, self.shell.memory
-        self.metrics = Metrics(shell.session.cache_dir / "assetdb.sqlite", shell.in_ui, self._take_entries)
+        self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._take_entries)
         part = memory.get("builders.part", self._part)
         self._part = part if part in TABS else self._part
         sort: list[Any] = memory.get("builders.sort", list(_SORT))
@@ -225,7 +226,7 @@ class BuildersPane(Pane):
         shell = self.shell
         config = shell.config
         places = known.BuilderPlaces(
-            shell.session.cache_dir / "assetdb.sqlite", config, shell.all_builders,
+            asset_database(shell.session.cache_dir), config, shell.all_builders,
             {each.uuid: each.name for each in config.project.builders} if config else {},
         )  # fmt: skip
         self._is_stale, self._is_reading = False, True

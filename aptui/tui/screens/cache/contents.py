@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import told, uuid_text
 from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
@@ -27,7 +28,6 @@ from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.table import Column
 from aptui.tui.words import size_text
 
-DATABASE = "assetdb.sqlite"
 _DAY_MS = 24 * 3600 * 1000
 _BAR_CELLS = 12
 _TELL_EACH_S = 0.1
@@ -107,7 +107,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
     Raises:
         KnownError: the database cannot be read.
     """
-    path = cache_dir / DATABASE
+    path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, told(path):
         found = cache_contents(reader, now_ms - _DAY_MS)
     total = found.total
@@ -146,7 +146,7 @@ def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], objec
     Raises:
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
-    path, told_at = cache_dir / DATABASE, 0.0
+    path, told_at = asset_database(cache_dir), 0.0
     with closing(open_reader(path)) as reader, told(path):
         of_count, whole = amount(reader)
         done = count = without = 0
@@ -172,7 +172,7 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
     Raises:
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
-    path, told_at, count = cache_dir / DATABASE, 0.0, 0
+    path, told_at, count = asset_database(cache_dir), 0.0, 0
     found: list[Stray] = []
     with closing(open_reader(path)) as reader, told(path):
         for _folder, here in strays(reader, cache_dir, platforms):
@@ -188,7 +188,7 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
 
 def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
     """Return those that still lie in the cache and still belong to no product."""
-    path = cache_dir / DATABASE
+    path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, told(path):
         left = {stray.name for stray in still_strays([_stray(each) for each in problems], reader, cache_dir)}
     return tuple(each for each in problems if each.name in left)

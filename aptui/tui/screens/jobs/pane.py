@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from aptui.config.dirs import asset_database
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.log_lines import LogLines
 from aptui.store.logs.logs import log_folder
@@ -149,7 +150,7 @@ class JobsPane(ThreePanes):
     @property
     def database(self) -> Path:
         """The asset database."""
-        return self.shell.session.cache_dir / "assetdb.sqlite"
+        return asset_database(self.shell.session.cache_dir)
 
     def selected(self) -> list[JobInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""

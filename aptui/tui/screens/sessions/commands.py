@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import asset_database
 from aptui.shared.errors import KnownError
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
@@ -53,7 +54,7 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
     names = {builder.uuid: builder.name for builder in builders}
     tell: _Tell = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
     try:
-        with closing(open_reader(app.session.cache_dir / "assetdb.sqlite")) as reader, reader.snapshot():
+        with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
             told = tell(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)
     except KnownError as error:
         app.in_ui(app.tell, str(error), "warning")
@@ -72,7 +73,7 @@ def _find_run(app: Shell, rest: str) -> None:
 
     path, _, number = rest.strip().rpartition(" ")
     try:
-        with closing(open_reader(app.session.cache_dir / "assetdb.sqlite")) as reader, reader.snapshot():
+        with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
             rows = [row for row in reader.jobs() if row.job_id and path.lower() in _names(row)]
             runs = reader.runs_of(rows[0].job_id) if len(rows) == 1 else []
     except KnownError as error:

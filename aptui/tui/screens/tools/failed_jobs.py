@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import asset_database
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
@@ -17,8 +18,6 @@ from aptui.tui.frame.commandline import Choice
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
-
-DATABASE = "assetdb.sqlite"
 
 
 class FailedJobs:
@@ -51,7 +50,7 @@ class FailedJobs:
         from aptui.store.db.schema import told  # for start-up
         from aptui.store.queries.reader import open_reader
 
-        path = self._shell.session.cache_dir / DATABASE
+        path = asset_database(self._shell.session.cache_dir)
         if not path.is_file():
             return 0
         with closing(open_reader(path)) as reader, told(path):
@@ -63,7 +62,7 @@ class FailedJobs:
 
     def retry(self) -> None:
         """Look for all failed jobs and analyses, then ask whether to run them again."""
-        database = self._shell.session.cache_dir / DATABASE
+        database = asset_database(self._shell.session.cache_dir)
 
         def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
             from aptui.core.paths import key_of  # for start-up
