@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -14,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from aptui.store.logs import joblog
-from aptui.store.logs.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
@@ -22,23 +20,20 @@ from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.files import editor, pager, run_in_front
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
+from aptui.tui.screens.logs.files import LogFiles
 from aptui.tui.screens.logs.lines import LogReader, LogView, Piece, RecordLines, drawn
-from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, tab_of, tabs_of, values_of
+from aptui.tui.screens.logs.tab_list import TabList
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.lines import LEVELS, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
-_BASES = ("aptui", "AP_GUI", "AP_Batch")
-"""Logs of ours, and of O3DE's own tools beside them."""
 _DETAIL_ROWS = 7
 _AROUND_TEXT = 12
 """What stands around a value of the details, about."""
@@ -74,10 +69,6 @@ class LogsPane(Pane):
         self._live_lines = MemoryLines()
         self._live_records: list[joblog.JobLogLine] = []
         self._reader: LogReader | None = None
-        self._tabs: list[LogTab] = list(STANDARD)
-        self._tab = 1
-        self._files: list[Path] = []
-        self._file = 0
         self._search, self._hits_only = "", False
         self._is_whole, self._shall_look = True, False
 
@@ -85,7 +76,8 @@ class LogsPane(Pane):
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        yield TabLine(lambda: ([tab.name for tab in self._tabs], self._tab), self._words, self.show_tab, id="logs-tabs")
+        self.tabs, self.files = TabList(self.shell, self._show), LogFiles(self.shell, self._show)
+        yield TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
         yield FilterBox(placeholder="search these lines", id="logs-filter")
         yield LogPane(self.lines, id="logs-lines", window_cells=0)
         yield KeyValue(id="logs-details")
@@ -102,9 +94,7 @@ class LogsPane(Pane):
 
     def on_mount(self) -> None:
         """Take up what is remembered, and begin to read."""
-        memory, nothing = self.shell.memory, list[Any]()
-        self._tabs = [*STANDARD, *tabs_of(memory.get("logs.tabs", nothing))]
-        self._tab = min(max(0, memory.get("logs.tab", 1)), len(self._tabs) - 1)
+        memory = self.shell.memory
         self._search, self._hits_only = memory.get("logs.filter", ""), memory.get("logs.hits_only", False)
         pane = self.pane
         pane.is_following, pane.is_wrapped = True, memory.get("logs.wrap", False)
@@ -130,9 +120,9 @@ class LogsPane(Pane):
     def deactivate(self) -> None:
         """Remember tabs, filter and modes."""
         memory, pane = self.shell.memory, self.pane
+        self.tabs.keep()
         for name, value in (
-            ("tabs", values_of(self._tabs)), ("tab", self._tab), ("filter", self._search), ("hits_only", self._hits_only),
-            ("levels", pane.levels), ("wrap", pane.is_wrapped),
+            ("filter", self._search), ("hits_only", self._hits_only), ("levels", pane.levels), ("wrap", pane.is_wrapped),
         ):  # fmt: skip
             memory.put(f"logs.{name}", value)
 
@@ -151,7 +141,7 @@ class LogsPane(Pane):
             return
         if self._shall_look:
             self._shall_look = False
-            if self._files:
+            if self.files.paths:
                 self._reader.look()
             elif self._find_files():
                 self._show()
@@ -168,46 +158,36 @@ class LogsPane(Pane):
 
     def status(self) -> str:
         """Say which log is shown."""
-        return f"log {self.path}" if self.path else "no log"
+        return f"log {path}" if (path := self.files.path) else "no log"
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
-        names = [tab.name for tab in self._tabs]
+        names = self.tabs.names()
+
+        def show(name: str) -> None:
+            self.tabs.show(names.index(name)) if name in names else self.tabs.ask()
+
         return (
-            Command(
-                "tab",
-                "show a tab of the log",
-                lambda rest: self.show_tab(names.index(rest)) if rest in names else self.action_tabs(),
-                    lambda: names),
-            Command("new-tab", "make a tab of your own", lambda _rest: self._edit(None)),
+            Command("tab", "show a tab of the log", show, lambda: names),
+            Command("new-tab", "make a tab of your own", lambda _rest: self.tabs.edit(None)),
             Command("older-log", "choose an older log", lambda _rest: self.action_files()),
-        )  # fmt: skip
+        )
 
     # --------------------------------------------------------------------------------------------------------------- the view
 
-    @property
-    def path(self) -> Path | None:
-        """The file that is shown."""
-        return self._files[self._file] if self._files else None
-
     def _find_files(self) -> bool:
-        """Look which logs there are, the newest first; the one that is shown stays it."""
-        shown = self.path if self._file else None
-        config = self.shell.config
-        folder = config.log_dir if config else log_folder(self.shell.session.cache_dir)
-        self._files = [path for base in _BASES for path in engine_logs(folder, base)]
-        self._file = self._files.index(shown) if shown in self._files else 0
-        if not self._files:
-            self.pane.empty_text = f"no log yet in '{folder}'" + (
-                "; what the engine says from now on is shown here" if config else ""
-            )
-            self.pane.set_source(self._live_lines)
-        return bool(self._files)
+        """Look which logs there are; where there is none, show what the engine says."""
+        if self.files.find():
+            return True
+        rest = "; what the engine says from now on is shown here" if self.shell.config else ""
+        self.pane.empty_text = f"no log yet in '{self.files.folder}'{rest}"
+        self.pane.set_source(self._live_lines)
+        return False
 
     def _show(self) -> None:
         """Ask for the lines of tab, search and file."""
-        if self._reader is not None and self.path is not None:
-            self._reader.show(LogView(self.path, self._tabs[self._tab], self._search, self._hits_only))
+        if self._reader is not None and self.files.path is not None:
+            self._reader.show(LogView(self.files.path, self.tabs.current, self._search, self._hits_only))
         self.query_one(TabLine).changed()
 
     def _take(self, piece: Piece) -> None:
@@ -242,22 +222,17 @@ class LogsPane(Pane):
         source = self.pane.source
         known = source.line_count()
         count = f"{known:,} line{'s' * (known != 1)}{'' if self._is_whole else '…'}"
-        where = self.path.name if self.path else "live"
-        age = f" ({self._file} older)" if self._file else ""
+        where = path.name if (path := self.files.path) else "live"
+        age = f" ({self.files.age} older)" if self.files.age else ""
         return [
             Part(f"{where}{age}", "muted"),
             Part(count, "muted"),
             *([Part(modes, "value")] if (modes := self.pane.modes()) else []),
         ]
 
-    def show_tab(self, number: int) -> None:
-        """Show a tab."""
-        self._tab = number % len(self._tabs)
-        self._show()
-
     def action_tab(self, step: int) -> None:
         """Show the next or the previous tab."""
-        self.show_tab(self._tab + step)
+        self.tabs.show(self.tabs.number + step)
 
     # -------------------------------------------------------------------------------------------------------------- searching
 
@@ -344,100 +319,32 @@ class LogsPane(Pane):
 
     def action_tabs(self) -> None:
         """Make, change, move or remove a tab."""
-        tab = self._tabs[self._tab]
-        items: list[MenuItem | None] = [
-            MenuItem(f"show {at}", each.name, str(at + 1) if at < 9 else "") for at, each in enumerate(self._tabs)
-        ]
-        own = [
-            MenuItem("edit", f"Change '{tab.name}'…", "c", tab.is_own),
-            MenuItem("left", "Move left", "less_than_sign", tab.is_own and self._tab > len(STANDARD)),
-            MenuItem("right", "Move right", "greater_than_sign", tab.is_own and self._tab < len(self._tabs) - 1),
-            MenuItem("remove", f"Remove '{tab.name}'", "d", tab.is_own, "warning" if tab.is_own else ""),
-        ]
-        Menu.ask(self.shell.app, [*items, None, MenuItem("new", "New tab…", "a"), *own], self._do_to_tab, title="Tabs")
-
-    def _do_to_tab(self, what: str | None) -> None:
-        match (what or "").split():
-            case ["show", number]:
-                self.show_tab(int(number))
-            case ["new"]:
-                self._edit(None)
-            case ["edit"]:
-                self._edit(self._tab)
-            case [("left" | "right") as way]:
-                self._tabs.insert(self._tab + (1 if way == "right" else -1), self._tabs.pop(self._tab))
-                self._keep_tabs(self._tab + (1 if way == "right" else -1))
-            case ["remove"]:
-                del self._tabs[self._tab]
-                self._keep_tabs(self._tab - 1)
-
-    def _edit(self, number: int | None) -> None:
-        """Fill in what a tab shows; None makes a new one."""
-        tab = LogTab("", is_own=True) if number is None else self._tabs[number]
-        fields = [
-            Field("name", "Name", tab.name, "as it stands above the lines"),
-            Field("source", "Source", tab.source, "a regex on where a line comes from; empty = all"),
-            Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
-            Field("levels", "Levels", tab.levels, "letters of EWID"),
-        ]
-
-        def keep(form: dict[str, str] | None) -> None:
-            if form is None:
-                return
-            if number is None:
-                self._tabs.append(tab_of(form))
-                self._keep_tabs(len(self._tabs) - 1)
-            else:
-                self._tabs[number] = tab_of(form)
-                self._keep_tabs(number)
-
-        def check(form: dict[str, str]) -> tuple[str, str] | None:
-            if any(at != number and each.name == form["name"] for at, each in enumerate(self._tabs)):
-                return ("name", "another tab has this name")
-            unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
-            return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
-
-        Form.ask(self.shell.app, "New tab" if number is None else "Change the tab", fields, keep, check)
-
-    def _keep_tabs(self, number: int) -> None:
-        self.shell.memory.put("logs.tabs", values_of(self._tabs))
-        self.show_tab(number)
+        self.tabs.ask()
 
     # ------------------------------------------------------------------------------------------------------------------ files
 
     def action_file(self, step: int) -> None:
         """Show an older or a newer log."""
         self._find_files()
-        if 0 <= self._file + step < len(self._files):
-            self.show_file(self._file + step)
-        else:
-            self.shell.tell("no older log is kept" if step > 0 else "this is the newest log")
-
-    def show_file(self, number: int) -> None:
-        """Show a log, 0 = the one that is written now."""
-        self._file = number
-        self._show()
+        self.files.step(step)
 
     def action_files(self) -> None:
         """Choose a log."""
         self._find_files()
-        items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self._files)]
-        if items:
-            Menu.ask(self.shell.app, items, lambda chosen: self.show_file(int(chosen)) if chosen else None, title="Logs")
-        else:
-            self.shell.tell("there is no log", "warning")
+        self.files.ask()
 
     def action_outside(self, program: str) -> None:
         """Open the log in the pager or the editor."""
         driver = self.shell.app._driver  # noqa: SLF001  # there is no other way to ask
-        if self.path is None:
+        path = self.files.path
+        if path is None:
             self.shell.tell("there is no log", "warning")
         elif self.shell.app.is_headless or driver is None or not driver.can_suspend:
             self.shell.tell("this terminal cannot be lent to another program", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
             with self.shell.app.suspend():
-                mistake = run_in_front([*command, str(self.path)])
+                mistake = run_in_front([*command, str(path)])
             if mistake:
                 self.shell.tell(mistake, "error")
 
@@ -454,7 +361,7 @@ class LogsPane(Pane):
             items = [
                 MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
                 MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._live_lines)),
-                MenuItem("path", "Path of the log", "p", self.path is not None),
+                MenuItem("path", "Path of the log", "p", self.files.path is not None),
             ]  # fmt: skip
         Menu.ask(self.shell.app, items, self._copy, title="Copy")
 
@@ -465,7 +372,7 @@ class LogsPane(Pane):
             "key": lambda: pair[0] if pair else "",
             "value": lambda: pair[1] if pair else "",
             "values": lambda: "\n".join(details(pairs)),
-            "path": lambda: str(self.path),
+            "path": lambda: str(self.files.path),
         }
         if what in texts:
             self.shell.copy_text(texts[what]())
@@ -506,13 +413,6 @@ class LogsPane(Pane):
     def _take_modes(self) -> None:
         self.query_one(TabLine).changed()
         self._show_details()
-
-
-def _size_of(path: Path) -> str:
-    try:
-        return size_text(path.stat().st_size)
-    except OSError:
-        return ""
 
 
 def _now_ms() -> int:

@@ -68,7 +68,7 @@ def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
         app.copied = []
         app.copy_text = lambda words, **_: app.copied.append(words)
         pane = app.pane
-        await until(pilot, lambda: pane.pane.source.line_count() or not pane.path)
+        await until(pilot, lambda: pane.pane.source.line_count() or not pane.files.path)
         await pilot.pause()
         await do(app, pilot, session, pane)
         app.pane.deactivate()  # as when people leave
@@ -332,11 +332,11 @@ def test_a_tab_is_made_changed_moved_and_removed_and_kept_per_project(tmp_path, 
         await until(pilot, lambda: shown(pane) == ["no colour profile"])
         await pilot.press("t", "c", "x", "up", "backspace", "enter")
         await until(pilot, lambda: " ownx▾" in lines(app)[3])
-        await until(pilot, lambda: pane._tabs[4].levels == "EWI")
+        await until(pilot, lambda: pane.tabs.tabs[4].levels == "EWI")
         await pilot.press("t")
         await until(pilot, lambda: any(re.search(r"Move left +< ", line) for line in lines(app)))
         await pilot.press("less_than_sign")
-        await until(pilot, lambda: [tab.name for tab in pane._tabs[3:]] == ["ownx", "scan"])
+        await until(pilot, lambda: [tab.name for tab in pane.tabs.tabs[3:]] == ["ownx", "scan"])
 
     async def remove(app, pilot, _session, pane):
         assert shown(pane) == ["no colour profile"]
@@ -358,7 +358,7 @@ def test_a_form_is_left_with_esc_and_names_are_taken_once(tmp_path, log):
         await until(pilot, lambda: "letters of EWID" in text(app))
         await pilot.press("escape")
         await until(pilot, lambda: pane.pane.has_focus)
-        await until(pilot, lambda: len(pane._tabs) == 3)
+        await until(pilot, lambda: len(pane.tabs.tabs) == 3)
 
     visit(tmp_path, leave)
 

@@ -1,0 +1,57 @@
+import os
+from types import SimpleNamespace
+
+from aptui.tui.screens.logs.files import LogFiles
+
+
+def log_files(folder, told=None):
+    config = SimpleNamespace(log_dir=folder)
+    shell = SimpleNamespace(config=config, tell=lambda text, *_rest: (told if told is not None else []).append(text))
+    shown = []
+    files = LogFiles(shell, lambda: shown.append(files.path and files.path.name))
+    return files, shown
+
+
+def put(folder, *names):
+    for name in names:
+        (folder / name).write_text("a line\n", encoding="utf-8")
+
+
+def test_an_older_log_that_is_shown_stays_it_when_a_newer_one_comes(tmp_path):
+    put(tmp_path, "aptui.log", "aptui.1.log")
+    files, shown = log_files(tmp_path)
+    assert files.find()
+    files.step(1)
+    put(tmp_path, "aptui.2.log")
+
+    assert files.find()
+
+    assert shown == ["aptui.1.log"]
+    assert files.path.name == "aptui.1.log"
+    assert files.age == 2
+
+
+def test_the_log_of_now_is_shown_where_the_older_one_is_gone(tmp_path):
+    put(tmp_path, "aptui.log", "aptui.1.log")
+    files, _shown = log_files(tmp_path)
+    files.find()
+    files.step(1)
+    os.unlink(tmp_path / "aptui.1.log")
+
+    assert files.find()
+
+    assert files.path.name == "aptui.log"
+
+
+def test_there_is_no_step_beyond_the_newest_and_the_oldest(tmp_path):
+    told = []
+    files, shown = log_files(tmp_path, told)
+    assert not files.find()
+    put(tmp_path, "aptui.log")
+    assert files.find()
+
+    files.step(1)
+    files.step(-1)
+
+    assert told == ["no older log is kept", "this is the newest log"]
+    assert shown == []

@@ -1,0 +1,87 @@
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.tui.screens.logs import tab_list
+from aptui.tui.screens.logs.tab_list import TabList
+
+OWN = [{"name": name, "levels": "EWID", "source": "", "text": ""} for name in ("scan", "own")]
+
+
+class Memory(dict):
+    def put(self, key, value):
+        self[key] = value
+
+
+@pytest.fixture
+def menu(monkeypatch):
+    """What a menu is asked for: `choose` answers the last one."""
+    asked = SimpleNamespace(choose=None, form=None, check=None)
+    monkeypatch.setattr(tab_list.Menu, "ask", lambda _app, _items, then, **_named: setattr(asked, "choose", then))
+
+    def fill(_app, _title, _fields, then, check):
+        asked.form, asked.check = then, check
+
+    monkeypatch.setattr(tab_list.Form, "ask", fill)
+    return asked
+
+
+def tabs(**remembered):
+    shell = SimpleNamespace(memory=Memory({f"logs.{name}": value for name, value in remembered.items()}), app=None)
+    shown = []
+    found = TabList(shell, lambda: shown.append(found.current.name))
+    return found, shown, shell.memory
+
+
+def test_a_tab_that_is_no_more_is_not_shown():
+    found, _shown, _memory = tabs(tabs=OWN, tab=9)
+
+    assert found.names() == ["Debug", "Messages", "Warnings/Errors", "scan", "own"]
+    assert found.current.name == "own"
+
+
+def test_after_the_last_tab_comes_the_first():
+    found, shown, _memory = tabs()
+
+    found.show(3)
+
+    assert shown == ["Debug"]
+
+
+def test_own_tabs_are_moved_and_removed_and_remembered(menu):
+    found, shown, memory = tabs(tabs=OWN, tab=4)
+    found.ask()
+
+    menu.choose("left")
+    menu.choose("right")
+    menu.choose("remove")
+
+    assert shown == ["own", "own", "scan"]
+    assert [tab["name"] for tab in memory["logs.tabs"]] == ["scan"]
+
+
+def test_a_tab_takes_its_place_again_when_it_is_changed_and_the_last_when_it_is_new(menu):
+    found, shown, _memory = tabs(tabs=OWN, tab=3)
+    found.ask()
+    form = {"name": "other", "source": "", "text": "", "levels": "EW"}
+
+    menu.choose("edit")
+    assert menu.check({**form, "name": "own"}) == ("name", "another tab has this name")
+    assert menu.check({**form, "levels": "xy"}) == ("levels", "levels are letters of EWID")
+    assert menu.check({**form, "name": "scan"}) is None
+    menu.form(form)
+    menu.choose("new")
+    menu.form({**form, "name": "more"})
+
+    assert found.names()[3:] == ["other", "own", "more"]
+    assert shown == ["other", "more"]
+
+
+def test_a_form_that_is_left_changes_nothing(menu):
+    found, shown, _memory = tabs(tabs=OWN)
+
+    found.edit(None)
+    menu.form(None)
+
+    assert len(found.tabs) == 5
+    assert shown == []
