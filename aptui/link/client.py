@@ -199,6 +199,20 @@ class EngineClient:
                 return None
         return self._kept.popleft()
 
+    def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
+        """Return all news that came, none if none came in time; None as time = wait for ever for the first.
+
+        Raises:
+            EngineGone: the connection has ended, and all news were returned.
+        """
+        deadline = _deadline(timeout_s)
+        while not self._kept:
+            if not self._listen(deadline):
+                return []
+        news = list(self._kept)
+        self._kept.clear()
+        return news
+
     def fileno(self) -> int:
         """Return the descriptor that has something to read when the engine said something that is not kept here yet."""
         return self._channel.fileno()

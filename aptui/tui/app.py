@@ -47,6 +47,7 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
+from aptui.tui.terminal.output.compositor import ChangedLines
 from aptui.tui.terminal.output.display import ThriftyApp
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
         Binding("tab", "app.focus_next", "next part", show=False, id="app.next_part"),
         Binding("shift+tab", "app.focus_previous", "previous part", show=False, id="app.previous_part"),
     ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._compositor = ChangedLines()
 
 
 class AptuiApp(ThriftyApp, inherit_bindings=False):

@@ -1,6 +1,7 @@
 """When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business.
 
-News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key.
+News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key. Where they do
+not end they are drawn four times a second: nobody reads faster, and a frame costs as much as two thousand of them.
 
 Tests: `tests/tui/test_frame_clock.py`.
 """
@@ -18,6 +19,11 @@ from textual.app import App
 FRAME_S = 0.1
 _BURST = 6
 """So many frames after a rest need not wait: a filter that a key changed takes two or three, the first rows five."""
+
+NEWS_FRAME_S = 0.25
+"""So long after a frame for news alone the next one comes, once there were as many as need not wait."""
+_NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
+"""So many frames for news need not wait after so long without one: what a person asked for is seen as it comes."""
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
 """For so many times what a frame took, or so long, none of news follows: keys come first where the processor is busy."""
@@ -41,7 +47,7 @@ class FrameClock:
         self._context: contextvars.Context | None = None
         self._is_woken = self._is_news_due = False
         self._next_s = self._news_s = self._ended_s = 0.0
-        self._free = _BURST
+        self._told_s, self._free, self._news_free = 0.0, _BURST, _NEWS_BURST
 
     def start(self) -> None:
         """Take the calling thread's context for what other threads ask for; before this, nothing is called."""
@@ -81,11 +87,15 @@ class FrameClock:
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
             return  # another frame brought them
-        rest_s = max(self._rest_s(), self._news_s - self._clock())
+        now_s = self._clock()
+        if now_s - self._told_s > _NEWS_QUIET_S:
+            self._news_free = _NEWS_BURST
+        next_s = self._news_s if self._news_free else max(self._news_s, self._told_s + NEWS_FRAME_S)
+        rest_s = max(self._rest_s(), next_s - now_s)
         if rest_s > 0:
             self._after(rest_s, self._arm_for_news)
             return
-        self._is_news_due = False
+        self._is_news_due, self._told_s, self._news_free = False, now_s, max(0, self._news_free - 1)
         self.wake()
 
     def _after(self, wait_s: float, do: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
@@ -21,6 +21,7 @@ from aptui.shared.sanitize import sanitize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aptui.link.codec import NoticeLine
     from aptui.tui.data.session import Session
 
 _GLYPHS = {"failed": "✗", "warning": "!", "completed": "✓", "processing": "▶", "pending": "·", "cancelled": "○"}
@@ -61,14 +62,13 @@ class Stream:
         """Say that the engine is gone."""
         self._add(time.strftime("%H:%M:%S ! disconnected from the engine; reconnecting"))
 
-    def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's words
-        """Keep the line of a piece of news."""
-        if isinstance(notice, Progress):
-            self.progress = notice
-            return
-        line = line_of(notice, int(time.time() * 1000))
-        if line:
-            self._add(line)
+    def take(self, news: Sequence[NoticeLine]) -> None:
+        """Keep the lines of news."""
+        for _epoch, _seq, notice in news:
+            if isinstance(notice, Progress):
+                self.progress = notice
+            elif line := line_of(notice, int(time.time() * 1000)):
+                self._add(line)
 
     def _add(self, line: str) -> None:
         if self._lines.full():

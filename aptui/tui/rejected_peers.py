@@ -6,10 +6,15 @@ Tests: `tests/tui/test_foreign_database.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
-from aptui.core.notices import ConnectionsChanged, Notice
+from aptui.core.notices import ConnectionsChanged
+from aptui.shared.connections.peers import GatewayReport
 from aptui.tui.terminal.safety import shown
+
+if TYPE_CHECKING:
+    from aptui.link.codec import NoticeLine
 
 _KEPT = 1_000
 _AT_ONCE = 3
@@ -28,13 +33,14 @@ class RejectedPeers:
         self._since_ms = time.time_ns() // 1_000_000
         self._reported: dict[str, None] = {}
 
-    def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's form
+    def take(self, news: Sequence[NoticeLine]) -> None:
         """Tell of those who were turned away since the screen is open and whom nobody was told of."""
-        if not isinstance(notice, ConnectionsChanged) or notice.gateway is None:
-            return
-        fresh = [
-            each for each in notice.gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms
-        ]
+        for line in news:
+            if isinstance(line.notice, ConnectionsChanged) and line.notice.gateway is not None:
+                self._report(line.notice.gateway)
+
+    def _report(self, gateway: GatewayReport) -> None:
+        fresh = [each for each in gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms]
         self._reported.update(dict.fromkeys(each.address for each in fresh))
         while len(self._reported) > _KEPT:
             del self._reported[next(iter(self._reported))]

@@ -18,6 +18,7 @@ from typing import Any
 
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
+from aptui.link.codec import NoticeLine
 from aptui.store.jobs.job_reading import read_job_table
 from aptui.store.jobs.job_table import JobTable
 from aptui.store.queries.reader import open_reader
@@ -170,9 +171,8 @@ def storm(store: JobsStore, path: Path, jobs: int) -> None:
         for _ in range(20):
             news = [_notice(rng.randrange(1, jobs + 1), rng) for _ in range(int(10_000 * _FRAME_S))]
             began = time.process_time()
-            for notice in news:
-                seq += 1
-                feed.take(1, seq, notice)
+            feed.take([NoticeLine(1, seq + at, notice) for at, notice in enumerate(news, 1)])
+            seq += len(news)
             takes += time.process_time() - began
             began = time.perf_counter()
             store.apply(feed.drain())

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding
 
+from aptui.link.codec import NoticeLine
 from aptui.shared.errors import UserError
 from aptui.tui.data.session import EngineFacts, SessionState
 from aptui.tui.frame.commandline import Command
@@ -125,7 +126,7 @@ class FakeSession:
     def say(self, notice, seq: int = 1) -> None:
         """Tell listeners, as the session's thread would."""
         for listener in self.listeners:
-            listener.take(3, seq, notice)
+            listener.take([NoticeLine(3, seq, notice)])
 
     def turn(self, state: SessionState, trouble: str = "") -> None:
         self.state, self.trouble = state, trouble

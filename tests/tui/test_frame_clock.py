@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from aptui.tui.frame_clock import FRAME_S, FrameClock
+from aptui.tui.frame_clock import FRAME_S, NEWS_FRAME_S, FrameClock
 from tests.tui.output.slow_line import FakeApp, SimulatedLoop
 
 
@@ -48,15 +48,40 @@ def test_the_first_frames_after_a_rest_are_drawn_at_once():
     assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.01, 10.02]
 
 
-@pytest.mark.parametrize("ask", ["wake", "wake_for_news"])
-def test_no_more_than_ten_frames_a_second_are_drawn(ask):
+@pytest.mark.parametrize(("ask", "count", "apart_s"), [("wake", 20, FRAME_S), ("wake_for_news", 8, NEWS_FRAME_S)])
+def test_no_more_than_ten_frames_a_second_are_drawn_and_four_of_news_that_do_not_end(ask, count, apart_s):
     screen = Screen()
 
     screen.flood(getattr(screen.clock, ask), 13.0)
 
     later = [at_s for at_s in screen.drawn_s if at_s > 11.0]
-    assert 18 <= len(later) <= 20
-    assert min(after - before for before, after in pairwise(later)) >= FRAME_S - 0.002
+    assert count - 2 <= len(later) <= count
+    assert min(after - before for before, after in pairwise(later)) >= apart_s - 0.002
+
+
+def test_the_first_news_after_a_rest_are_drawn_at_once_and_the_last_are_drawn_too():
+    screen = Screen()
+
+    for _ in range(5):
+        screen.clock.wake_for_news()
+        screen.loop.run(screen.loop.now_s + 0.02)
+    screen.loop.run(20.0)
+    screen.clock.wake_for_news()
+    screen.loop.run(30.0)
+
+    assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.02, 10.04, 10.29, 20.0]
+
+
+def test_a_frame_that_somebody_asked_for_does_not_wait_while_news_do():
+    screen = Screen()
+    screen.flood(screen.clock.wake_for_news, 12.0)
+    screen.drawn_s.clear()
+
+    screen.clock.wake_for_news()
+    screen.clock.wake()
+    screen.loop.run(screen.loop.now_s + 0.01)
+
+    assert len(screen.drawn_s) == 1
 
 
 def test_where_a_frame_takes_long_as_long_again_is_left_and_for_news_three_times_as_long():

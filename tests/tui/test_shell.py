@@ -7,6 +7,7 @@ from textual.widgets import Input
 
 from aptui import __version__
 from aptui.core.notices import JobChanged, Progress
+from aptui.link.codec import NoticeLine
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
@@ -436,7 +437,7 @@ def test_the_tab_is_remembered(tmp_path):
 def test_plain_lines_are_safe_and_only_what_settled():
     news = JobChanged(0, 1, "a\x1b]0;x\x07.png", 1, "pc", "Image", "b", "failed", "", "bad\x9b1m", 0, 1, 3, "", 1)
     stream = Stream()
-    stream.take(1, 1, news)
+    stream.take([NoticeLine(1, 1, news)])
     stream.lost()
 
     assert "✗ failed" in line_of(news, 0)

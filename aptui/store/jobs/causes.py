@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _PARTS = re.compile(
     r"""
@@ -17,6 +18,7 @@ _PARTS = re.compile(
 _LONGEST = 500
 
 
+@lru_cache(maxsize=1024)
 def cause_of(error: str) -> str:
     """Return the first line of an error with what is each job's own masked: paths, places in files, numbers, ids, quoted names."""
     line = error.strip().partition("\n")[0][:_LONGEST].rstrip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +46,12 @@ Moment = tuple[int, int]
 Rows = npt.NDArray[np.integer]
 ANALYSIS = "CreateJobs_"
 _RECENT = 4096
+_PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
+"""Columns that news bring as they are."""
+_WRITTEN = attrgetter(
+    "platform", "job_key", "builder", "reason", "error", "flaky", "facts",
+    "warnings", "errors", "duration_ms", "run_key", "is_draft", "is_critical",
+)  # fmt: skip
 
 
 class JobValues(Struct, frozen=True):
@@ -115,7 +122,7 @@ class JobTable:
         self.log_lines: LogReader | None = None
         """Who reads logs for filters, None = nobody."""
         self._late: dict[int, int] = {}
-        self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}, "group": {}}
+        self._recent: dict[str, dict[str, int]] = {name: {"": 0} for name in ("reason", "error", "group")}
         for name in ("reason", "error", "cause", "group"):
             self._texts[name].append("")  # code 0
 
@@ -347,38 +354,43 @@ class JobTable:
     def _write(
         self, rows: Rows, items: Sequence[JobValues | JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]
     ) -> None:
+        if not items:
+            return
         columns = self._columns
-        for name, texts in (("platform", [item.platform for item in items]), ("key", [item.job_key for item in items])):
-            columns[name][rows] = [self._pools[name][text] for text in texts]
-        builders = [self._pools["builder"][item.builder] if item.builder else -1 for item in items]
-        known = np.array(builders)
-        columns["builder"][rows] = np.where(known < 0, columns["builder"][rows], known)
-        columns["reason"][rows] = [self._recent_code("reason", item.reason) for item in items]
-        columns["error"][rows] = [self._recent_code("error", item.error) for item in items]
-        for name in ("warnings", "errors", "duration_ms", "run_key"):
-            columns[name][rows] = [getattr(item, name) for item in items]
-        columns["flaky"][rows] = [bool(item.flaky) for item in items]
-        columns["draft"][rows] = [item.is_draft for item in items]
-        columns["critical"][rows] = [item.is_critical for item in items]
-        self._write_facts(rows, [item.facts for item in items])
+        platforms, keys, builders, reasons, errors, flaky, facts, *plain = zip(*map(_WRITTEN, items), strict=True)
+        for name, texts in (("platform", platforms), ("key", keys), ("builder", builders)):
+            codes = np.fromiter(map(self._pools[name].__getitem__, texts), np.int64, len(texts))
+            columns[name][rows] = np.where(codes, codes, columns[name][rows]) if name == "builder" else codes
+        columns["reason"][rows] = self._recent_codes("reason", reasons)
+        columns["error"][rows] = self._recent_codes("error", errors)
+        for name, values in zip(_PLAIN, plain, strict=True):
+            columns[name][rows] = values
+        columns["flaky"][rows] = list(map(bool, flaky))
+        self._write_facts(rows, facts)
         columns["completed_ms"][rows] = completed_ms
         columns["rest"][rows] = columns["status"][rows] = statuses
-        has_no_cause = np.array(statuses) != FAILED
-        columns["cause"][rows[has_no_cause]] = 0
-        columns["group"][rows] = [
-            self._recent_code("group", self.words("cause", int(row)) or cause_of(item.error)) if status == FAILED else 0
-            for row, item, status in zip(rows, items, statuses, strict=True)
-        ]
+        has_failed = np.array(statuses) == FAILED
+        columns["cause"][rows[~has_failed]] = 0
+        columns["group"][rows] = 0
+        for place in np.flatnonzero(has_failed).tolist():
+            row = int(rows[place])
+            columns["group"][row] = self._recent_code("group", self.words("cause", row) or cause_of(errors[place]))
+
+    def _recent_codes(self, name: str, texts: Sequence[str]) -> list[int]:
+        recent = self._recent[name]
+        try:
+            return [recent[text] for text in texts]  # nearly always: many jobs, few reasons
+        except KeyError:
+            return [self._recent_code(name, text) for text in texts]
 
     def _recent_code(self, name: str, text: str) -> int:
         """Return the code of a text that news brought; the last ones are known, so that what is often said is held once."""
-        if not text:
-            return 0
         recent = self._recent[name]
         code = recent.get(text)
         if code is None:
             if len(recent) >= _RECENT:
                 recent.clear()
+                recent[""] = 0
             code = recent[text] = self._texts[name].append(text)
         return code
 

@@ -12,13 +12,12 @@ the database has caught up.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -42,9 +41,13 @@ from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
+if TYPE_CHECKING:
+    from aptui.link.codec import NoticeLine
+
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
 _MESSAGES_KEPT = 200
+_TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
 """Rows are in the database so long after their news at the latest; it is a matter of some commits."""
 
@@ -94,16 +97,10 @@ class Batch(Struct, frozen=True):
         )  # fmt: skip
 
 
-class _Received(NamedTuple):
-    notice: JobChanged
-    moment: Moment
-    received_ms: int
-
-
 class _Pending(Struct):
     table: JobTable | None = None
     running: frozenset[int] | None = None
-    jobs: dict[JobKey, _Received] = field(default_factory=dict)
+    jobs: dict[JobKey, JobNews] = field(default_factory=dict)
     are_assets_stale: bool = False
     said: list[Said] = field(default_factory=list)
     progress: Progress | None = None
@@ -155,7 +152,8 @@ class Feed:
         self._is_read_due = True
         self._reads, self._reading = 0, 0
         # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
-        self._delivered: dict[JobKey, _Received] = {}
+        self._delivered: dict[JobKey, JobNews] = {}
+        self._tidied_ms = 0
         self._thread: threading.Thread | None = None
         self._is_at_it = False  # whether the thread will look once more what is owed; a thread that is about to end is alive, too
         self._closed = threading.Event()
@@ -181,35 +179,45 @@ class Feed:
             self._pending.jobs = {key: kept for key, kept in self._pending.jobs.items() if kept.notice.status != "processing"}
         self._wake()
 
-    def take(self, epoch: int, seq: int, notice: Notice) -> None:
-        """Take one piece of news; the newest of its kind, or of its job, replaces older ones."""
+    def take(self, news: Sequence[NoticeLine]) -> None:
+        """Take news; the newest of its kind, or of its job, replaces older ones."""
+        received_ms = self._clock_ms()
         with self._lock:
-            pending = self._pending
-            match notice:
-                case JobChanged():
-                    key = notice.key
-                    pending.jobs.pop(key, None)
-                    pending.jobs[key] = _Received(notice, (epoch, seq), self._clock_ms())
-                case ProductsChanged() | SourcesChanged():
-                    pending.are_assets_stale = True
-                case Progress():
-                    pending.progress = notice
-                case HealthChanged():
-                    pending.health = notice.health
-                case ConnectionsChanged():
-                    pending.connections, pending.gateway = notice.connections, notice.gateway
-                case MissingScan():
-                    pending.missing_scans.pop((notice.name, notice.is_over), None)
-                    pending.missing_scans[notice.name, notice.is_over] = notice
-                    pending.are_assets_stale |= notice.is_over
-                case Said():
-                    pending.said = [*pending.said[1 - _MESSAGES_KEPT :], notice]
+            jobs = self._pending.jobs
+            for line in news:
+                notice = line.notice
+                if isinstance(notice, JobChanged):
+                    # Whether it is later than the rows is known when it is drained.
+                    key = notice.job_id or notice.key
+                    jobs.pop(key, None)
+                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # named, it takes twice as long
+                else:
+                    self._note(notice)
+            epoch = max((line.epoch for line in news), default=0)
             is_new_epoch = epoch > self._subscribed[0]
             if is_new_epoch:
                 self._subscribed = (epoch, 0)
         if is_new_epoch:
             self._must_read()
         self._wake_for_news()
+
+    def _note(self, notice: Notice) -> None:
+        pending = self._pending
+        match notice:
+            case ProductsChanged() | SourcesChanged():
+                pending.are_assets_stale = True
+            case Progress():
+                pending.progress = notice
+            case HealthChanged():
+                pending.health = notice.health
+            case ConnectionsChanged():
+                pending.connections, pending.gateway = notice.connections, notice.gateway
+            case MissingScan():
+                pending.missing_scans.pop((notice.name, notice.is_over), None)
+                pending.missing_scans[notice.name, notice.is_over] = notice
+                pending.are_assets_stale |= notice.is_over
+            case Said():
+                pending.said = [*pending.said[1 - _MESSAGES_KEPT :], notice]
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
@@ -331,10 +339,7 @@ class Feed:
             self._pending = _Pending(running=pending.running, jobs=pending.jobs) if waits else _Pending()
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
-                jobs = tuple(
-                    JobNews(received.notice, received.moment > shown, received.received_ms, received.moment)
-                    for received in pending.jobs.values()
-                )
+                jobs = tuple([news if news.moment > shown else news._replace(is_later=False) for news in pending.jobs.values()])
                 self._remember(pending.jobs)
             return Batch(
                 pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said),
@@ -343,13 +348,12 @@ class Feed:
                 pending.error,
             )  # fmt: skip
 
-    def _remember(self, jobs: dict[JobKey, _Received]) -> None:
-        for key, received in jobs.items():
-            self._delivered.pop(key, None)
-            self._delivered[key] = received
-        oldest = self._clock_ms() - _DELIVERED_MS
-        for key in list(itertools.takewhile(lambda key: self._delivered[key].received_ms < oldest, self._delivered)):
-            del self._delivered[key]
+    def _remember(self, jobs: dict[JobKey, JobNews]) -> None:
+        self._delivered |= jobs
+        now_ms = self._clock_ms()
+        if now_ms - self._tidied_ms >= _TIDY_MS:
+            oldest, self._tidied_ms = now_ms - _DELIVERED_MS, now_ms
+            self._delivered = {key: news for key, news in self._delivered.items() if news.received_ms >= oldest}
 
 
 def _give_memory_back() -> None:

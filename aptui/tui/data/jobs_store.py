@@ -48,6 +48,8 @@ COLUMNS = {
 """{column id: field that it is sorted by}."""
 ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
 """{what rows can be sorted by: field}."""
+_GONE = -1
+_CODES = {**STATUS_CODES, "": _GONE}
 _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
 
@@ -393,35 +395,37 @@ class JobsStore:
 
     def _take(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
-        keys = [news.notice.job_id or _analysis_key(table, news.notice) for news in jobs]
-        for key, news in zip(keys, jobs, strict=True):
-            if news.notice.status == "processing":
-                self._running[key] = news.received_ms
-            else:
-                self._running.pop(key, None)
+        notices, is_later, received_ms, _moments = zip(*jobs, strict=True)
+        keys = [notice.job_id or _analysis_key(table, notice) for notice in notices]
+        key_of = np.array(keys)
+        status = np.array([_CODES[notice.status] for notice in notices], np.int8)
+        is_running = status == PROCESSING
+        self._note_running(keys, is_running, received_ms)
         # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
-        is_listed = [
-            news.notice.status == "failed" if key < 0 else news.notice.status != "" for key, news in zip(keys, jobs, strict=True)
-        ]
-        leaving = table.rows_of(
-            [key for key, news, stays in zip(keys, jobs, is_listed, strict=True) if news.is_later and not stays]
-        )
-        put = [news for news, stays in zip(jobs, is_listed, strict=True) if news.is_later and stays]
+        stays, later = np.where(key_of < 0, status == FAILED, status != _GONE), np.array(is_later)
+        leaving = table.rows_of(key_of[later & ~stays].tolist())
+        put = np.flatnonzero(later & stays).tolist()
         if put:
             # What runs rests as pending in the database; that it runs is known by news alone.
-            statuses = [PENDING if news.notice.status == "processing" else STATUS_CODES[news.notice.status] for news in put]
+            statuses = np.where(is_running, PENDING, status)[put].tolist()
             ended = [
-                0 if status == PENDING else news.notice.completed_ms or news.received_ms
-                for status, news in zip(statuses, put, strict=True)
+                0 if code == PENDING else notices[at].completed_ms or received_ms[at]
+                for at, code in zip(put, statuses, strict=True)
             ]
-            table.put_news([news.notice for news in put], statuses, ended)
+            table.put_news([notices[at] for at in put], statuses, ended)
         rows = table.rows_of(keys)
         for row in leaving[leaving >= 0].tolist():
             table.drop(row)
-        is_running = np.fromiter((key in self._running for key in keys), np.bool_, len(keys))
         table.show_rest(rows[rows >= 0])
         table.show(rows[is_running & (rows >= 0)], PROCESSING)
         self._changed(rows[rows >= 0])
+
+    def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int]) -> None:
+        """Note which of these jobs run, and since when."""
+        for key in self._running.keys() & keys:
+            del self._running[key]
+        for at in np.flatnonzero(is_running).tolist():
+            self._running[keys[at]] = received_ms[at]
 
     def _changed(self, rows: Rows) -> None:
         if not len(rows):

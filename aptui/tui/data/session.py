@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from aptui.shared.forms import prepared
 if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
     from aptui.link.client import EngineClient
+    from aptui.link.codec import NoticeLine
     from aptui.link.port import Answer, Verb
     from aptui.shared.connections.peers import GatewayReport
     from aptui.shared.health import Connection, Health
@@ -64,8 +65,8 @@ class NoticeListener(Protocol):
     def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
         """News come from now on; these jobs ran at that moment."""
 
-    def take(self, epoch: int, seq: int, notice: Notice) -> None:
-        """Take one piece of news."""
+    def take(self, news: Sequence[NoticeLine]) -> None:
+        """Take news, in their order."""
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -367,13 +368,12 @@ class LinkSession:
             self._take_subscription(client.ask(Subscribe(is_coalesced=True)))
             self._turn(SessionState.ATTACHED, "")
         while not self._is_closing:
-            news = client.next_news(None)
-            if news is None:
-                continue
-            if not isinstance(news.notice, JobChanged):  # nearly all are: ten thousand a second at worst
-                self._note(news.notice)
+            news = client.news(None)
+            for line in news:
+                if not isinstance(line.notice, JobChanged):  # nearly all are: ten thousand a second at worst
+                    self._note(line.notice)
             for listener in self.listeners:
-                listener.take(news.epoch, news.seq, news.notice)
+                listener.take(news)
 
     def _take_subscription(self, answer: Answer) -> None:
         from aptui.core.notices import Progress

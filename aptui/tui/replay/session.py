@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, JobKey, Notice, Progress
+from aptui.link.codec import NoticeLine
 from aptui.link.recording import Recording, TimedNews
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError, UserError
@@ -274,9 +275,8 @@ class ReplaySession:
         if not news:
             return
         self._put_in(list(filter(None, map(self._note, news))))
-        for each in news:
-            for listener in self.listeners:
-                listener.take(each.line.epoch, each.line.seq, each.line.notice)
+        for listener in self.listeners:
+            listener.take([each.line for each in news])
 
     def _put_together(self, at_ms: int) -> None:
         """Make everything as it was at a time, and have it read anew."""
@@ -306,9 +306,7 @@ class ReplaySession:
         )
         for listener in self.listeners:
             listener.subscribed(*moment, tuple(self._running))
-            for notice in known:
-                if notice is not None:
-                    listener.take(*moment, notice)
+            listener.take([NoticeLine(*moment, notice) for notice in known if notice is not None])
 
     def _put_in(self, jobs: Collection[JobChanged]) -> None:
         self._database.apply(jobs, max(self._moment, self._database_moment))

@@ -22,6 +22,7 @@ from aptui.core.notices import (
     Said,
     SourcesChanged,
 )
+from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
 from aptui.store.db.schema import uuid_text
@@ -125,7 +126,7 @@ class World:
     def deliver(self, count: int) -> None:
         for _ in range(min(count, len(self.line or ()))):
             assert self.line is not None
-            self.feed.take(*self.line.pop(0))
+            self.feed.take([NoticeLine(*self.line.pop(0))])
 
     def read(self, *meanwhile: Any) -> None:
         if self.line is not None:
@@ -194,7 +195,7 @@ def feed() -> Feed:
 
 def test_news_wait_until_rows_were_read(feed: Feed) -> None:
     feed.subscribed(1, 5, [1])
-    feed.take(1, 6, notice(1))
+    feed.take([NoticeLine(1, 6, notice(1))])
 
     assert not feed.drain().jobs
     assert feed.is_read_due
@@ -208,8 +209,8 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
 
 def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
     feed.subscribed(1, 3, [])
-    feed.take(1, 5, notice(1))
-    feed.take(1, 6, notice(2))
+    feed.take([NoticeLine(1, 5, notice(1))])
+    feed.take([NoticeLine(1, 6, notice(2))])
     feed.read()
 
     assert [news.is_later for news in feed.drain().jobs] == [False, True]
@@ -218,9 +219,9 @@ def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
 def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
     feed.subscribed(1, 5, [])
     feed.read()
-    feed.take(1, 6, notice(1, status="processing"))
-    feed.take(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))
-    feed.take(1, 8, notice(1, status="failed"))
+    feed.take([NoticeLine(1, 6, notice(1, status="processing"))])
+    feed.take([NoticeLine(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))])
+    feed.take([NoticeLine(1, 8, notice(1, status="failed"))])
 
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
@@ -229,7 +230,7 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
     feed.subscribed(1, 5, [])
     feed.read()
     feed.drain()
-    feed.take(2, 1, notice(1))
+    feed.take([NoticeLine(2, 1, notice(1))])
 
     assert feed.is_read_due
     assert not feed.drain().jobs
@@ -255,7 +256,7 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
         *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), Said(1, 2, "one"),
         Said(1, 2, "two"),
     ):  # fmt: skip
-        feed.take(1, 1, item)
+        feed.take([NoticeLine(1, 1, item)])
 
     batch = feed.drain()
     assert (batch.progress, batch.connections, [said.text for said in batch.said]) == (progress[1], connections, ["one", "two"])
@@ -267,7 +268,7 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
 def test_sources_and_products_make_the_trees_stale(feed: Feed, item: Notice) -> None:
     feed.read()
     feed.drain()
-    feed.take(1, 1, item)
+    feed.take([NoticeLine(1, 1, item)])
 
     assert feed.drain().are_assets_stale
 
@@ -386,7 +387,7 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
 def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
     feed.subscribed(1, 5, [])
     feed.read()
-    feed.take(1, 6, notice(1))
+    feed.take([NoticeLine(1, 6, notice(1))])
     item = feed.drain().jobs[0]
 
     assert isinstance(item.notice, JobChanged)

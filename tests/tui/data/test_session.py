@@ -43,8 +43,9 @@ class Ears:
     def subscribed(self, epoch, seq, running) -> None:
         self._note("subscribed", epoch, seq, tuple(running))
 
-    def take(self, epoch, seq, notice) -> None:
-        self._note("take", epoch, seq, notice)
+    def take(self, news) -> None:
+        for line in news:
+            self._note("take", *line)
 
     def lost(self) -> None:
         self._note("lost")

@@ -40,14 +40,14 @@ def test_a_line_slower_than_the_news_is_left_to_keys_most_of_the_time():
     assert sorted(heeding.echo_ms)[20] < sorted(heedless.echo_ms)[20] - 50
 
 
-def test_a_quick_line_gets_ten_frames_a_second():
+def test_a_quick_line_gets_four_frames_of_news_a_second():
     far = FarScreen(10_000_000, 0.02, 2000)
     far.loop.run(3.0)
     before = far.frames_drawn
 
     far.loop.run(8.0)
 
-    assert far.frames_drawn - before >= 48
+    assert 19 <= far.frames_drawn - before <= 21
 
 
 def test_news_are_on_the_slowest_line_within_two_seconds():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from waiting import until
 
-from aptui.core.notices import JobChanged, Notice
+from aptui.core.notices import JobChanged
+from aptui.link.codec import NoticeLine
 from aptui.link.port import Pause
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import open_reader
@@ -33,9 +34,10 @@ class Ears:
         self.heard.append(f"from {epoch}.{seq}")
         self.running.append(tuple(running))
 
-    def take(self, epoch: int, seq: int, notice: Notice) -> None:
-        if isinstance(notice, JobChanged):
-            self.heard.append(f"{seq} {notice.job_id} {notice.status}")
+    def take(self, news: Sequence[NoticeLine]) -> None:
+        self.heard += [
+            f"{line.seq} {line.notice.job_id} {line.notice.status}" for line in news if isinstance(line.notice, JobChanged)
+        ]
 
     def lost(self) -> None:
         self.heard.append("lost")
