@@ -14,7 +14,7 @@ LEAST_CONTRAST = 4.5
 """WCAG 2.2, 1.4.3: text on its background."""
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _STEPS = (0, 95, 135, 175, 215, 255)
-_PALETTE = tuple(
+PALETTE = tuple(
     [(red, green, blue) for red in _STEPS for green in _STEPS for blue in _STEPS]
     + [(level, level, level) for level in range(8, 248, 10)]
 )
@@ -38,7 +38,7 @@ def _nearest(colour: str) -> str:
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 
-    return "#{:02x}{:02x}{:02x}".format(*min(_PALETTE, key=distance))
+    return "#{:02x}{:02x}{:02x}".format(*min(PALETTE, key=distance))
 
 
 def seen(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:

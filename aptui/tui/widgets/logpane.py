@@ -296,7 +296,7 @@ class LogPane(Rows):
         if y == 0 or not self._screen_rows:
             self._screen_rows = self._lay_out_wrapped()
         if y >= len(self._screen_rows):
-            return self._below(y, width, painter)
+            return self.below(y, width, painter)
         index, part = self._screen_rows[y]
         state = (*self.row_state(index)[:-1], part)
         return Strip(merge(pad(self.draw_row(state), width, painter.ground)), width)

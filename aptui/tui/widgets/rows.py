@@ -299,12 +299,12 @@ class Rows(ScrollView, can_focus=True):
         index = y - self.HEADER_LINES + self.top
         if index >= self._row_count or index >= self.count_rows():
             self._drawn.pop(y, None)
-            return self._below(y, width, painter)
+            return self.below(y, width, painter)
         state = self.row_state(index)
         self._drawn[y] = state
         return self._strip_of(state, width)
 
-    def _below(self, y: int, width: int, painter: Painter) -> Strip:
+    def below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line that no row is on."""
         if self.empty_text and not self._row_count:
             at = y - self.HEADER_LINES - (1 if self.page_rows > 2 else 0)

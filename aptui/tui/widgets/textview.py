@@ -1,4 +1,4 @@
-"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal.
+"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal, or a picture.
 
 Bounded; files are read by whoever shows them, in a thread.
 
@@ -24,9 +24,12 @@ from typing import ClassVar, cast
 from msgspec import Struct
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 
+from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.terminal.safety import glyph, shown
-from aptui.tui.widgets.cells import pad, width_of
+from aptui.tui.widgets.cells import Painter, pad, width_of
+from aptui.tui.widgets.picture import Picture
 from aptui.tui.widgets.rows import Rows
 
 READ_BYTES = 256 * 1024
@@ -57,12 +60,13 @@ _ROLES = (
 
 
 class TextPreview(Struct, frozen=True):
-    """Lines ready to be drawn, and what they are of."""
+    """Lines ready to be drawn, and what they are of; `pixels` in their place are a picture in all the room there is."""
 
     kind: str
     lines: tuple[tuple[Piece, ...], ...]
     is_cut: bool = False
     is_numbered: bool = True
+    pixels: Pixels | None = None
 
 
 def read_preview(path: str | os.PathLike[str]) -> TextPreview:
@@ -165,12 +169,14 @@ class TextView(Rows):
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(name=name, id=id, classes=classes)
         self._preview = TextPreview("", ())
+        self._picture: Picture | None = None
         self._offset = 0
         self._shown_number = 0
 
     def show_preview(self, preview: TextPreview) -> None:
         """Show what was made elsewhere."""
         self._preview = preview
+        self._picture = Picture(preview.pixels) if preview.pixels is not None else None
         self._shown_number += 1
         self._offset = 0
         self.marks.clear()
@@ -227,6 +233,14 @@ class TextView(Rows):
         if wide - offset > room > 0:
             line = [*pad(line, room - 1, painter.ground), Segment(glyph("ellipsis"), painter.style("muted", is_cursor=is_lit))]
         return [*segments, *pad(line, max(0, room), painter.style("", is_cursor=is_lit))]
+
+    def below(self, y: int, width: int, painter: Painter) -> Strip:
+        """Draw a line of the picture, where there is one; its first line has the bar of the cursor when the keys come here."""
+        if self._picture is None:
+            return super().below(y, width, painter)
+        lines = self._picture.lines(self, width - 1, self.page_rows, painter)
+        edge = self.edge(is_cursor=y == 0 and self.has_focus, is_mark=False, painter=painter)
+        return Strip(pad([edge, *(lines[y] if y < len(lines) else ())], width, painter.ground), width)
 
     def action_shift(self, steps: int) -> None:
         """Scroll to the side."""

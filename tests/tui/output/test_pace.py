@@ -69,3 +69,18 @@ def test_an_answer_that_nobody_asked_for_breaks_nothing():
     pace.answered(2.0)
 
     assert pace.under_way == 0
+
+
+def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
+    pace, now = proven(), 1.0
+    for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0), (3000, 0.45)):
+        assert pace.takes_s(1000) == 0, "too few were seen"
+        pace.sent(now, size)
+        pace.answered(now + 0.1 + late_s)
+        now += 5
+        if size == 4000 and late_s == 2.0:
+            break
+
+    assert 0.1 < pace.takes_s(1000) < 0.13
+    pace.forget()
+    assert pace.takes_s(1000) == 0

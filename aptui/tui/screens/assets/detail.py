@@ -18,7 +18,7 @@ from textual.message import Message
 
 from aptui.tui.screens.assets.lines import TitleLine
 from aptui.tui.screens.assets.panel import Panel, Ref, read_links
-from aptui.tui.screens.assets.preview import preview_of
+from aptui.tui.screens.assets.preview import Preview, preview_of
 from aptui.tui.screens.assets.references import COLUMNS, References, branches
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows import Rows
@@ -28,6 +28,8 @@ from aptui.tui.widgets.tree import Branch, VTree
 if TYPE_CHECKING:
     from rich.segment import Segment
 
+    from aptui.tui.pictures.decoding import Decoder
+    from aptui.tui.pictures.pixels import Pixels
     from aptui.tui.screens.assets.query_worker import QueryWorker
     from aptui.tui.widgets.cells import Painter
 
@@ -113,6 +115,7 @@ class AssetDetail(Vertical):
         self._panel: Panel | None = None
         self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
+        self._without_picture: Preview | None = None
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -132,7 +135,7 @@ class AssetDetail(Vertical):
         """The parts that keys can go to."""
         return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
-    def show(self, panel: Panel, queries: QueryWorker) -> None:
+    def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Show an asset, or what is new of it: then cursor and branches stay."""
         before, self._panel, self._queries = self._panel, panel, queries
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
@@ -140,7 +143,7 @@ class AssetDetail(Vertical):
         if not is_same or before is None or before.facts != panel.facts:
             self.query_one(AssetFacts).show(panel.facts)
         self.references.show_panel(panel, is_same=is_same)
-        self._show_preview(panel, queries)
+        self._show_preview(panel, queries, decoder)
 
     @property
     def _title(self) -> TitleLine:
@@ -150,7 +153,7 @@ class AssetDetail(Vertical):
         """Show nothing: the tree in front has no row to tell of."""
         if self._panel is None:
             return
-        self._panel, self._previewed = None, ()
+        self._panel, self._previewed, self._without_picture = None, (), None
         self._title.show("")
         self.query_one(AssetFacts).show(())
         self.references.clear()
@@ -163,6 +166,7 @@ class AssetDetail(Vertical):
 
     def show_why(self, preview: TextPreview) -> None:
         """Show reasons in the place of the preview."""
+        self._without_picture = None
         self.remove_class("-without-preview")
         self.query_one(FilePreview).show_preview(preview)
         self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
@@ -182,21 +186,36 @@ class AssetDetail(Vertical):
             references.grow(branch, branches(refs))
             self.references.refresh_model()
 
-    def _show_preview(self, panel: Panel, queries: QueryWorker) -> None:
+    def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Read the file, unless it is as it was."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _TELLS_CHANGE))
         if state == self._previewed:
             return
-        self._previewed = state
-        is_file = bool(panel.file) and not panel.is_folder
-        queries.request(
-            "preview",
-            lambda _reader: preview_of(panel.file) if is_file else TextPreview("", ()),
-            partial(self._draw_preview, "Preview" if is_file else ""),
-        )
+        self._previewed, self._without_picture = state, None
+        decoder.want_none()
+        if panel.is_folder or not panel.file:
+            self._draw_preview("", TextPreview("", ()))
+            return
 
-    def _draw_preview(self, title: str, preview: TextPreview) -> None:
+        def take(preview: Preview) -> None:
+            if state != self._previewed:
+                return
+            self.set_class(bool(preview.form), "-picture")
+            self._draw_preview("Preview", preview.at_first, preview.text.kind)
+            if preview.form:
+                self._without_picture = preview
+                decoder.want(panel.file, preview.form, partial(self._take_picture, preview))
+
+        queries.request("preview", lambda _reader: preview_of(panel.file), take)
+
+    def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
+        """Show a picture where it is still wanted."""
+        if preview is self._without_picture:
+            self._draw_preview("Preview", preview.with_picture(picture))
+
+    def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:
         self.set_class(not title, "-without-preview")
         view = self.query_one(FilePreview)
         view.show_preview(preview)
-        self.query_one("#assets-preview-title", TitleLine).show(title, view.title() if preview.is_numbered else preview.kind)
+        more = view.title() if preview.is_numbered else kind or preview.kind
+        self.query_one("#assets-preview-title", TitleLine).show(title, more)

@@ -87,5 +87,5 @@ class TitleLine(Line):
         room = max(0, width - before.width - 1)
         title = fit(self._title, min(room, text_width(fit(self._title, 400).text.rstrip()))).text
         more = fit(f"  {self._more}", max(0, room - text_width(title)), is_prose=True).text.rstrip() if self._more else ""
-        rest = max(0, room - text_width(title) - text_width(more) - 2)
+        rest = max(0, room - text_width(title) - text_width(more) - 1)
         return before, Part(title, "title"), Part(more, "muted"), Part(f" {line * rest}" if self._is_rule else "", "rule")

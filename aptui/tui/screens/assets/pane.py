@@ -22,6 +22,7 @@ from aptui.tui.data.asset_health import health_text
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.frame.commandline import Command
+from aptui.tui.pictures.decoding import Decoder
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
 from aptui.tui.screens.assets.lines import TITLES, TreeTabs
@@ -119,6 +120,7 @@ class AssetsPane(MissingTrees):
         database = asset_database(shell.session.cache_dir)
         self.store = AssetsStore(database, wake=shell.wake)
         self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
+        self.decoder = Decoder(partial(shell.in_ui, self._take))
         folders = shell.config.project.scan_folders if shell.config else ()
         self._where = AssetPlaces(
             str(shell.session.cache_dir),
@@ -142,6 +144,7 @@ class AssetsPane(MissingTrees):
         """End the threads."""
         self.store.close()
         self.queries.close()
+        self.decoder.close()
 
     def on_resize(self, event: events.Resize) -> None:
         """Let the details take the place of the tree where there is no room beside it."""
@@ -260,7 +263,7 @@ class AssetsPane(MissingTrees):
 
     def _show_panel(self, panel: Panel) -> None:
         self.panel = panel
-        self.query_one(AssetDetail).show(panel, self.queries)
+        self.query_one(AssetDetail).show(panel, self.queries, self.decoder)
         self.take_panel(panel)
 
     # ------------------------------------------------------------------------------------------------------------- going there

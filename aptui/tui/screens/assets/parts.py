@@ -34,14 +34,15 @@ AssetsPane { layers: base; }
 #assets-trees { width: 2fr; height: 1fr; }
 #assets-detail { width: 3fr; height: 1fr; border-left: solid $role-rule; }
 #assets-facts { height: auto; max-height: 10; }
-#assets-references { height: 3fr; min-height: 4; }
-#assets-preview { height: 2fr; min-height: 2; }
+#assets-references { height: auto; max-height: 50%; min-height: 4; }
+#assets-preview { height: 1fr; min-height: 2; }
 #assets-scan { dock: bottom; height: 1; display: none; }
 #assets-scan.-shown { display: block; }
 AssetsPane.-narrow #assets-detail { border-left: none; display: none; }
 AssetsPane.-narrow #assets-facts { max-height: 5; }
-AssetsPane.-narrow #assets-references { height: 4fr; }
-AssetsPane.-narrow #assets-preview { height: 1fr; min-height: 3; }
+AssetsPane.-narrow #assets-preview { min-height: 3; }
+#assets-detail.-picture #assets-references { max-height: 35%; }
+AssetsPane.-narrow #assets-detail.-picture #assets-facts { max-height: 4; }
 AssetsPane.-narrow.-detail #assets-detail { display: block; }
 AssetsPane.-narrow.-detail #assets-trees { display: none; }
 AssetsPane.-zoom-tree #assets-detail { display: none; }
@@ -49,6 +50,8 @@ AssetsPane.-zoom-detail #assets-trees { display: none; }
 AssetsPane.-zoom-detail #assets-detail { border-left: none; }
 AssetsPane.-zoom-references .for-preview, #assets-detail.-without-preview .for-preview { display: none; }
 AssetsPane.-zoom-references #assets-facts { max-height: 10; }
+AssetsPane.-zoom-references #assets-references { height: 1fr; max-height: 100%; }
+#assets-detail.-without-preview #assets-references { height: 1fr; max-height: 100%; }
 AssetsPane.-zoom-preview .for-references { display: none; }
 """
 

@@ -25,6 +25,11 @@ class ThriftyApp(App[None]):
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.rest_s()
 
+    def line_takes_s(self, size: int) -> float:
+        """Return for how many seconds so many bytes would fill the line, 0 = nobody knows, or no time worth a word."""
+        output = getattr(self._driver, "output", None)
+        return 0.0 if output is None else output.takes_s(size)
+
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Hand what was drawn to the output layer if there is one and it understands it; else have Textual write it."""
         output = getattr(self._driver, "output", None)

@@ -110,6 +110,10 @@ class OutputLayer:
         """Return for how many seconds what nobody waits for is better not drawn."""
         return self.pace.rest_s(self._clock())
 
+    def takes_s(self, size: int) -> float:
+        """Return for how many seconds so many bytes would fill the line, 0 = nobody knows so far."""
+        return self.pace.takes_s(size)
+
     def answered(self, column: int) -> None:
         """Note the answer to a question, the cursor's column from 0 on; from any thread."""
         if self._probes:

@@ -120,6 +120,17 @@ class Pace:
             share = _SHARE_AT_WORK if now_s < self.typed_s + _ACTED_S else _SHARE
             return max(0.0, self._left_s + min(filled_s * share, _LONGEST_REST_S) - now_s)
 
+    def takes_s(self, size: int) -> float:
+        """Return for how long so many bytes would fill the line at least, 0 = nobody knows so far.
+
+        Told by the quickest of the longer frames: a short one is late for other reasons than its bytes.
+        """
+        with self._lock:
+            if len(self._seen) < _LEAST_SEEN:
+                return 0.0
+            longest = max(seen for _, seen in self._seen)
+            return size * min(late_s / seen for late_s, seen in self._seen if seen * 2 >= longest)
+
     def forget(self) -> None:
         """Expect no answer any more: somebody else has the terminal."""
         with self._lock:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from textual import events
 from textual.app import ComposeResult
 from textual.keys import _character_to_key
@@ -27,9 +28,10 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import Pane, PaneSpec
+from aptui.tui.pictures import decoding
+from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import files, trees
 from aptui.tui.screens.assets.detail import FilePreview, ReferenceTree
-from aptui.tui.screens.assets.preview import image_facts, preview_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.filterbox import FilterBox
@@ -884,38 +886,56 @@ def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
     in_shell(tmp_path, look, session=FakeSession(tmp_path), panes=PANES)
 
 
+@pytest.mark.usefixtures("store")
+def test_the_picture_in_a_file_is_shown_once_somebody_stays_there(tmp_path, monkeypatch):
+    Image.new("RGB", (64, 32), (255, 0, 0)).save(tmp_path / "textures/rock.png")
+    begun = []
+    decode = decoding.decode
+    monkeypatch.setattr(decoding, "decode", lambda path, *more: begun.append(os.path.basename(path)) or decode(path, *more))
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await go(pilot, pane, "textures/rock.png")
+        await until(pilot, lambda: begun == ["rock.png"])
+        view = pane.query_one(FilePreview)
+        await until(pilot, lambda: "#ff0000" in {str(each.style.bgcolor.name) for each in view.render_line(0)})
+        assert "PNG 64 × 32, RGB, 8 bits" in text(app)
+        assert "Format" not in text(app)
+        pane._is_panel_stale = True  # what is told again of the same file draws no picture anew
+        pane.on_frame()
+        await until(pilot, lambda: not pane.queries.is_busy)
+        assert begun == ["rock.png"]
+        await press(pilot, "x")
+        await shows(app, pilot, "── Why")
+        await go(pilot, pane, "scripts/door.lua")
+        await shows(app, pilot, "local a")
+        assert begun == ["rock.png"]
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_picture_that_comes_late_does_not_take_the_place_of_what_was_asked_since(tmp_path, monkeypatch):
+    Image.new("RGB", (64, 32)).save(tmp_path / "textures/rock.png")
+    came, may_end = threading.Event(), threading.Event()
+    monkeypatch.setattr(decoding, "decode", lambda *_: came.set() or (may_end.wait(30) and Pixels(1, 1, bytes(4))))
+
+    async def look(app, pilot, pane, _session):
+        try:
+            await go(pilot, pane, "textures/rock.png")
+            await until(pilot, came.is_set)
+            await press(pilot, "x")
+            await shows(app, pilot, "── Why")
+        finally:
+            may_end.set()
+        await until(pilot, lambda: not pane.decoder._worker.is_busy)
+        await press(pilot, "l")
+        assert "── Why" in text(app)
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
 # ── the parts without a screen ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("head", "name", "expected"),
-    [
-        (PNG, "a.png", ("PNG", 64, 32, "RGBA, 8 bits")),
-        (b"GIF89a" + struct.pack("<HH", 3, 4), "a", ("GIF", 3, 4, "palette")),
-        (b"BM" + bytes(12) + struct.pack("<IiiHH", 40, 5, -6, 1, 24), "a", ("BMP", 5, 6, "24 bits")),
-        (b"DDS " + struct.pack("<II", 124, 0) + struct.pack("<II", 8, 16) + bytes(64) + b"DXT5", "a", ("DDS", 16, 8, "DXT5")),
-        (
-            b"\xff\xd8\xff\xe0" + b"\x00\x04ab" + b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, 20, 30, 3) + bytes(9),
-            "a",
-            ("JPEG", 30, 20, "YCbCr, 8 bits"),
-        ),
-        (b"RIFF\0\0\0\0WEBPVP8X" + bytes(4) + b"\x10" + bytes(3) + b"\x09\0\0\x13\0\0", "a", ("WebP", 10, 20, "alpha")),
-        (bytes([0, 0, 10]) + bytes(9) + struct.pack("<HHB", 7, 9, 32) + b"\0", "a.TGA", ("TGA", 7, 9, "32 bits, compressed")),
-        (b"8BPS" + bytes(10) + struct.pack(">IIH", 2, 3, 16), "a", ("PSD", 3, 2, "16 bits")),
-        (PNG[:20], "a.png", None),
-        (b"text", "a.tga", None),
-        (b"RIFF\0\0\0\0WAVEfmt ", "a.wav", None),
-    ],
-)  # fmt: skip
-def test_images_are_known_by_their_first_bytes(head, name, expected):
-    assert image_facts(head, name) == expected
-
-
-def test_what_cannot_be_read_and_what_is_no_image_is_shown_as_ever(tmp_path):
-    (tmp_path / "a.bin").write_bytes(b"\0\1")
-
-    assert preview_of(str(tmp_path / "none")).kind == "not readable"
-    assert preview_of(str(tmp_path / "a.bin")).kind == "binary"
 
 
 @pytest.mark.parametrize(

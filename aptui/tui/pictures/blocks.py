@@ -1,0 +1,178 @@
+"""Pixels as cells: two to a cell by an upper half block with a colour of its own for each half; shades where colours are few.
+
+A pixel that can be seen through shows a quiet checker, so that the shape of what is drawn is told from its paper. What is told is
+rounded a little and equal halves are blanks, for the same colour beside itself costs no bytes.
+
+Tests: `tests/tui/pictures/test_blocks.py`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
+
+from aptui.tui.pictures.pixels import CHANNELS, Pixels, fitted
+from aptui.tui.preferences.colours import PALETTE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Grid = NDArray[np.float32]
+
+_UPPER = "▀"
+_SHADES, _ASCII_SHADES = " ░▒▓█", " .:+#"
+_CHECKER_PIXELS = 4
+_CHECKER = (0.06, 0.14)
+"""How far the checker's two fields are from the ground to the middle grey."""
+_ROUNDED = 3
+"""Steps of a channel that are told as one: nobody sees them, and areas of one colour become of one colour."""
+_EYE = (0.299, 0.587, 0.114)
+_STRETCHED_FROM = 0.12
+"""A picture whose greys differ by less is of one grey, and not made one of noise."""
+_VIVID = 1.5
+"""Colours are so much stronger before the nearest of 240 is taken: most of what is dark or pale would be grey."""
+
+
+class Manner(StrEnum):
+    """How a picture is drawn, from the most to the fewest bytes."""
+
+    COLOURS = "colours"
+    PALETTE = "palette"
+    SHADES = "shades"
+
+
+class Ground(NamedTuple):
+    """What a picture is drawn on: the style of a blank, and its colour, as far as it is known."""
+
+    style: Style
+    colour: tuple[int, int, int]
+    is_dark: bool
+
+
+def drawn(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True) -> list[list[Segment]]:
+    """Return the lines of a picture, as large as it can be in `columns` × `rows` cells; without colours it is greys."""
+    width, height = fitted(pixels.width, pixels.height, columns, rows * 2)
+    if not width:
+        return []
+    picture = _scaled(pixels, width, height)
+    if height % 2:
+        picture = np.concatenate((picture, np.zeros((1, width, CHANNELS), np.float32)))
+    if manner is Manner.SHADES:
+        return _in_shades(picture, ground, is_utf8=is_utf8)
+    return _in_colours(_on_checker(picture, ground, height), manner, ground, is_utf8=is_utf8)
+
+
+def bytes_of(lines: list[list[Segment]]) -> int:
+    """Return about how many bytes it takes to show these lines."""
+    return sum(
+        len(text.encode()) + (40 if style is not None and style.color else 6 if style is None else 20)
+        for line in lines
+        for text, style, _ in line
+    )
+
+
+def _scaled(pixels: Pixels, width: int, height: int) -> Grid:
+    """Return a picture of this size, its colours multiplied by their alpha: averaged where it is smaller, repeated where larger."""
+    data = np.frombuffer(pixels.data, np.uint8).reshape(pixels.height, pixels.width, CHANNELS).astype(np.float32)
+    data[..., :3] *= data[..., 3:] / 255
+    if width >= pixels.width and height >= pixels.height:
+        return data.repeat(height // pixels.height, 0).repeat(width // pixels.width, 1)
+    down, across = _shares(pixels.height, height), _shares(pixels.width, width)
+    scaled: Grid = np.einsum("yh,hwc,xw->yxc", down, data, across, optimize=True)
+    return scaled
+
+
+def _shares(before: int, after: int) -> Grid:
+    """Return which share each of `before` pixels in a row has in each of `after`."""
+    edges = np.arange(after + 1) * (before / after)
+    places = np.arange(before)
+    covered = np.minimum(edges[1:, None], places + 1) - np.maximum(edges[:-1, None], places)
+    shares: Grid = (np.clip(covered, 0, None) * (after / before)).astype(np.float32)
+    return shares
+
+
+def _on_checker(picture: Grid, ground: Ground, height: int) -> Grid:
+    """Return red, green, blue and whether there is anything, with what can be seen through upon the checker."""
+    down, across = (np.arange(size) // _CHECKER_PIXELS for size in picture.shape[:2])
+    is_odd = ((down[:, None] + across) % 2)[..., None]
+    paper = np.array(ground.colour, np.float32)
+    fields = [paper + (128 - paper) * share for share in _CHECKER]
+    seen = picture[..., :3] + np.where(is_odd, fields[1], fields[0]) * (1 - picture[..., 3:] / 255)
+    there = np.ones((*picture.shape[:2], 1), np.float32)
+    there[height:] = 0
+    whole: Grid = np.concatenate((seen, there), 2)
+    return whole
+
+
+def _in_colours(picture: Grid, manner: Manner, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
+    upper, lower = picture[0::2], picture[1::2]
+    if not is_utf8:  # there is no half of a cell
+        upper = lower = np.where(lower[..., 3:] > 0, (upper + lower) / 2, upper)
+    told = _palette if manner is Manner.PALETTE else _rounded
+    tops, bottoms = told(upper[..., :3]), told(lower[..., :3])
+    styles: dict[tuple[int, ...], Style] = {}
+    lines = []
+    for above, below, is_there in zip(tops.tolist(), bottoms.tolist(), (lower[..., 3] > 0).tolist(), strict=True):
+        line: list[tuple[str, tuple[int, ...]]] = []
+        for one, other, is_whole in zip(above, below, is_there, strict=True):
+            is_even = is_whole and one == other
+            look = (-1, one) if is_even else (one, other if is_whole else -1)
+            text = " " if is_even else _UPPER
+            if line and line[-1][1] == look:
+                line[-1] = (line[-1][0] + text, look)
+            else:
+                line.append((text, look))
+            styles[look] = styles.get(look) or _style(look, ground.style)
+        lines.append([Segment(text, styles[look]) for text, look in line])
+    return lines
+
+
+def _style(look: tuple[int, ...], ground: Style) -> Style:
+    front, back = (None if colour < 0 else Color.from_rgb(colour >> 16, colour >> 8 & 255, colour & 255) for colour in look)
+    return ground + Style(color=front, bgcolor=back)
+
+
+def _rounded(colours: Grid) -> NDArray[np.int64]:
+    return _numbers(np.clip(np.rint(colours / _ROUNDED) * _ROUNDED, 0, 255))
+
+
+def _palette(colours: Grid) -> NDArray[np.int64]:
+    """Return the nearest of 240 colours for each, by the eye's weights (`colours.fitted` says more); greys stay grey."""
+    grey = colours @ np.array(_EYE, np.float32)[:, None]
+    vivid: Grid = (grey + (colours - grey) * _VIVID).astype(np.float32)
+    flat = _rounded(vivid)
+    unique, places = np.unique(flat, return_inverse=True)
+    mine = np.stack((unique >> 16, unique >> 8 & 255, unique & 255), 1).astype(np.float32)
+    theirs = np.array(PALETTE, np.float32)
+    mean = (mine[:, None, 0] + theirs[:, 0]) / 2
+    difference = [(mine[:, None, channel] - theirs[:, channel]) ** 2 for channel in range(3)]
+    distance = (2 + mean / 256) * difference[0] + 4 * difference[1] + (2 + (255 - mean) / 256) * difference[2]
+    nearest: NDArray[np.int64] = _numbers(theirs[distance.argmin(1)])[places.reshape(flat.shape)]
+    return nearest
+
+
+def _numbers(colours: Grid) -> NDArray[np.int64]:
+    whole = colours.astype(np.int64)
+    numbers: NDArray[np.int64] = (whole[..., 0] << 16) | (whole[..., 1] << 8) | whole[..., 2]
+    return numbers
+
+
+def _in_shades(picture: Grid, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
+    """Return greys by how much of a cell is inked; ink is light on a dark ground and dark on a light one."""
+    cells = (picture[0::2] + picture[1::2]) / 2
+    alpha = cells[..., 3] / 255
+    light = cells[..., :3] @ np.array(_EYE, np.float32) / 255
+    light = light / np.maximum(alpha, 1 / 255)
+    seen = light[alpha > 0.5]
+    darkest, lightest = (float(each) for each in np.percentile(seen, (2, 98))) if seen.size else (0.0, 1.0)
+    if lightest - darkest > _STRETCHED_FROM:
+        light = np.clip((light - darkest) / (lightest - darkest), 0, 1)
+    ink = (light if ground.is_dark else 1 - light) * alpha
+    shades = _SHADES if is_utf8 else _ASCII_SHADES
+    levels = np.rint(ink * (len(shades) - 1)).astype(int).tolist()
+    return [[Segment("".join(shades[level] for level in line), ground.style)] for line in levels]

@@ -1,0 +1,114 @@
+"""Pixels become cells: as large as the room, with their colours, what can be seen through told from what cannot."""
+
+import pytest
+from rich.color import ColorType
+from rich.console import Console
+from rich.style import Style
+
+from aptui.tui.pictures.blocks import Ground, Manner, bytes_of, drawn
+from aptui.tui.pictures.pixels import Pixels, fitted
+from aptui.tui.preferences.colours import PALETTE
+
+DARK = Ground(Style.parse("#c0c0c0 on #101418"), (16, 20, 24), True)
+LIGHT = Ground(Style.parse("#202020 on #f8f8f8"), (248, 248, 248), False)
+RED, BLUE, WHITE, GREY, BLACK, CLEAR = (
+    bytes(each) for each in ((255, 0, 0, 255), (0, 0, 255, 255), (255,) * 4, (128, 128, 128, 255), (0, 0, 0, 255), (9, 9, 9, 0))
+)
+
+
+def shown(pixels, columns=40, rows=20, manner=Manner.COLOURS, ground=DARK, **more):
+    """Return (character, colour, background) of every cell."""
+    found = []
+    for line in drawn(pixels, columns, rows, manner, ground, **more):
+        cells = []
+        for text, style, _ in line:
+            looks = [tuple(each.triplet) if each else None for each in (style.color, style.bgcolor)]
+            cells += [(letter, *looks) for letter in text]
+        found.append(cells)
+    return found
+
+
+def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more):
+    return ["".join(text for text, _, _ in line) for line in drawn(pixels, columns, rows, manner, ground, **more)]
+
+
+@pytest.mark.parametrize(
+    ("picture", "room", "expected"),
+    [
+        ((640, 320), (80, 60), (80, 40)),
+        ((320, 640), (80, 60), (30, 60)),
+        ((16, 16), (80, 60), (48, 48)),
+        ((1, 1), (5, 9), (5, 5)),
+        ((1000, 1), (80, 60), (80, 1)),
+        ((64, 64), (0, 60), (0, 0)),
+        ((64, 64), (64, 64), (64, 64)),
+    ],
+)
+def test_a_picture_fills_its_room_with_its_aspect(picture, room, expected):
+    assert fitted(*picture, *room) == expected
+
+
+def test_a_cell_shows_two_pixels_and_a_blank_two_that_are_alike():
+    cells = shown(Pixels(2, 2, RED + RED + BLUE + RED), 2, 1)
+
+    assert cells == [[("▀", (255, 0, 0), (0, 0, 255)), (" ", (192, 192, 192), (255, 0, 0))]]
+
+
+def test_an_odd_last_line_is_half_a_cell_on_the_ground():
+    assert shown(Pixels(1, 1, RED), 1, 5) == [[("▀", (255, 0, 0), (16, 20, 24))]]
+
+
+def test_what_can_be_seen_through_shows_a_quiet_checker_and_none_of_its_hidden_colour():
+    fields = {cell[2] for line in shown(Pixels(16, 16, CLEAR * 256), 16, 8) for cell in line}
+
+    assert len(fields) == 2
+    assert all(max(abs(mine - ground) for mine, ground in zip(each, (16, 20, 24), strict=True)) < 30 for each in fields)
+
+
+def test_a_smaller_picture_is_an_average_in_which_the_clear_has_no_colour():
+    [[one]] = shown(Pixels(2, 4, (WHITE + BLACK) * 4), 1, 1)
+    [[other]] = shown(Pixels(4, 4, (BLUE + BLUE + bytes((255, 0, 0, 0)) * 2) * 4), 1, 1)
+
+    assert one[1] == one[2] or one[0] == " "
+    assert abs(one[2][0] - 128) < 3
+    assert other[2][0] < 30, "no red of what is not there"
+
+
+def test_with_256_colours_only_those_are_told():
+    gradient = Pixels(64, 32, b"".join(bytes((x * 4, y * 8, 90, 255)) for y in range(32) for x in range(64)))
+    console = Console(color_system="256", force_terminal=True)
+
+    told = {each for line in shown(gradient, 64, 16, Manner.PALETTE) for _, *looks in line for each in looks}
+
+    assert told <= {*PALETTE, (192, 192, 192)}
+    assert len(told) > 20
+    for line in drawn(gradient, 64, 16, Manner.PALETTE, DARK):
+        for _, style, _ in line:
+            assert style.bgcolor.downgrade(console._color_system).type is ColorType.EIGHT_BIT
+    assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, "grey stays grey"
+
+
+def test_shades_are_light_on_dark_dark_on_light_and_blank_where_nothing_is():
+    steps = Pixels(6, 2, (b"".join(bytes((level,) * 3 + (255,)) for level in (0, 64, 128, 191, 255)) + CLEAR) * 2)
+
+    assert text(steps, 6, 1) == [" ░▒▓█ "]
+    assert text(steps, 6, 1, ground=LIGHT) == ["█▓▒░  "]
+    assert text(steps, 6, 1, is_utf8=False) == [" .:+# "]
+
+
+def test_shades_are_stretched_over_what_a_picture_has_but_one_grey_stays_one():
+    assert text(Pixels(2, 2, (bytes((100, 100, 100, 255)) + bytes((180, 180, 180, 255))) * 2), 2, 1) == [" █"]
+    assert text(Pixels(2, 2, (GREY + bytes((130, 130, 130, 255))) * 2), 2, 1) == ["▒▒"]
+
+
+def test_without_half_blocks_cells_have_one_colour():
+    assert shown(Pixels(1, 2, WHITE + BLACK), 1, 1, is_utf8=False) == [[(" ", (192, 192, 192), (126, 126, 126))]]
+
+
+def test_fewer_colours_are_fewer_bytes():
+    noise = Pixels(40, 40, bytes(each for at in range(1600) for each in (at * 7 % 256, at * 13 % 256, at * 29 % 256, 255)))
+
+    counts = [bytes_of(drawn(noise, 40, 20, manner, DARK)) for manner in Manner]
+
+    assert counts[0] >= counts[1] > 4 * counts[2]
+    assert counts[2] <= 40 * 20 * 3 + 20 * 40

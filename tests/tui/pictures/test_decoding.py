@@ -1,0 +1,186 @@
+"""Pictures are decoded elsewhere: every format that is promised, and whatever hostile files do ends in one sentence."""
+
+import json
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+
+import pytest
+from PIL import Image
+from waiting import until
+
+from aptui.tui.pictures import decoding
+from aptui.tui.pictures.decoding import Decoder, decode, objection
+from aptui.tui.pictures.facts import Facts
+from aptui.tui.pictures.pixels import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
+
+pytestmark = pytest.mark.real
+
+RED, BLUE = (255, 0, 0, 255), (0, 0, 255, 255)
+
+
+def halves(size=(8, 4), mode="RGBA") -> Image.Image:
+    """Return a picture that is red at the left and blue at the right."""
+    picture = Image.new("RGBA", size, RED)
+    picture.paste(BLUE, (size[0] // 2, 0, *size))
+    return picture.convert(mode)
+
+
+def png_of(width: int, height: int, data: bytes = b"") -> bytes:
+    """Return a PNG whose header says this size, whatever its data are."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+
+def decoded(path, form: str) -> Pixels | str:
+    return decode(str(path), form, threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("form", "mode", "how"),
+    [
+        ("PNG", "RGBA", {}), ("PNG", "P", {}), ("JPEG", "RGB", {"quality": 100}), ("JPEG", "CMYK", {"quality": 100}),
+        ("TGA", "RGBA", {"compression": "tga_rle"}), ("BMP", "RGB", {}), ("GIF", "P", {}), ("WebP", "RGBA", {"lossless": True}),
+        ("DDS", "RGBA", {}), ("TIFF", "RGB", {"compression": "tiff_lzw"}),
+    ],
+)  # fmt: skip
+def test_every_format_is_decoded(tmp_path, form, mode, how):
+    halves((16, 8), mode).save(tmp_path / "a", format=form, **how)
+
+    picture = decoded(tmp_path / "a", form)
+
+    assert isinstance(picture, Pixels), picture
+    assert (picture.width, picture.height, len(picture.data)) == (16, 8, 16 * 8 * CHANNELS)
+    first, last = picture.data[:4], picture.data[-4:]
+    assert (first[0] > 200, first[2] < 60, last[0] < 60, last[2] > 200, first[3], last[3]) == (True, True, True, True, 255, 255)
+
+
+def test_depth_and_turns_are_seen_to(tmp_path):
+    Image.new("I;16", (2, 1), 0x8000).save(tmp_path / "deep.png")
+    exif = Image.Exif()
+    exif[274] = 6  # the camera was held upright
+    halves(mode="RGB").save(tmp_path / "turned.jpg", exif=exif)
+
+    assert decoded(tmp_path / "deep.png", "PNG") == Pixels(2, 1, b"\x7f\x7f\x7f\xff" * 2)
+    turned = decoded(tmp_path / "turned.jpg", "JPEG")
+    assert (turned.width, turned.height) == (4, 8)
+
+
+def test_a_large_picture_comes_as_small_as_a_screen(tmp_path):
+    halves((3000, 1000)).save(tmp_path / "a.png")
+
+    picture = decoded(tmp_path / "a.png", "PNG")
+
+    assert (picture.width, picture.height) == (MOST_WIDE, 107)
+    assert picture.height <= MOST_HIGH
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TGA", "BMP", "WebP", "DDS", "TIFF"])
+def test_what_is_cut_off_is_said_to_be(tmp_path, form):
+    noise = Image.effect_noise((64, 64), 90).convert("RGB")
+    noise.save(tmp_path / "a", format=form)
+    data = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(data[: len(data) // 2])
+
+    why = decoded(tmp_path / "a", form)
+
+    assert isinstance(why, str)
+    assert why.startswith(("its file ends too early", "it cannot be decoded: ", f"it is no {form}"))
+
+
+def test_a_header_of_billions_of_pixels_is_refused_by_both_sides(tmp_path):
+    (tmp_path / "a.png").write_bytes(png_of(50_000, 50_000))
+
+    told = "50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
+    assert objection(Facts("PNG", 50_000, 50_000, ""), 100) == told
+    assert decoded(tmp_path / "a.png", "PNG") == told
+
+
+def in_process(code: str, stdin=subprocess.DEVNULL) -> bytes:
+    """Return what Python says that runs `code` after importing the decoder."""
+    command = [sys.executable, "-P", "-c", f"from aptui.tui.pictures import decoder\n{code}"]
+    return subprocess.run(command, stdin=stdin, capture_output=True, check=True, timeout=60).stdout
+
+
+def test_what_needs_more_memory_than_it_may_have_is_said(tmp_path):
+    (tmp_path / "a.png").write_bytes(png_of(4000, 4000, bytes(4000 * (4000 * 4 + 1))))
+
+    with open(tmp_path / "a.png", "rb") as file:
+        said = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main('PNG')", file)
+
+    assert json.loads(said) == {"why": "decoding takes more than 64 MiB of memory"}
+    assert decoded(tmp_path / "a.png", "PNG") == Pixels(MOST_HIGH, MOST_HIGH, bytes(MOST_HIGH * MOST_HIGH * CHANNELS))
+
+
+def test_the_process_can_open_nothing_once_it_reads():
+    code = """
+import socket
+decoder._give_away()
+for act in (lambda: open("/etc/passwd"), socket.socket, lambda: bytearray(256 << 20)):
+    try:
+        act()
+    except (OSError, MemoryError) as error:
+        print(type(error).__name__)
+"""
+
+    assert in_process(code).split() == [b"OSError", b"OSError", b"MemoryError"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"\n", b"[1]\n", b'{"size": 3}\n', b'{"size": [1, 1]}\n123', b'{"size": [0, 0]}\n',
+        b'{"size": [9999, 1]}\n' + bytes(9999 * 4),
+        b'{"size": ["1", 1]}\n1234', json.dumps({"size": [1, 1]}).encode(),
+    ],
+)  # fmt: skip
+def test_no_answer_of_the_process_is_believed(answer):
+    assert decoding._read(answer) in {"the decoder ended without an answer", "the decoder gave no picture"}
+
+
+def test_one_that_hangs_or_talks_for_ever_is_ended(tmp_path, monkeypatch):
+    file = tmp_path / "python"
+    file.write_text("#!/bin/sh\nexec sleep 600\n")
+    file.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(file))
+    monkeypatch.setattr(decoding, "_PATIENCE_S", 0.1)
+    assert decoded(file, "PNG") == "decoding takes too long"
+
+    file.write_text("#!/bin/sh\nexec yes\n")
+    monkeypatch.setattr(decoding, "_PATIENCE_S", 60)
+    assert decoded(file, "PNG") == "the decoder ended without an answer"
+
+    file.unlink()
+    assert decoded(tmp_path / "gone", "PNG") == "no such file or directory"
+    assert decoded(tmp_path, "PNG").startswith("no process can be started")
+
+
+def test_who_goes_on_has_nothing_decoded_but_the_last(monkeypatch):
+    began, told = [], []
+    monkeypatch.setattr(decoding, "decode", lambda path, form, _stop: began.append(path) or f"{path} {form}")
+    monkeypatch.setattr(decoding, "REST_S", 0.3)
+    made = Decoder(lambda then, what: then(what))
+    try:
+        for number in range(20):
+            made.want(f"a{number}", "PNG", told.append)
+        until(lambda: told)
+        assert (began, told) == (["a19"], ["a19 PNG"])
+        made.want("b", "PNG", told.append)
+        made.want_none()
+        made.want("c", "GIF", told.append)
+        until(lambda: len(told) == 2)
+        assert (began[1:], told[1:]) == (["c"], ["c GIF"])
+    finally:
+        made.close()
+
+
+def test_nothing_is_tried_that_is_not_decoded_here():
+    assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "pictures of the format OpenEXR are not decoded here"
+    assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "its file is larger than 128 MiB"
+    assert objection(Facts("PNG", 10, 10, ""), 100) == ""

@@ -1,0 +1,54 @@
+"""What is said of a file beside its tree: at once, and when its picture is there or is known not to come."""
+
+import struct
+import zlib
+
+from PIL import Image
+
+from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.screens.assets.preview import preview_of
+
+
+def lines(text):
+    return ["".join(piece for piece, _ in line) for line in text.lines]
+
+
+def test_what_cannot_be_read_and_what_is_no_picture_is_shown_as_ever(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"\0\1")
+
+    assert preview_of(str(tmp_path / "none")).text.kind == "not readable"
+    assert preview_of(str(tmp_path / "a.bin")).text.kind == "binary"
+    assert preview_of(str(tmp_path / "a.bin")).form == ""
+
+
+def test_until_a_picture_is_there_nothing_is_shown_that_would_go_away(tmp_path):
+    Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
+    pixels = Pixels(1, 1, bytes(4))
+
+    preview = preview_of(str(tmp_path / "a.png"))
+
+    assert (preview.form, preview.at_first.kind, preview.at_first.lines) == ("PNG", "", ())
+    shown = preview.with_picture(pixels)
+    assert (shown.kind, shown.lines, shown.pixels) == ("PNG 64 × 32, RGB, 8 bits", (), pixels)
+
+
+def test_why_there_is_no_picture_stands_before_what_is_known(tmp_path):
+    Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
+
+    told = lines(preview_of(str(tmp_path / "a.png")).with_picture("its file ends too early"))
+
+    assert told[:4] == ["Picture not shown: its file ends too early", "Format  PNG", "Size    64 × 32", "Pixels  RGB, 8 bits"]
+    assert told[-1].startswith("00000")
+
+
+def test_a_picture_that_is_not_tried_says_so_at_once(tmp_path):
+    head = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 50_000, 50_000, 8, 6, 0, 0, 0)
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head + struct.pack(">I", zlib.crc32(head[4:])))
+    (tmp_path / "a.exr").write_bytes(b"v/1\x01\2\0\0\0")
+
+    large, foreign = (preview_of(str(tmp_path / name)) for name in ("a.png", "a.exr"))
+
+    assert (large.form, foreign.form) == ("", "")
+    assert lines(large.text)[0] == "Picture not shown: 50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
+    assert lines(foreign.text)[:2] == ["Picture not shown: pictures of the format OpenEXR are not decoded here", "Format  OpenEXR"]
+    assert foreign.text.kind == "OpenEXR"

@@ -1,0 +1,111 @@
+"""A picture is drawn in the colours there are, in all the room there is, and in no more bytes than the line carries soon."""
+
+import asyncio
+
+import pytest
+
+from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.preferences import theming
+from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
+from aptui.tui.widgets import picture
+from aptui.tui.widgets.textview import TextPreview, TextView
+from tests.tui.widgets.test_table import drawn
+
+pytestmark = pytest.mark.real
+
+STRIPES = Pixels(2, 2, (bytes((250, 10, 10, 255)) + bytes((10, 10, 240, 255))) * 2)
+PREVIEW = TextPreview("PNG 2 × 2", (), is_numbered=False, pixels=STRIPES)
+
+
+class Room(ThriftyApp):
+    """A view of a picture on a line that takes so many seconds for a byte."""
+
+    def __init__(self, theme: str, byte_s: float) -> None:
+        super().__init__()
+        self.look, self.byte_s = theme, byte_s
+
+    def compose(self):
+        yield TextView()
+
+    def on_mount(self):
+        self.register_theme(theming.theme_of(theming.load_looks().by_name[self.look]))
+        self.theme = self.look
+
+    def line_takes_s(self, size):
+        return size * self.byte_s
+
+
+def play(script, *, theme="dark", byte_s=0.0, size=(21, 10)):
+    async def run():
+        app = Room(theme, byte_s)
+        async with app.run_test(size=size) as pilot:
+            app.query_one(TextView).show_preview(PREVIEW)
+            await drawn(app, pilot)
+            await script(app, pilot, app.query_one(TextView))
+
+    asyncio.run(run())
+
+
+def colours_of(view, y=1):
+    """Return the colours that blanks have which are not those of the ground."""
+    ground = view.painter.ground.bgcolor
+    found = [style.bgcolor for text, style, _ in view.render_line(y) if text.isspace()]
+    return [each.triplet.hex for each in found if each != ground]
+
+
+@pytest.mark.parametrize(("colours", "expected"), [(TRUECOLOUR, ["#f90909", "#0909f0"]), (256, ["#ff0000", "#0000ff"])])
+def test_a_picture_has_the_colours_that_the_terminal_has(monkeypatch, colours, expected):
+    monkeypatch.setattr(picture, "facts", lambda: TerminalFacts(colours))
+
+    async def look(_app, _pilot, view):
+        assert colours_of(view) == expected
+
+    play(look)
+
+
+@pytest.mark.parametrize(
+    ("colours", "theme"), [(16, "ansi-dark"), (0, "monochrome"), (TRUECOLOUR, "monochrome"), (16, "ansi-light")]
+)
+def test_where_colours_are_few_or_unwanted_it_is_made_of_shades(monkeypatch, colours, theme):
+    monkeypatch.setattr(picture, "facts", lambda: TerminalFacts(colours))
+
+    async def look(_app, _pilot, view):
+        letters = set(view.render_line(1).text.strip())
+        assert letters
+        assert letters <= set("░▒▓█")
+        assert {each.style.color.name for each in view.render_line(1) if each.text.strip()} == {"default"}
+
+    play(look, theme=theme)
+
+
+@pytest.mark.parametrize(("byte_s", "is_coloured"), [(0.0, True), (0.0001, True), (0.1, False)])
+def test_on_a_slow_line_it_is_told_in_fewer_bytes(byte_s, is_coloured):
+    async def look(_app, _pilot, view):
+        assert bool(colours_of(view)) is is_coloured
+        assert bool(view.render_line(1).text.strip("▌ ")) is not is_coloured
+
+    play(look, byte_s=byte_s)
+
+
+def test_it_follows_the_room_and_the_theme_and_has_the_cursor_where_the_keys_are():
+    async def look(app, pilot, view):
+        assert view.count_rows() == 0
+        before, colours = view.render_line(1), colours_of(view)
+        view.focus()
+        await drawn(app, pilot)
+        assert [view.render_line(y).text[0] for y in (0, 1)] == ["▌", " "]
+        await pilot.resize_terminal(9, 10)
+        await drawn(app, pilot)
+        assert colours_of(view) == colours
+        assert view.render_line(1) != before
+        assert view.render_line(6).text.strip() == ""
+        app.register_theme(theming.theme_of(theming.load_looks().by_name["monochrome"]))
+        app.theme = "monochrome"
+        await drawn(app, pilot)
+        assert view.render_line(1).text.strip()
+        view.show_preview(TextPreview("", ()))
+        await drawn(app, pilot)
+        assert view.render_line(1).text.strip() == ""
+
+    play(look)
