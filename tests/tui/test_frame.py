@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.core.notices import Progress
-from aptui.shared.health import Health
+from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
-from aptui.tui.frame.tabbar import attention, banner_text, trouble_of
+from aptui.tui.frame.tabbar import TabBar, attention, banner_text, trouble_of
+from aptui.tui.pane import PANES
 
 from .fake_panes import FakeSession
 
@@ -124,6 +125,23 @@ def test_who_waits_for_another_run_is_told_what_for():
 
     assert banner_text(session) == "! another run (process 4711) is at work here; the engine starts when it ends"
     assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
+
+
+def test_where_line_2_is_short_platforms_stand_there_while_all_is_well(session: FakeSession) -> None:
+    def right(width: int) -> str:
+        return (
+            "".join(part.text for part in TabBar(session, PANES, ["linux", "server"]).parts(width)).rpartition("Tools")[2].strip()
+        )
+
+    native = WatchedRoot("/b", WatchMode.NATIVE)
+    session.latest_progress, session.latest_health = None, Health(roots=(native, native))
+    assert [right(width) for width in (140, 100, 80, 75)] == [
+        "linux, server   watching 2 roots   attached", "linux, server   watching 2 roots", "linux, server", "attached",
+    ]  # fmt: skip
+    session.state = SessionState.REATTACHING
+    assert [right(width) for width in (100, 80)] == ["watching 2 roots   reattaching", "reattaching"]
+    session.state, session.latest_health = SessionState.ATTACHED, Health(roots=(WatchedRoot("/a", WatchMode.GONE), native))
+    assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 roots   attached", "! gone: 1 of 2 roots"]
 
 
 def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its_folder():

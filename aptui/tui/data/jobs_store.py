@@ -201,10 +201,10 @@ class JobsStore:
         )
 
     @property
-    def has_one_reason(self) -> bool:
-        """Whether all jobs ran for the same reason: then it says nothing of any."""
-        codes = self._table.text("reason")[0][self._table.number("alive").astype(np.bool_)]
-        return not len(codes) or bool((codes == codes[0]).all())
+    def alike(self) -> frozenset[str]:
+        """The columns in which all jobs say the same: they say nothing of any."""
+        alive = self._table.number("alive").astype(np.bool_)
+        return frozenset(name for name in ("reason", "platform", "key") if _are_alike(self._table.text(name)[0][alive]))
 
     def counts(self) -> dict[str, int]:
         """Return {status word: how many}; completed ones with warnings or errors count as those too."""
@@ -483,6 +483,10 @@ class JobsStore:
             wanted = sorted({int(code) for code in codes[around]})
             self._spans.update(zip(wanted, self._filter.spans([texts[code] for code in wanted]), strict=True))
         return self._spans[code]
+
+
+def _are_alike(codes: Rows) -> bool:
+    return not len(codes) or bool((codes == codes[0]).all())
 
 
 def _analysis_key(table: JobTable, notice: JobChanged) -> int:

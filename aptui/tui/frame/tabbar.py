@@ -51,15 +51,19 @@ class TabBar(Line):
         self.changed()
 
     def parts(self, width: int) -> Parts:
-        """Return the widest form that fits: titles are shortened before the state goes, numbers alone come last."""
+        """Return the widest form that fits: titles are shortened before all at the right goes, numbers alone come last."""
         platforms = Part(self._platforms, "muted")
         health, state = health_part(self._session.latest_health), _state_part(self._session.state)
-        worse = health if health.role not in {"", "muted"} and state.role == "muted" else state
-        full, brief_, least = _join(platforms, health, state), _join(health, state), _join(worse)
+        full = _join(platforms, health, state)
+        if health.role not in {"", "muted"} or state.role != "muted":
+            middle = _join(health, state)
+            less = least = _join(state if state.role != "muted" else health)
+        else:  # all is well: that we are attached goes without saying, for line 1 knows what goes on
+            middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
-            (3, False, full), (2, False, full), (2, False, brief_), (2, True, full), (2, True, brief_), (2, False, least),
-            (2, True, least),
-            (1, True, least), (1, True, ()),
+            (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),
+            (2, True, less),
+            (2, True, least), (1, True, least), (1, True, ()),
         ):  # fmt: skip
             left = self._tabs(gap, is_short=is_short)
             if width_of(left) + width_of(right) + 2 <= width:

@@ -103,13 +103,19 @@ class NoRows:
 
 
 def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Return which columns fit into so many cells and how wide each is; in their order."""
+    """Return which columns fit into so many cells and how wide each is; in their order.
+
+    A wide column that goes may leave room for narrow ones that went before it: these come back, unless a text would be cut then.
+    """
     kept = list(columns)
     while len(kept) > 1 and sum(column.min_width if not column.width else column.width for column in kept) + _gaps(kept) > width:
         victims = [column for column in kept if column.drop_rank]
         if not victims:
             break
         kept.remove(max(victims, key=lambda column: column.drop_rank))
+    for column in sorted(columns, key=lambda column: column.drop_rank):
+        if column not in kept and _room_beside(kept, width) >= (column.width or column.min_width) + len(_GAP):
+            kept = [each for each in columns if each in kept or each is column]
     widths = [column.width or column.min_width for column in kept]
     spare = width - sum(widths) - _gaps(kept)
     flexible = [at for at, column in enumerate(kept) if not column.width]
@@ -121,6 +127,13 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
             widths[at] -= given
             spare += given
     return list(zip(kept, widths, strict=True))
+
+
+def _room_beside(columns: Sequence[Column], width: int) -> int:
+    """Return how many cells are left when each of these columns has all that its texts take; none where that is not known."""
+    if not all(column.width or column.needs for column in columns):
+        return 0
+    return width - sum(column.width or max(column.min_width, column.needs) for column in columns) - _gaps(columns)
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:

@@ -463,6 +463,20 @@ def test_what_a_column_does_not_need_goes_to_one_that_does():
     assert widths(30, 80, 5) == [10, 6, 10]
 
 
+def test_a_narrow_column_comes_back_where_a_wide_one_went_unless_a_text_would_be_cut():
+    def ids(width: int, needs: int) -> list[str]:
+        columns = (
+            Column("path", "Path", 0, 10, needs=needs), Column("number", "Number", 6, drop_rank=2),
+            Column("why", "Why", 0, 30, drop_rank=1, needs=99),
+        )  # fmt: skip
+        return [column.id for column, _ in lay_out(columns, width)]
+
+    assert ids(50, 10) == ["path", "number", "why"]
+    assert ids(44, 20) == ["path", "why"]
+    assert ids(30, 22) == ["path", "number"]
+    assert ids(30, 23) == ids(30, 0) == ["path"]
+
+
 def test_paths_are_broken_after_a_slash_and_names_not_at_all_where_they_fit():
     def rows(text: str, width: int) -> list[str]:
         return [text[start:end] for start, end in wrap(text, width)]

@@ -46,7 +46,7 @@ class Choices:
         self._text = ""
         self._views: list[str] = [""]
         self._view = 0
-        self._facts = (True, False)
+        self._facts = (True, frozenset[str]())
         self._needs: dict[str, int] = {}
         self._measured = ""
 
@@ -185,15 +185,15 @@ class Choices:
         known = self._needs if self._store.filter.text == self._measured else {}
         # While the filter stays they become wider and never narrower: nothing jumps to and fro as jobs come in.
         needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
-        facts = (self._store.has_failed, self._store.has_one_reason)
+        facts = (self._store.has_failed, self._store.alike)
         if facts != self._facts or needs != self._needs:
             self._facts, self._needs, self._measured = facts, needs, self._store.filter.text
             self._show_columns()
 
     def _show_columns(self) -> None:
-        has_failed, has_one_reason = self._facts
+        has_failed, alike = self._facts
         ids = self.memory.get("jobs.columns", list(USUAL))
-        columns = chosen(ids, has_failed=has_failed, has_one_reason=has_one_reason, needs=self._needs)
+        columns = chosen(ids, has_failed=has_failed, alike=alike, needs=self._needs)
         if columns != self._jobs.table.columns:
             self._jobs.table.set_columns(columns)
 

@@ -7,7 +7,7 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -52,19 +52,21 @@ _CAUSES = (
 
 
 def chosen(
-    ids: Sequence[str], *, has_failed: bool = True, has_one_reason: bool = False, needs: Mapping[str, int] = _UNKNOWN
+    ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
 ) -> tuple[Column, ...]:
     """Return these columns in their order; without any that exists, the usual ones.
 
     Args:
         has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
-        has_one_reason: whether all jobs ran for the same reason. Then, if none failed, it yields to what says more.
+        alike: columns in which all jobs say the same. They yield to what says more; the reason does not where errors stand there.
         needs: how many cells the texts of columns take: {column id: cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
     columns = tuple(_fitted(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
+    columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in alike and each.id != "reason" else each for each in columns)
     if has_failed:
         return columns
+    has_one_reason = "reason" in alike
     rank = _YIELDS if has_one_reason else 3
     quiet = Column("reason", "Why it ran", 0 if not has_one_reason else _SHORT_REASON, _SHORT_REASON, drop_rank=rank, is_prose=True)
     return tuple(replace(quiet, needs=column.needs) if column.id == "reason" else column for column in columns)

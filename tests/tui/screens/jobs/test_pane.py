@@ -131,7 +131,7 @@ def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_ro
         assert pane.table.columns[-1].title == "Why it ran, or failed"
         assert shown["reason"] > 20
         assert [column.title for column in chosen(USUAL, has_failed=False)][-1] == "Why it ran"
-        quiet = chosen(USUAL, has_failed=False, has_one_reason=True)
+        quiet = chosen(USUAL, has_failed=False, alike={"reason"})
         assert "reason" not in {column.id for column, _ in lay_out(quiet, 90)}
         assert "reason" in {column.id for column, _ in lay_out(quiet, 140)}
 
@@ -149,6 +149,17 @@ def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
         assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
     in_jobs(tmp_path, look)
+
+
+def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
+    needs = {"source": 24, "platform": 5, "key": 9, "reason": 40}
+
+    def shown(alike: set[str], source: int = 24) -> set[str]:
+        return {column.id for column, _ in lay_out(chosen(USUAL, alike=alike, needs=needs | {"source": source}), 78)} - {"source"}
+
+    assert shown(set()) == {"status", "completed", "platform", "duration"}
+    assert shown({"platform"}) == {"status", "completed", "key", "duration"}, "one platform is none"
+    assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
 
 
 def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_one_key(tmp_path):
