@@ -1,12 +1,10 @@
 """The Builders screen: which builders there are, and of one of them its patterns, its details, and what it cost as a tree.
 
-Reads are done in a thread: when the screen is first shown, and again when jobs ended since, some time after the last read; nothing
-is polled.
+When it reads is told in `builders.reading`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,13 +17,13 @@ from textual.containers import Vertical
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
-from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
 from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, MOST, SORTED_BY, Metrics
+from aptui.tui.screens.builders.reading import BuilderReading
 from aptui.tui.screens.common.listed import ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
 TABS = ("patterns", "details", "metrics")
-READ_AGAIN_S = 2.0
-"""So long after a read, at least, and five times as long as it took, the next one begins."""
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
 _LEAST_LIST = 4
@@ -79,19 +75,18 @@ class BuildersPane(Pane):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.list, self.patterns = ListedRows(), ListedRows()
-        self._found = known.FoundBuilders()
         self._keys: dict[bytes, int] = {}
         self._part = TABS[0]
         self._search = {"list": "", "metrics": ""}
         self._searched = "list"
-        self._is_read = self._is_reading = self._is_stale = self._is_visible = self._is_zoomed = False
-        self._read_s = self._took_s = 0.0
+        self._is_visible = self._is_zoomed = False
         self._wanted = ""
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
+        self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._take_builders)
         yield FilterBox(id="builders-filter")
         with Vertical(id="builders-both"):
             yield Table(known.BUILDERS, id="builders-list")
@@ -151,7 +146,7 @@ class BuildersPane(Pane):
     def activate(self) -> None:
         """Read what is not known, or not any more."""
         self._is_visible = True
-        self._is_stale = self._is_stale or not self._is_read
+        self.reading.is_stale |= not self.reading.is_known
 
     def deactivate(self) -> None:
         """Remember part and order."""
@@ -163,26 +158,20 @@ class BuildersPane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note that jobs ended."""
         if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
-            self._is_stale = True
-        if batch.health is not None and self._is_read:
+            self.reading.is_stale = True
+        if batch.health is not None and self.reading.is_known:
             self._put()
 
     def on_frame(self) -> None:
         """Read again where something happened, and draw."""
-        if self._is_stale and not self._is_reading:
-            wait_s = self._read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self._is_read else 0
-            if wait_s > 0:
-                self.set_timer(wait_s, self._due)
-                self._is_reading = True  # until then
-            else:
-                self._read()
+        self.reading.poll()
         self.table.refresh_model()
         self.spent.refresh_model()
         self.query_one(TabLine).changed()
 
     def reload(self) -> None:
         """Read everything again."""
-        self._is_stale, self._is_read = True, False
+        self.reading.is_stale, self.reading.is_known = True, False
 
     def status(self) -> str:
         """Say how many there are."""
@@ -190,7 +179,7 @@ class BuildersPane(Pane):
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
-        names = [each.name for each in self._found.builders]
+        names = [each.name for each in self.reading.found.builders]
         return (
             Command("builder", "go to a builder", self.reveal, lambda: names),
             Command(
@@ -201,10 +190,10 @@ class BuildersPane(Pane):
     def reveal(self, name: str) -> None:
         """Go to a builder by its name; other screens call it, also before the builders are known."""
         name = name.strip()
-        found = next((each for each in self._found.builders if each.name == name), None)
+        found = next((each for each in self.reading.found.builders if each.name == name), None)
         if found is None:
-            self._wanted = "" if self._is_read else name
-            if self._is_read:
+            self._wanted = "" if self.reading.is_known else name
+            if self.reading.is_known:
                 self.shell.tell(f"there is no builder '{name}'", "warning")
             return
         self._wanted = ""
@@ -217,39 +206,21 @@ class BuildersPane(Pane):
 
     # ---------------------------------------------------------------------------------------------------------------- reading
 
-    def _due(self) -> None:
-        self._is_reading = False
+    def _read_on(self) -> None:
         if self._is_visible:
             self.shell.wake()
 
-    def _read(self) -> None:
-        shell = self.shell
-        config = shell.config
-        places = known.BuilderPlaces(
-            asset_database(shell.session.cache_dir), config, shell.all_builders,
-            {each.uuid: each.name for each in config.project.builders} if config else {},
-        )  # fmt: skip
-        self._is_stale, self._is_reading = False, True
-        run_in_background("aptui-builders", self._find, places, shell.in_ui)
-
-    def _find(self, places: known.BuilderPlaces, in_ui: Callable[..., None]) -> None:
-        """Read, in a thread."""
-        began_s = time.monotonic()
-        found = known.find(places)
-        in_ui(self._take_builders, found, time.monotonic() - began_s)
-
-    def _take_builders(self, found: known.FoundBuilders, took_s: float) -> None:
+    def _take_builders(self, was: known.FoundBuilders) -> None:
         if not self.is_attached:
             return
-        if found.trouble and found.trouble != self._found.trouble:
-            self.shell.tell(found.trouble, "warning", 10)
-        self._is_reading, self._is_read = False, True
+        trouble = self.reading.found.trouble
+        if trouble and trouble != was.trouble:
+            self.shell.tell(trouble, "warning", 10)
         self.spent.empty_text = "it did nothing yet"
-        self._read_s, self._took_s, self._found = time.monotonic(), took_s, found
         self._put()
         if self._wanted:
             self.reveal(self._wanted)
-        if self._is_stale:
+        if self.reading.is_stale:
             self.shell.wake()
 
     # ---------------------------------------------------------------------------------------------------------------- drawing
@@ -270,16 +241,17 @@ class BuildersPane(Pane):
 
     def _put(self) -> None:
         """Put the builders that pass the filter into the list."""
-        for each in self._found.builders:
+        found = self.reading.found
+        for each in found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
-        builders = [each for each, passes in zip(self._found.builders, self._passing(self._found.builders), strict=True) if passes]
-        all_ms = sum(each.all_spent.total_ms for each in self._found.builders)
+        builders = [each for each, passes in zip(found.builders, self._passing(found.builders), strict=True) if passes]
+        all_ms = sum(each.all_spent.total_ms for each in found.builders)
         self.table.set_columns(known.columns_for([each.name for each in builders]))
         self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name), all_ms) for each in builders])
-        self.table.empty_text = "no builder matches" if self._search["list"] else self._found.trouble or "there is no builder"
+        self.table.empty_text = "no builder matches" if self._search["list"] else found.trouble or "there is no builder"
         self.table.refresh_model()
         if self.box.display and self._searched == "list":
-            self.box.show_count(f"{len(builders)} of {len(self._found.builders)}" if self._search["list"] else "")
+            self.box.show_count(f"{len(builders)} of {len(found.builders)}" if self._search["list"] else "")
         self._give_room()
         self._show_builder()
 

@@ -15,8 +15,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
-from aptui.tui.screens.builders import facts
-from aptui.tui.screens.builders import pane as screen
+from aptui.tui.screens.builders import facts, reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.widgets.cells import Cell, share_bar
@@ -78,7 +77,7 @@ def _own_homes(tmp_path, monkeypatch):
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
     monkeypatch.setattr("aptui.tui.frame_clock.FRAME_S", 0.01)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(screen, "READ_AGAIN_S", 0.05)
+    monkeypatch.setattr(reading, "READ_AGAIN_S", 0.05)
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), compl
         app.copy_text = lambda words, **_: app.copied.append(words)
         await pilot.press("5")
         pane = app.pane
-        await until(pilot, lambda: pane._is_read)
+        await until(pilot, lambda: pane.reading.is_known)
         await pilot.pause()
         await do(app, pilot, session, pane)
         app.pane.deactivate()
@@ -144,7 +143,7 @@ def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
 def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = facts.find
-    monkeypatch.setattr(facts, "find", lambda places: may_read.wait(20) and find(places))
+    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
 
     async def look(app, pilot, _session):
         await pilot.press("5", "m")
@@ -336,15 +335,15 @@ def test_jobs_that_end_are_counted_soon_and_not_while_hidden(tmp_path, store):
         news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
         app.feed.read()
         session.say(news)
-        await until(pilot, lambda: pane._found.builders[1].spent.jobs.count == 2)
+        await until(pilot, lambda: pane.reading.found.builders[1].spent.jobs.count == 2)
         await pilot.press("1")
-        await until(pilot, lambda: not pane._is_reading)
-        read_s = pane._read_s
+        await until(pilot, lambda: not pane.reading.is_busy)
+        read_s = pane.reading.read_s
         session.say(news, 2)
         await pilot.pause(0.3)
-        assert pane._read_s == read_s
+        assert pane.reading.read_s == read_s
         await pilot.press("5")
-        await until(pilot, lambda: pane._read_s > read_s)
+        await until(pilot, lambda: pane.reading.read_s > read_s)
 
     visit(tmp_path, end)
 

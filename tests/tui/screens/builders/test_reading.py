@@ -1,0 +1,82 @@
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.tui.screens.builders import reading
+from aptui.tui.screens.builders.facts import FoundBuilders
+from aptui.tui.screens.builders.reading import READ_AGAIN_S, BuilderReading
+
+
+class World:
+    """A reading whose clock, timers and thread are ours."""
+
+    def __init__(self, monkeypatch, tmp_path):
+        self.now, self.timers, self.reads, self.due, self.taken = 100.0, [], [], 0, []
+        monkeypatch.setattr(reading.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(reading, "run_in_background", lambda _name, do, places: self.reads.append(lambda: do(places)))
+        monkeypatch.setattr(reading, "find", lambda _places: FoundBuilders(trouble=f"read {len(self.taken) + 1}"))
+        shell = SimpleNamespace(
+            config=None, session=SimpleNamespace(cache_dir=tmp_path), all_builders=None, in_ui=lambda do, *rest: do(*rest)
+        )
+        self.reading = BuilderReading(shell, lambda *timer: self.timers.append(timer), self.count_due, self.taken.append)
+
+    def count_due(self):
+        self.due += 1
+
+    def finish(self):
+        self.reads.pop()()
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path):
+    return World(monkeypatch, tmp_path)
+
+
+def test_nothing_is_read_that_nobody_wants(world):
+    world.reading.poll()
+
+    assert not world.reads
+
+
+def test_the_first_read_begins_at_once_and_no_second_one_beside_it(world):
+    world.reading.is_stale = True
+    world.reading.poll()
+    world.reading.is_stale = True
+    world.reading.poll()
+
+    assert len(world.reads) == 1
+    assert not world.reading.is_known
+    world.finish()
+    assert world.reading.is_known
+    assert world.reading.found.trouble == "read 1"
+    assert [was.trouble for was in world.taken] == [""]
+
+
+def test_what_is_read_again_waits_its_time(world):
+    world.reading.is_stale = True
+    world.reading.poll()
+    world.finish()
+    world.reading.is_stale = True
+    world.reading.poll()
+    world.reading.poll()
+
+    assert not world.reads
+    [(wait_s, come)] = world.timers
+    assert wait_s == READ_AGAIN_S
+    world.now += wait_s
+    come()
+    assert world.due == 1
+    world.reading.poll()
+    world.finish()
+    assert [was.trouble for was in world.taken] == ["", "read 1"]
+
+
+def test_after_a_reload_nobody_waits(world):
+    world.reading.is_stale = True
+    world.reading.poll()
+    world.finish()
+    world.reading.is_stale, world.reading.is_known = True, False
+    world.reading.poll()
+
+    assert len(world.reads) == 1
+    assert not world.timers
