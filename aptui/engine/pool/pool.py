@@ -9,7 +9,7 @@ also when its worker crashes, hangs, floods its output or talks nonsense:
 * a builder whose workers die three times before it ever answered is broken: its orders fail at once, until `reconfigure`;
 * a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
 
-Memory: a job starts only when what builders are known to take fits (`pool.memory_budget`); one always may. What does not
+Memory: a job starts only when what builders are known to take fits (`pool.admission`); one always may. What does not
 fit waits, others pass it, but not for ever. Critical orders: `size` workers are for everybody, and one more is there for
 critical orders alone, so that these need not wait for the end of a long run. It is started when it is first needed, and
 keeping it free costs nothing while there are none. While all the others are at jobs, files are read and analysed there too:
@@ -26,9 +26,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
+from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
+from aptui.engine.pool.admission import Admission
 from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
@@ -39,7 +40,6 @@ from aptui.engine.pool.messages import (
     broken_off,
     builder_of,
     ended,
-    identity_of,
     messages_of,
     unhashed,
     with_output,
@@ -90,6 +90,7 @@ class Pool:
         self._waiting = WaitingOrders()
         self._results: list[Result] = []
         self._deaths = FailureTracker()
+        self._admission = Admission(self._memory, self._deaths)
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
@@ -257,7 +258,7 @@ class Pool:
         for message in self._waiting:
             if is_full and not message.only_looks:
                 continue
-            if message.is_job and (is_barred or not self._may_run(message)):
+            if message.is_job and (is_barred or not self._admission.may_run(message, self._crew.jobs())):
                 is_barred = self._waiting.hold(message, now_s) or is_barred
                 continue
             slot = self._choose(message)
@@ -271,19 +272,6 @@ class Pool:
                 message.began_s = now_s
             slot.messages.append(message)
             slot.member.send(message.frame())
-
-    def _may_run(self, message: PoolMessage) -> bool:
-        """Whether a job's memory fits beside the jobs at work. Any job may run when no other does, so that all come to an end."""
-        others = [(slot.member.pid, job) for slot in self._crew.slots if (job := slot.job) is not None]
-        if not others:
-            return True
-        if message.is_alone or any(job.is_alone for _, job in others):
-            return False
-        return self._memory.fits(self._need_bytes(message), [(pid, self._need_bytes(job)) for pid, job in others])
-
-    def _need_bytes(self, message: PoolMessage) -> int:
-        wanted = {(order.builder, order.memory_limit_bytes) for order in message.orders if isinstance(order, ProcessOrder)}
-        return max((self._memory.expected(*one) for one in wanted), default=0)
 
     def _choose(self, message: PoolMessage) -> Slot | None:
         """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
@@ -358,18 +346,11 @@ class Pool:
         """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
         if not isinstance(result, RunResult):
             return result
-        self._memory.learn(builder_of(order), result.peak_rss_bytes)
+        self._admission.learn(order, result)
         if result.outcome == Outcome.FAILED and result.error.startswith(KILLED):
-            return replace(result, outcome=Outcome.LOST) if self._isolate(order) else result
-        self._deaths.release(identity_of(order))
+            return replace(result, outcome=Outcome.LOST) if self._admission.isolate(order) else result
+        self._admission.release(order)
         return result
-
-    def _isolate(self, order: Order) -> bool:
-        """A job was killed by a signal that nobody of us sent; return whether it is the first time: it gets another try, alone."""
-        is_new = self._deaths.isolate(identity_of(order))
-        if is_new:
-            self._memory.learn_death(builder_of(order))
-        return is_new
 
     def _on_copies(self, slot: Slot, results: Sequence[object]) -> None:
         message = self._take_message(slot, wire.FrameKind.COPY)
@@ -431,7 +412,7 @@ class Pool:
         if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
             kind = FailureKind.MEMORY if slot.member.is_killed_by_others else FailureKind.CRASH
             verdict = slot.verdicts.get(order.run_key, Verdict(Outcome.LOST, reason, kind))
-            is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._isolate(order)
+            is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._admission.isolate(order)
             if not slot.verdicts and not is_first_kill:
                 self._deaths.note_death(order.builder, reason)
             text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from aptui.core.orders import Outcome
 from aptui.core.results.retry import FailureKind
-from aptui.engine.pool.messages import Verdict
+from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
 from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
@@ -105,6 +105,10 @@ class WorkerManager:
     def busy(self) -> int:
         """How many places are taken."""
         return sum(slot.is_busy for slot in self._slots.values())
+
+    def jobs(self) -> list[tuple[int, PoolMessage]]:
+        """Return (process id, job) of each worker that is at one."""
+        return [(slot.member.pid, job) for slot in self._slots.values() if (job := slot.job) is not None]
 
     def slot_of(self, member: WorkerProcess) -> Slot:
         """Return what is known of a member."""

@@ -1,0 +1,49 @@
+from aptui.core.orders import Outcome, RunResult
+from aptui.engine.pool.admission import Admission
+from aptui.engine.pool.failures import FailureTracker
+from aptui.engine.pool.memory_budget import MemoryBudget
+from aptui.engine.pool.messages import messages_of
+from tests.engine.pool.test_slots import message, order
+
+
+def admission(left_bytes: int, taken_bytes: int = 0, **learned: int) -> tuple[Admission, FailureTracker, MemoryBudget]:
+    failures = FailureTracker()
+    memory = MemoryBudget(left_bytes, lambda: 0.0, learned, lambda: left_bytes, lambda _pid: taken_bytes)
+    return Admission(memory, failures), failures, memory
+
+
+def test_a_job_that_does_not_fit_runs_where_no_other_does():
+    admitted, _failures, _memory = admission(1000, b=5000)
+
+    assert admitted.may_run(message(1), [])
+    assert not admitted.may_run(message(1), [(7, message(2))])
+
+
+def test_jobs_that_fit_run_beside_each_other():
+    admitted, _failures, _memory = admission(1000, b=400)
+
+    assert admitted.may_run(message(1), [(7, message(2))])
+    assert not admitted.may_run(message(1), [(7, message(2)), (8, message(3))])
+
+
+def test_a_job_that_was_killed_runs_alone_until_it_came_through():
+    admitted, failures, memory = admission(100_000, b=10)
+
+    assert admitted.isolate(order(1))
+    assert not admitted.isolate(order(1))
+    assert memory.learned["b"] > 10
+    [lonely] = messages_of([order(1)], failures.lonely)
+    assert not admitted.may_run(lonely, [(7, message(2, rel="b.txt"))])
+    assert not admitted.may_run(message(2, rel="b.txt"), [(7, lonely)])
+    admitted.release(order(1))
+    [beside] = messages_of([order(1)], failures.lonely)
+    assert admitted.may_run(beside, [(7, message(2, rel="b.txt"))])
+
+
+def test_what_a_run_took_is_expected_of_the_next():
+    admitted, _failures, memory = admission(1000)
+
+    admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))
+
+    assert memory.expected("b") == 600
+    assert not admitted.may_run(message(2), [(7, message(3))])
