@@ -120,7 +120,6 @@ class Files:
         self._note_small(facts, previous)
         self._memory.take_extra(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
-        self._memory.load(keys)
         unread = self._unread(facts)
         pending.open = {key for key, _fact in unread}
         if previous is not None:  # what is as it was seen then is not reported once more
@@ -146,7 +145,6 @@ class Files:
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
         self._memory.unreadable.difference_update(keys)
-        self._memory.load(keys)
         unread = self._unread(facts)
         self._jobs.hash(unread, may_copy=True)
         self._spread.spread(set(keys) - {key for key, _fact in unread})
@@ -157,12 +155,19 @@ class Files:
         known = self._memory.archive.files((key,)).get(key) if parent(key) not in self._memory.folders else None
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
-    def _unread(self, facts: Iterable[FileFact]) -> list[tuple[PathKey, FileFact]]:
-        """Settle those of these files whose bytes are known or matter to nobody; return the others."""
+    def _unread(self, facts: Collection[FileFact]) -> list[tuple[PathKey, FileFact]]:
+        """Settle those of these files whose bytes are known or matter to nobody; return the others.
+
+        What is wanted and still to be read is loaded when it has been, and not now as well.
+        """
+        wanted = {fact.key for fact in facts if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
+        self._memory.load([key for fact in facts if (key := fact.key) not in wanted])
         unread: list[tuple[PathKey, FileFact]] = []
         for fact in facts:
             key = fact.key
-            if not self._needs_digest(key, fact):
+            if key in wanted:
+                unread.append((key, fact))
+            elif not self._needs_digest(key, fact):
                 self._memory.unstable.discard(key)
                 self._put_file_row(fact)
             elif fact.digest:

@@ -5,7 +5,7 @@ Whether a job needs a run is decided in `pipeline.plans`, what files and runs me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from aptui.core import fingerprint
 from aptui.core.identity import names_of
@@ -105,26 +105,28 @@ class Jobs:
         """Whether the job is left as it is because its platform is switched off for now."""
         return job.platform in self.project.resting_platforms
 
-    def hash(self, files: Iterable[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
+    def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
         """Have the bytes of these files read, once each; with `may_copy`, and copied on the way where copies are all they need.
 
         Where somebody follows every step of every job, jobs take all their steps.
         """
-        wanted: list[FileFact] = []
+        unheard = [(key, fact) for key, fact in files if key not in self.memory.hashing]
+        self.memory.hashing.update(files)
         copies: list[tuple[int, ...]] = []
-        known: list[bytes] = []
-        for key, fact in files:
-            if key not in self.memory.hashing:
-                wanted.append(fact)
-                if may_copy and self.copies_on_reading and not self.reports.wants_news:
-                    source = self.memory.sources.get(key)
-                    copies.append(tuple(self.ledger.next_run_key() for _job in range(self.planner.copy_count(fact))))
-                    known.append(source.fact.digest if source is not None and source.fact is not None else b"")
-            self.memory.hashing[key] = fact
-        if not any(copies):
-            copies, known = [], []
-        if wanted:
-            self.ledger.order(HashFiles(self.ledger.cause, tuple(wanted), tuple(copies), tuple(known)))
+        if may_copy and self.copies_on_reading and not self.reports.wants_news:
+            for _key, fact in unheard:
+                copies.append(tuple(self.ledger.next_run_key() for _job in range(self.planner.copy_count(fact))))
+        known = self._known([key for key, _fact in unheard]) if any(copies) else []
+        if unheard:
+            facts = tuple(fact for _key, fact in unheard)
+            self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
+
+    def _known(self, keys: list[PathKey]) -> list[bytes]:
+        """Return what the bytes of these files were when they were last read, b"" = nobody did: equal ones need no copy."""
+        facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
+        facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.extra.get(key)) is not None}
+        facts |= self.memory.archive.files([key for key in keys if key not in facts])
+        return [fact.digest if (fact := facts.get(key)) is not None else b"" for key in keys]
 
     def take_copy(self, job: Job) -> bool:
         """Whether the bytes that `job` copies lie there already, as they were read: then it need not wait for a worker."""

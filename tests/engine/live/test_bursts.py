@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import FilesHashed, FolderSeen
+from aptui.core.model import PathKey, Source
 from aptui.core.orders import HashOrder
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.supervisor import EngineSupervisor
@@ -18,6 +20,7 @@ from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.pool.pool import Pool
+from aptui.store.db.archive import DatabaseArchive
 
 pytestmark = pytest.mark.real
 
@@ -164,3 +167,32 @@ def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_i
         held.undo()
         project.until_product("linux/new/0.txt", "0")
         project.until(lambda: not is_told_to_look(live), "told to be done")
+
+
+def test_a_known_file_that_changed_is_loaded_when_it_has_been_read_and_not_before(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: Counter[str] = Counter()
+    ask = DatabaseArchive.sources
+
+    def counted(archive: DatabaseArchive, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        loaded.update(keys)
+        return ask(archive, keys)
+
+    for number in range(_COUNT):
+        project.write(f"assets/{number}.txt", str(number))
+    with project.running() as live, monkeypatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        held.setattr(ChangeTracker, "is_amid_changes", True)
+        held.setattr(DatabaseArchive, "sources", counted)
+        for number in range(_COUNT):
+            project.write(f"assets/{number}.txt", f"again {number}")
+        engine.look_at("")
+        project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
+        seen = sum(loaded.values())
+        held.setattr(ChangeTracker, "is_amid_changes", False)
+        project.until_product(f"linux/{_COUNT - 1}.txt", f"again {_COUNT - 1}")
+
+        assert not seen
+        assert set(loaded) >= {f"{number}.txt" for number in range(_COUNT)}
