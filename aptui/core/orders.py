@@ -82,13 +82,15 @@ class HashOrder(Struct, frozen=True):
     """Read the files at these absolute paths; one answer each, in order.
 
     `copies` are, for each file, the paths at which copies of what is read may be staged, unless its digest is the one in `known`
-    (b"" = none is): a job that copies it then need not read it again.
+    (b"" = none is): a job that copies it then need not read it again. With `asks_writers` a file that another process holds open
+    for writing just then counts as changed while read, and is not copied.
     """
 
     order: int
     paths: tuple[str, ...]
     copies: tuple[tuple[str, ...], ...] = ()
     known: tuple[bytes, ...] = ()
+    asks_writers: bool = False
 
 
 class Outcome(IntEnum):
@@ -185,10 +187,12 @@ class HashResult(Struct, frozen=True):
     """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), or None when gone or changed while read.
 
     Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are
-    (index, milliseconds that it took) of the files whose copies are all staged and durable.
+    (index, milliseconds that it took) of the files whose copies are all staged and durable; `unasked` those of them of which this
+    worker could not tell whether somebody wrote them then.
     """
 
     order: int
     files: tuple[tuple[bytes, int, int, int, int, int] | None, ...]
     errors: tuple[tuple[int, str], ...] = ()
     staged: tuple[tuple[int, int], ...] = ()
+    unasked: tuple[int, ...] = ()

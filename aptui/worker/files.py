@@ -19,7 +19,7 @@ import xxhash
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import from_text
-from aptui.shared.files import lfs
+from aptui.shared.files import leases, lfs
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
@@ -114,6 +114,10 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
+        if copy is not None and copy.is_being_written(
+            descriptor
+        ):  # before the look at its times, which shows whoever ended meanwhile
+            raise FileChanged("somebody is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
             raise FileChanged("the file changed while it was read")
         if copy is not None and before.st_size < CHUNK_BYTES and not pointed:
@@ -223,20 +227,28 @@ def hash_files(order: HashOrder) -> HashResult:
             errors.append((index, reason(error)))
         else:
             files.append((digest, hash64, size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
-    return HashResult(order.order, tuple(files), tuple(errors), copies.durable())
+    staged = copies.durable()
+    return HashResult(order.order, tuple(files), tuple(errors), staged, copies.unasked(staged))
 
 
 class _Copy:
     """Copies of one file, made of what is read of it to be hashed: all of them, or none."""
 
-    def __init__(self, paths: Sequence[str], known: bytes, *, is_synced: bool) -> None:
+    def __init__(self, paths: Sequence[str], known: bytes, *, is_synced: bool, asks_writers: bool) -> None:
         self._paths, self._known, self._is_synced = paths, known, is_synced
+        self._asks_writers, self.is_asked = asks_writers, False
         self._began_ns = time.perf_counter_ns()
         self._targets: list[int] = []
         self._created: list[str] = []
         self.is_known = bool(known)
         self.is_made = False
         self.took_ms = 0
+
+    def is_being_written(self, descriptor: int) -> bool:
+        """Whether another process is known to hold the file open for writing."""
+        is_written = leases.is_being_written(descriptor) if self._asks_writers else None
+        self.is_asked = is_written is False
+        return is_written is True
 
     def make(self, data: bytes, digest: bytes, mode: int) -> None:
         """Copy a small file whose bytes are these."""
@@ -298,8 +310,13 @@ class _Copies:
         paths = self._order.copies[index] if self._order.copies else ()
         if not paths:
             return None
-        self._wanted[index] = _Copy(paths, self._order.known[index], is_synced=self._syncs_each)
+        known, asks_writers = self._order.known[index], self._order.asks_writers
+        self._wanted[index] = _Copy(paths, known, is_synced=self._syncs_each, asks_writers=asks_writers)
         return self._wanted[index]
+
+    def unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """Return those of the staged ones of which nobody knows whether somebody wrote them when they were read."""
+        return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:
         """Return (index, milliseconds) of the files whose copies are made, when they are durable."""

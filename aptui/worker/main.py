@@ -73,6 +73,8 @@ class Worker:
                 self._send(wire.FrameKind.COPIED, self._copy(record))
             case wire.FrameKind.HASH:
                 order: HashOrder = record
+                if order.asks_writers:  # it comes when somebody opens a file in the microseconds that its lease is held
+                    signal.signal(signal.SIGIO, signal.SIG_IGN)
                 self._send(wire.FrameKind.HASHED, hash_files(order))
             case wire.FrameKind.ANALYSE:
                 for analysis in record:

@@ -68,9 +68,12 @@ def without_losses() -> None:
 
 def without_leases() -> None:
     """Break the contract: nobody asks whether a file is being written."""
+    from aptui.core.orders import HashOrder
     from aptui.engine.live import writing
+    from aptui.engine.loop import hashing
 
     writing.is_open_for_writing = lambda _path: False
+    hashing.HashOrder = lambda *words, **_asks_writers: HashOrder(*words)
 
 
 def without_holds() -> None:

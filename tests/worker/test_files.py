@@ -380,3 +380,29 @@ def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed
 
     assert [index for index, _took_ms in result.staged] == [1]
     assert result.files[0][0] == bytes.fromhex("aa" * 32)
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_file_that_somebody_writes_is_not_copied_where_that_is_asked(tmp_path, data):
+    one = replace(hash_order(tmp_path, data), asks_writers=True)
+    with open(one.paths[0], "ab"):
+        while_written, untold = files.hash_files(one), files.hash_files(replace(one, order=2, asks_writers=False))
+    left = staged(tmp_path)
+    for path in one.copies[0]:
+        Path(path).unlink()
+    after = files.hash_files(one)
+
+    assert (while_written.files, while_written.staged) == ((None,), ())
+    assert left == {"0": data, "0-too": data}
+    assert untold.files[0] is not None
+    assert [index for index, _took_ms in after.staged] == [0]
+    assert after.unasked == ()
+
+
+def test_where_nobody_can_tell_who_writes_the_copy_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.leases, "is_being_written", lambda _descriptor: None)
+
+    result = files.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))
+
+    assert [index for index, _took_ms in result.staged] == [0, 1]
+    assert result.unasked == (0, 1)

@@ -322,9 +322,9 @@ class ChangeTracker:
 
     # ------------------------------------------------------------------------------------------------------ being written
 
-    def is_being_written(self, path: str) -> bool:
-        """Whether another process holds this source (absolute path in text form) open for writing."""
-        return self._writing.is_being_written(from_text(path))
+    def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing; see `ChangeSource`."""
+        return self._writing.is_being_written(from_text(path), is_asked=is_asked)
 
     def _take_written(self, engine: Engine, now: float) -> None:
         """Look at the files that nobody writes any more."""

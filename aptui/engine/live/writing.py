@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.paths import key_of, parent
-from aptui.engine.live.leases import is_open_for_writing
+from aptui.shared.files.leases import is_open_for_writing
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
@@ -54,9 +54,9 @@ class FilesBeingWritten:
         """Return when files are to be asked again."""
         return [written.due for written in self._written.values()]
 
-    def is_being_written(self, path: bytes) -> bool:
-        """Whether another process holds this file open for writing."""
-        return path in self._written or is_open_for_writing(path) is True
+    def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:
+        """Whether another process holds this file open for writing; `is_asked`: who read it found that none did then."""
+        return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
         """Whether a file may be looked at now; if not, it is asked again by and by."""

@@ -36,8 +36,11 @@ class ChangeSource(Protocol):
     unfinished: dict[PathKey, FileFact | None]
     """Files that somebody is writing just now, as they were before."""
 
-    def is_being_written(self, path: str) -> bool:
-        """Whether another process holds this source (absolute path in text form) open for writing."""
+    def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing.
+
+        `is_asked`: whoever read it found that nobody did then, which is enough for what was read.
+        """
         ...
 
     def look_soon(self, path: bytes) -> None:

@@ -355,8 +355,8 @@ class Engine:
         """Whether jobs may start that need no worker."""
         return not self.is_paused and not self._is_amid_changes
 
-    def _is_being_written(self, path: str) -> bool:
-        return self.live is not None and self.live.is_being_written(path)
+    def _is_being_written(self, path: str, is_asked: bool) -> bool:  # one of the callables of `Copying`
+        return self.live is not None and self.live.is_being_written(path, is_asked=is_asked)
 
     @property
     def _is_amid_changes(self) -> bool:

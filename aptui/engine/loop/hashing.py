@@ -29,8 +29,8 @@ _FILES_PER_LIVE_ORDER = (32, 128)
 _BYTES_PER_ORDER = 1 << 26
 """Of what is larger a worker has few files, so that the others have some too."""
 _FILES_TOGETHER = 512
-_LIVE_FILES_TOGETHER = 16
-"""Clients wait while answers are taken in: of each copy it is asked whether somebody writes its source, half a millisecond each."""
+_LIVE_FILES_TOGETHER = 32
+"""Clients wait while answers are taken in."""
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4
@@ -52,6 +52,7 @@ class _Answer(Struct):
     files: list[_Wanted]
     errors: dict[int, str]
     staged: dict[int, int]
+    unasked: frozenset[int]
     found: Sequence[tuple[bytes, int, int, int, int, int] | None]
     told: int = 0
 
@@ -60,12 +61,13 @@ class Copying(Struct, frozen=True):
     """How copies are staged by those who read.
 
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
-    (absolute path) just now, so that a copy of it is worth nothing. `discard`: throws away what runs with these keys have staged.
+    (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
+    `discard`: throws away what runs with these keys have staged.
     """
 
     staging: str
     may_start: Callable[[], bool]
-    is_being_written: Callable[[str], bool]
+    is_being_written: Callable[[str, bool], bool]
     discard: Callable[[Sequence[int]], object]
 
 
@@ -151,7 +153,7 @@ class HashQueue:
                 for run_key in wanted.run_keys:
                     trace.begin("run", run_key, source=wanted.fact.rel)
         copies = tuple(tuple(f"{staging}/{run_key}" for run_key in wanted.run_keys) for wanted in files)
-        return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files))
+        return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files), asks_writers=self._is_live)
 
     def _take_waiting(self) -> list[_Wanted]:
         """Return what is read with one order."""
@@ -171,7 +173,7 @@ class HashQueue:
         files = self._orders.pop(result.order, None)
         if files is not None:
             trace.end("hash", result.order)
-            self._answered.append(_Answer(files, dict(result.errors), dict(result.staged), result.files))
+            self._answered.append(_Answer(files, dict(result.errors), dict(result.staged), frozenset(result.unasked), result.files))
             if trace.active is not None:
                 for index, _took_ms in result.staged:
                     for run_key in files[index].run_keys:
@@ -190,7 +192,7 @@ class HashQueue:
                 key = wanted.fact.key
                 if index in answer.errors:
                     unreadable.append((key, answer.errors[index]))
-                elif found is None or (index in staged and self._copying.is_being_written(self._path_of(wanted.fact))):
+                elif found is None or (index in staged and self._is_being_written(answer, index)):
                     unstable.append(key)
                 else:
                     facts.append(_as_read(wanted.fact, *found))
@@ -198,6 +200,9 @@ class HashQueue:
                     copies.append((key, wanted.run_keys, staged[index]))
         read = tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies)
         self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(len(copies))))
+
+    def _is_being_written(self, answer: _Answer, index: int) -> bool:
+        return self._copying.is_being_written(self._path_of(answer.files[index].fact), index not in answer.unasked)
 
     def _next_files(self) -> Iterator[tuple[_Answer, int, int]]:
         """Yield answers with the first of their files to be told now, and the end of those."""

@@ -12,22 +12,27 @@ import os
 
 
 def is_open_for_writing(path: str | bytes) -> bool | None:
-    """Return whether another process holds a file open for writing; None where nobody can tell.
-
-    A lease needs the file's owner (or root) and a file system that knows leases; most network file systems do not. Whoever
-    takes leases must ignore SIGIO: it comes when somebody opens the file in the microseconds that the lease is held.
-    """
+    """Return whether another process holds the file at `path` open for writing; None where nobody can tell."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        return is_being_written(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_being_written(descriptor: int) -> bool | None:
+    """Return whether another process holds this file, open for reading here, open for writing; None where nobody can tell.
+
+    A lease needs the file's owner (or root) and a file system that knows leases; most network file systems do not. Whoever
+    takes leases must ignore SIGIO: it comes when somebody opens the file in the microseconds that the lease is held.
+    """
+    try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
         return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
-    else:
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        return False
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False

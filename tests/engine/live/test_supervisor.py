@@ -323,7 +323,7 @@ def test_a_file_that_keeps_changing_settles_first(project: LiveProject) -> None:
 def test_a_run_whose_source_is_being_written_again_is_not_committed(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         answers = [True]
-        monkeypatch.setattr(live.watching, "is_being_written", lambda _path: bool(answers and answers.pop()))
+        monkeypatch.setattr(live.watching, "is_being_written", lambda _path, **_words: bool(answers and answers.pop()))
         project.forget()
         project.write("assets/a.txt", "once more")
         project.until_product("linux/a.txt", "once more")

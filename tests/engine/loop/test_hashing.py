@@ -19,8 +19,13 @@ class Orders(HashQueue):
     def __init__(self, *, is_live: bool) -> None:
         self.posted: list[Event] = []
         numbers = count(1)
-        copying = Copying("/staging", lambda: True, lambda _path: False, lambda _keys: None)
+        self.asked: list[tuple[str, bool]] = []
+        copying = Copying("/staging", lambda: True, self._is_written, lambda _keys: None)
         super().__init__({1: "/game"}, lambda: next(numbers), self.posted.append, is_live=is_live, copying=copying)
+
+    def _is_written(self, path: str, is_asked: bool) -> bool:
+        self.asked.append((path, is_asked))
+        return not is_asked
 
     def want_copies(self, files: int, size: int = 5) -> None:
         """Have so many files read and copied."""
@@ -34,11 +39,11 @@ class Orders(HashQueue):
             orders.append(self._order(may_copy=True))
         return orders
 
-    def answer(self, orders: Iterable[HashOrder]) -> None:
+    def answer(self, orders: Iterable[HashOrder], unasked: tuple[int, ...] = ()) -> None:
         """Answer orders: all is read and copied."""
         for order in orders:
             found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
-            self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths)))))
+            self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
 
     def told(self) -> list[FilesHashed]:
         """Have everything told, and return what was."""
@@ -63,7 +68,7 @@ def test_a_worker_is_given_few_large_files_at_a_time() -> None:
     assert [len(order.paths) for order in digests.take_orders()] == [3, 3, 2]
 
 
-@pytest.mark.parametrize(("is_live", "at_most"), [(True, 16), (False, 512)])
+@pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
 def test_every_file_is_told_once_and_not_too_many_at_a_time(is_live: bool, at_most: int) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(1100)
@@ -98,3 +103,23 @@ def test_a_batch_does_not_have_copies_wait() -> None:
     digests.answer(digests.take_orders())
 
     assert [event.has_more for event in digests.told()] == [False, False, False]
+
+
+def test_who_read_a_file_has_asked_whether_somebody_writes_it_else_the_engine_does() -> None:
+    digests = Orders(is_live=True)
+    digests.want_copies(2)
+    orders = digests.take_orders()
+    digests.answer(orders, unasked=(1,))
+
+    told = digests.told()
+
+    assert [order.asks_writers for order in orders] == [True]
+    assert digests.asked == [("/game/0.txt", True), ("/game/1.txt", False)]
+    assert [(event.facts[0].rel, event.unstable) for event in told] == [("0.txt", ("1.txt",))]
+
+
+def test_in_a_batch_nobody_asks_whether_somebody_writes() -> None:
+    digests = Orders(is_live=False)
+    digests.want_copies(2)
+
+    assert [order.asks_writers for order in digests.take_orders()] == [False]
