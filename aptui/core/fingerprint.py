@@ -15,7 +15,6 @@ import msgspec
 
 from aptui.core.model import Digest, Job, JobPlan, ProductFlag
 from aptui.core.project import Builder, CommandRule, Platform, ReferenceRule
-from aptui.shared.forms import json_decoder
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
@@ -185,5 +184,4 @@ def dump(manifest: Sequence[Entry]) -> str:
 
 def load(text: str | bytes | None) -> Manifest:
     """Return the manifest that `dump` wrote; () for none."""
-    manifest: Manifest = json_decoder(Manifest).decode(text) if text else ()
-    return manifest
+    return tuple((kind, name, digest) for kind, name, digest in json.loads(text)) if text else ()

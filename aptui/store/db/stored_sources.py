@@ -9,7 +9,8 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from aptui.core import fingerprint, identity
+from aptui.core import identity
+from aptui.core.fingerprint import Manifest
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -26,6 +27,7 @@ from aptui.core.model import (
 )
 from aptui.core.records import rows
 from aptui.core.results.facts import ProductFacts
+from aptui.shared.forms import json_decoder
 from aptui.store.db.schema import unsigned
 
 _STATES = {state.value: state for state in JobState}
@@ -96,7 +98,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
         job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
         job.error, job.reason, inputs, plan = row[17:21]
         job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:]
-        job.inputs = fingerprint.load(inputs)
+        job.inputs = json_decoder(Manifest).decode(inputs) if inputs else ()
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
         source.jobs[builder, platform, key] = jobs[job_id] = job
