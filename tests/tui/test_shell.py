@@ -95,7 +95,7 @@ def test_at_80_columns_the_counts_stay_and_the_timers_go(tmp_path):
         assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of 4,217 jobs · 3 failed")
         assert "scan 0.8 s" not in lines(app)[0]
         assert "7 Tools" in lines(app)[1]
-        assert lines(app)[1].endswith("attached")
+        assert lines(app)[1].endswith("watching 2 roots"), "that it is attached goes without saying"
 
     in_shell(tmp_path, look, session=busy(tmp_path))
 
