@@ -29,6 +29,7 @@ from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
 from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.goal import CursorGoal
 from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
 from aptui.tui.screens.jobs.resting import Resting
@@ -43,8 +44,6 @@ _NO_MATCH = "no job matches: Esc clears the filter, / changes it"
 _NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"
 _LOOK_S = 0.2
 """So long after an open menu kept rows in their places it is looked for again."""
-FIRST = 0
-"""The goal of the cursor where it is no certain job: the first row."""
 _SPLIT_STEP = 8
 """Per cent of the height by which the border moves."""
 
@@ -104,7 +103,7 @@ class JobsPane(ThreePanes):
         self._reader: DetailsReader | None = None
         self._checks: CheckMarks | None = None
         self._selected: int | None = None
-        self._goal: int | None = None
+        self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.tell)
         self._expects: tuple[str, int] | None = None
         self._is_stale = False
         self._ticks = self._is_warm = self._rests = False
@@ -201,29 +200,11 @@ class JobsPane(ThreePanes):
         self._close_causes()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
-            self._reveal_job(int(digits))
+            self.goal.be(int(digits))
         else:
             self.choices.filter_by(text)
-            self._goal = FIRST
+            self.goal.be_first()
         self.go_to("table")
-
-    def _reveal_job(self, job_id: int) -> None:
-        """Put the cursor on a job; the filter is removed where it hides it."""
-        if not self.store.is_loaded:
-            self._goal = job_id
-        elif self.store.info(job_id) is None:
-            self.shell.tell(f"there is no job #{job_id}", "warning")
-        elif not self.table.move_to_key(job_id):
-            self.choices.filter_by("")
-            self._goal = job_id
-
-    def _reach_goal(self) -> None:
-        """Put the cursor where it was to be, now that the view is complete."""
-        goal, self._goal = self._goal, None
-        if goal == FIRST:
-            self.table.action_first()
-        elif goal is not None and not self.table.move_to_key(goal):
-            self._reveal_job(goal)
 
     # --------------------------------------------------------------------------------------------------------------- frames
 
@@ -262,8 +243,7 @@ class JobsPane(ThreePanes):
         self.table.follows_top = not (self.table.marks or self.table.is_in_range) and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
-        if self._goal is not None and self.store.is_loaded and not self.store.is_busy:
-            self._reach_goal()
+        self.goal.reach()
         if self.causes.display:
             self._causes.renew()
             self.causes.refresh_model()
@@ -423,7 +403,7 @@ class JobsPane(ThreePanes):
     def action_failed_first(self) -> None:
         """Sort with what failed first, and go there."""
         self.choices.sort_by(FAILED_FIRST)
-        self._goal = FIRST
+        self.goal.be_first()
         self._say()
 
     def action_columns(self) -> None:
@@ -494,7 +474,7 @@ class JobsPane(ThreePanes):
         group = self._causes.groups[place]
         self._close_causes()
         if len(group.keys) == 1:
-            self._reveal_job(group.keys[0])
+            self.goal.be(group.keys[0])
             self.go_to("table")
             return
         about = term("cause", group.cause, is_whole=True) if group.cause else ""

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.actions.engine_actions import EngineActions
+from aptui.tui.screens.jobs.actions.navigation import Navigation
 from aptui.tui.screens.jobs.actions.programs import Programs
 from aptui.tui.screens.jobs.actions.row_copying import RowCopying
-from aptui.tui.screens.jobs.navigation import Navigation
 from aptui.tui.screens.jobs.view import JobsView, call_in_background
 from aptui.tui.screens.jobs.why import why_lines
 from aptui.tui.widgets.menu import Menu, MenuItem
