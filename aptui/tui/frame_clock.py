@@ -71,9 +71,13 @@ class FrameClock:
         if loop is None or self._context is None:
             return
         try:
-            loop.call_soon_threadsafe(partial(do, *arguments), context=self._context.copy())
+            loop.call_soon_threadsafe(partial(self._do, do, *arguments), context=self._context.copy())
         except RuntimeError:
             pass  # the loop is closed: nobody looks any more
+
+    def _do(self, do: Callable[..., object], *arguments: Any) -> None:
+        if self._app.is_running:  # it may have ended since: what is asked of it would find no screen
+            do(*arguments)
 
     def _arm(self) -> None:
         now_s = self._clock()

@@ -48,6 +48,18 @@ def test_the_first_frames_after_a_rest_are_drawn_at_once():
     assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.01, 10.02]
 
 
+def test_what_was_asked_of_an_app_that_has_ended_is_not_done():
+    screen, done = Screen(), []
+
+    screen.clock.in_ui(done.append, 1)
+    screen.loop.run(screen.loop.now_s + 0.01)
+    screen.clock.in_ui(done.append, 2)  # the answer of an engine that is let go
+    screen.clock._app.is_running = False
+    screen.loop.run(screen.loop.now_s + 0.01)
+
+    assert done == [1]
+
+
 @pytest.mark.parametrize(("ask", "count", "apart_s"), [("wake", 20, FRAME_S), ("wake_for_news", 8, NEWS_FRAME_S)])
 def test_no_more_than_ten_frames_a_second_are_drawn_and_four_of_news_that_do_not_end(ask, count, apart_s):
     screen = Screen()

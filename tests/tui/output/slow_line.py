@@ -65,6 +65,8 @@ class SimulatedLoop:
 class FakeApp:
     """What a frame clock asks of an app."""
 
+    is_running = True
+
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
 
