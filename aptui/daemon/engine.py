@@ -121,8 +121,7 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
         live.wake()
 
     def suspect(_number: int, _frame: object) -> None:
-        if live.watcher is not None:
-            live.watcher.suspect("the process was stopped for a while")
+        live.roots.suspect("the process was stopped for a while")
 
     signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -169,7 +169,7 @@ class _Processor:
 
         def heard(is_whole: bool) -> None:
             waiting.is_heard = True
-            if not (is_whole and live.are_all_watched):
+            if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         self._waiting.append(waiting)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import selectors
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -21,39 +19,32 @@ from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.model import Config
-from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
-from aptui.core.project import INTERMEDIATES, Builder
+from aptui.core.notices import HealthChanged, LogLevel, Notice, Progress, Said
+from aptui.core.project import Builder
 from aptui.core.sessions import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, Told
-from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
 from aptui.engine.live.tools import Tools
+from aptui.engine.live.unsettled_news import UnsettledNews
+from aptui.engine.live.watched_roots import WatchedRoots
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.reporting.events import Listener
 from aptui.engine.scan import outside_files
 from aptui.engine.waking import Waker
-from aptui.engine.watch.notifications import NotifiedRoot, WatchTimings
-from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError, InternalError, KnownError
-from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.shared.health import Health
 from aptui.store.db import schema
 
 if TYPE_CHECKING:
     from aptui.link.server import LinkServer
 
-_ARMING_S = 2.0
-"""How long the first scan waits for the watches to be set; what changes before they are is found by another scan."""
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_LOOK_S = 1.0
-_ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
-_UNSETTLED = frozenset({"pending", "processing"})
-_UNSETTLED_S = 0.05
-"""Half of a client's frame: most jobs are over by then."""
 
 
 class LoopPart(Protocol):
@@ -100,10 +91,7 @@ class EngineSupervisor:
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)
         self.watching = ChangeTracker(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
-        self._roots: tuple[WatchedRoot, ...] = ()
-        self._told_roots: dict[str, tuple[WatchMode, str]] = {}
-        self._are_roots_new = threading.Event()
-        self.watcher: Watcher | None = None
+        self.roots = WatchedRoots(lambda: self.config, self.watching.take, self.wake, self._say)
         self._next: Config | None = None
         self._reopen_by: float | None = None
         self._idle_since: float | None = None
@@ -115,8 +103,7 @@ class EngineSupervisor:
         self._retry_s = _RETRY_S[0]
         self._configuration_error = ""
         self._disk_at = 0.0
-        self._unsettled: dict[tuple[int, str, str], JobChanged] = {}
-        self._unsettled_at: float | None = None
+        self._unsettled = UnsettledNews(time.monotonic, self._publish)
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
@@ -133,11 +120,11 @@ class EngineSupervisor:
             KnownError: the first engine does not open; nothing is held any more.
         """
         try:
-            schema.refuse_foreign(self.config.cache_dir / "assetdb.sqlite")  # before anything is made in that folder
-            self._start_watching()
+            schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))  # before anything is made in that folder
+            if self.roots.start():
+                self.watching.forget()
             self.engine = self._engine()
-            if self.watcher is not None:
-                self.watcher.replace(self._wanted_roots())
+            self.roots.follow_configuration()
             self._begin(self.engine, is_first=True)
         except BaseException:
             self.close()
@@ -147,9 +134,7 @@ class EngineSupervisor:
         """Stop everything and let go of the cache."""
         for end in self.endings:
             end()
-        if self.watcher is not None:
-            self.watcher.close()
-            self.watcher = None
+        self.roots.close()
         engine, self.engine, self.watching.engine = self.engine, None, None
         if engine is not None:
             _close_engine(engine)
@@ -183,45 +168,6 @@ class EngineSupervisor:
         self._idle_since = None
         self._trouble, self._retry_at, self._retry_s = "", math.inf, _RETRY_S[0]
 
-    def _start_watching(self) -> None:
-        """Watch the sources before anything looks at them, so that nothing falls between the two."""
-        roots = [root for root in self._wanted_roots() if not root.tag.startswith(PRODUCTS)]
-        fence = fence_folder(os.fsencode(self.config.cache_dir))
-        try:
-            os.makedirs(fence, exist_ok=True)
-        except OSError as error:
-            raise HostError(
-                f"cache '{self.config.cache_dir}' cannot be written: {error.strerror}",
-                hint="check its permissions and the free space on its disk",
-            ) from error
-        self.watcher = Watcher(roots, self.watching.take, self._hear_health, settings=WatchTimings(fence=fence))
-        self.watcher.start()
-        deadline = time.monotonic() + _ARMING_S
-        while not self._is_armed(self.watcher) and (left_s := deadline - time.monotonic()) > 0:
-            self._are_roots_new.wait(left_s)
-            self._are_roots_new.clear()
-        if self._is_armed(self.watcher):
-            self.watching.forget()
-
-    def _wanted_roots(self) -> list[NotifiedRoot]:
-        folders = [str(self.config.project_dir), str(self.config.project_dir / registry.FOLDER)]
-        folders.append(str(dirs.user_file().parent))
-        folders += [*self.config.settings_folders, *(os.path.dirname(file) for file, _digest in self.config.layers)]
-        shipped = str(dirs.data_dir() / "config")  # it changes with aptui itself
-        folders = [path for path in dict.fromkeys(folders) if path != shipped]
-        if any(builder.adapter for builder in self.config.project.builders):
-            folders += registry.adapted_folders(self.config.cache_dir / ".aptui" / "builders.json")
-        return roots_of(
-            self.config.project,
-            str(self.config.cache_dir),
-            str(self.config.log_dir),
-            [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
-        )
-
-    @staticmethod
-    def _is_armed(watcher: Watcher) -> bool:
-        return all(root.mode is not WatchMode.STARTING for root in watcher.health())
-
     # --------------------------------------------------------------------------------------------------------------- loop
 
     def run(self) -> None:
@@ -245,7 +191,7 @@ class EngineSupervisor:
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
         try:
-            with schema.told(self.config.cache_dir / "assetdb.sqlite"):
+            with schema.told(dirs.asset_database(self.config.cache_dir)):
                 if engine is None:
                     for key, mask in self.selector.select(None if wait_s == math.inf else wait_s):
                         key.data(mask)
@@ -271,7 +217,7 @@ class EngineSupervisor:
     def _deadline(self, now: float) -> float:
         times = [part.next_deadline(now) for part in self.parts]
         if self.engine is None or not self.engine.is_committing:
-            times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
+            times += [self._retry_at, self._reopen_by, self._unsettled.deadline, self._rereading.deadline]
             times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
             times.append(self._outside.next_deadline(self.engine))
             if self._idle_since is not None and not self._is_settled:
@@ -293,18 +239,14 @@ class EngineSupervisor:
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
         if engine is not None and engine.pipeline.is_outdated:
             self._describe_anew(engine)
-        if self._are_roots_new.is_set():
-            self._take_roots()
+        self.roots.poll()
         if (due := self._rereading.deadline) is not None and now >= due:
             self._read_settings()
         if (loaded := self._rereading.take()) is not None:
             self._take_loaded(loaded)
         if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
             self._reopen()
-        if self._unsettled_at is None and engine is not None and engine.pipeline.owes_latest:
-            self._unsettled_at = now + _UNSETTLED_S
-        if self._unsettled_at is not None and now >= self._unsettled_at:
-            self._tell_unsettled()
+        self._unsettled.poll(now, self.engine)
         self._tell_health()
 
     def _rest(self, engine: Engine, now: float) -> None:
@@ -315,7 +257,7 @@ class EngineSupervisor:
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
             engine.sessions.rested()
-            self._watch_intermediates()
+            self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
             if self.watching.is_quiet and engine.pipeline.stuck():  # else a file is left to the watcher, and jobs wait for it
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
@@ -323,13 +265,6 @@ class EngineSupervisor:
             self._is_settled = True
         if self.stops_when_idle and self.watching.is_quiet:
             self.stop()
-
-    def _watch_intermediates(self) -> None:
-        """The folder of intermediates is made when the first of them is."""
-        path = os.path.join(str(self.config.cache_dir), INTERMEDIATES)
-        is_watched = any(root.path == path for root in self._roots)
-        if self.watcher is not None and not is_watched and os.path.isdir(path):
-            self.watcher.replace(self._wanted_roots())
 
     # ------------------------------------------------------------------------------------------------------------ trouble
 
@@ -383,13 +318,12 @@ class EngineSupervisor:
         if self._outdated_count > code.MOST_TIMES:
             code.resume(engine, code.ENDLESS)
             return
-        registry.distrust(self.config.cache_dir / ".aptui" / "builders.json")
+        registry.distrust(dirs.builders_record(self.config.cache_dir))
         self._rereading.want_now(None)
 
     def _read_settings(self) -> None:
-        if self.watcher is not None:
-            self.watcher.replace(self._wanted_roots())  # a folder of builders may be new
-        self._rereading.begin(self.config.cache_dir / ".aptui" / "builders.json")
+        self.roots.follow_configuration()  # a folder of builders may be new
+        self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         error, is_changed, is_told = loaded.error, False, False
@@ -448,8 +382,7 @@ class EngineSupervisor:
             self.engine = self._engine()
         else:
             self._say("the configuration was reloaded", LogLevel.INFO)
-        if self.watcher is not None:
-            self.watcher.replace(self._wanted_roots())
+        self.roots.follow_configuration()
         self._begin(self.engine, retries=False)
 
     # --------------------------------------------------------------------------------------------------------------- news
@@ -481,68 +414,25 @@ class EngineSupervisor:
     def _tell(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
             self.latest_progress = notice
-        if self.server is not None and not self._is_put_off(notice):
-            self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
+        if self.server is not None and not self._unsettled.put_off(notice):
+            self._publish(notice)
         for listener in self.listeners:
             listener(notice)
 
-    def _is_put_off(self, notice: Notice) -> bool:
-        """Whether clients are notified of this later: that a job is pending or runs is no news of one that ends in a moment."""
-        if not isinstance(notice, JobChanged):
-            return False
-        job = notice.job_id, notice.source, notice.job_key
-        if notice.status not in _UNSETTLED:
-            self._unsettled.pop(job, None)
-            return False
-        if not self._unsettled:
-            self._unsettled_at = time.monotonic() + _UNSETTLED_S
-        self._unsettled[job] = notice
-        return True
-
-    def _tell_unsettled(self) -> None:
-        unsettled, self._unsettled, self._unsettled_at = self._unsettled, {}, None
-        latest = self.engine.latest() if self.engine is not None else []
-        for notice in (*unsettled.values(), *latest):
-            if self.server is not None:
-                self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
-
-    def _hear_health(self, roots: tuple[WatchedRoot, ...]) -> None:
-        """Called from the watcher's threads."""
-        self._roots = roots
-        self._are_roots_new.set()
-        self.wake()
-
-    def _take_roots(self) -> None:
-        self._are_roots_new.clear()
-        products = os.path.join(str(self.config.cache_dir), "")
-        for root in self._roots:
-            before = self._told_roots.get(root.path)
-            self._told_roots[root.path] = root.mode, root.detail
-            if root.path.startswith(products) or before == (root.mode, root.detail):
-                continue
-            if root.mode in _ILL_WATCHED:
-                self._say(f"'{root.path}' is {_ILL_WATCHED[root.mode]}: {root.detail}", LogLevel.WARNING)
-            elif root.mode is WatchMode.NATIVE and before is not None and before[0] in _ILL_WATCHED:
-                self._say(f"'{root.path}' is watched again", LogLevel.INFO)
+    def _publish(self, notice: Notice) -> None:
+        if self.server is not None:
+            self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
 
     @property
     def is_reopening(self) -> bool:
         """Whether another configuration is about to be taken over."""
         return self._reopen_by is not None or self._rereading.is_owed
 
-    @property
-    def are_all_watched(self) -> bool:
-        """Whether the silence of every scan folder counts."""
-        modes = {root.path: root.mode for root in self._roots}
-        wanted = [os.fsdecode(root.path) for root in self._wanted_roots() if root.tag.startswith(SOURCES)]
-        return all(modes.get(path) is WatchMode.NATIVE for path in wanted)
-
     def _tell_health(self) -> None:
         engine = self.engine
-        products = os.path.join(str(self.config.cache_dir), "")
         pool = engine.pool_if_any if engine is not None else None
         health = Health(
-            roots=tuple(root for root in self._roots if not root.path.startswith(products)),
+            roots=self.roots.health(),
             pool=pool.fault if pool is not None else "",
             broken_builders=tuple(sorted(pool.broken_builders().items())) if pool is not None else (),
             disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),

@@ -115,7 +115,7 @@ class GatewayRequests:
 
         def heard(is_whole: bool) -> None:
             fenced.is_heard = True
-            fenced.is_whole = is_whole and self._live.are_all_watched
+            fenced.is_whole = is_whole and self._live.roots.are_all_native
 
         self._live.watching.when_all_is_heard(heard)
 

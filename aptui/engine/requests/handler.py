@@ -351,7 +351,7 @@ class RequestHandler:
 
         def heard(is_whole: bool) -> None:
             settling.is_heard = True
-            if not (is_whole and live.are_all_watched):
+            if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         if verb.is_full_scan and not engine.is_scanning:

@@ -1,0 +1,78 @@
+from types import SimpleNamespace
+
+from aptui.core.notices import JobChanged, Said
+from aptui.engine.live.unsettled_news import PUT_OFF_S, UnsettledNews
+
+
+class Clients:
+    """Who is told, by a clock of ours."""
+
+    def __init__(self):
+        self.now, self.heard = 10.0, []
+        self.news = UnsettledNews(lambda: self.now, self.heard.append)
+
+
+def changed(job_id: int, status: str) -> JobChanged:
+    return JobChanged(1, job_id, f"{job_id}.txt", 1, "linux", "key", "b", status, "", "", 0, 0, 0, "", 7)
+
+
+def engine(*latest: JobChanged):
+    owed = list(latest)
+
+    def take():
+        found = owed[:]
+        owed.clear()
+        return found
+
+    return SimpleNamespace(pipeline=SimpleNamespace(owes_latest=bool(latest)), latest=take)
+
+
+def test_what_is_settled_and_what_is_of_no_job_is_not_put_off():
+    clients = Clients()
+
+    assert not clients.news.put_off(changed(1, "completed"))
+    assert not clients.news.put_off(Said(0, 0, "hello"))
+    assert clients.news.deadline is None
+
+
+def test_that_a_job_ran_is_no_news_once_it_ended():
+    clients = Clients()
+
+    assert clients.news.put_off(changed(1, "pending"))
+    assert clients.news.put_off(changed(1, "processing"))
+    assert clients.news.put_off(changed(2, "pending"))
+    assert not clients.news.put_off(changed(1, "failed"))
+    clients.news.poll(clients.now + PUT_OFF_S / 2, None)
+    assert not clients.heard
+    clients.news.poll(clients.now + PUT_OFF_S, None)
+
+    assert clients.heard == [changed(2, "pending")]
+    assert clients.news.deadline is None
+
+
+def test_of_a_job_that_still_runs_the_newest_is_told():
+    clients = Clients()
+
+    clients.news.put_off(changed(1, "pending"))
+    clients.news.put_off(changed(1, "processing"))
+    clients.news.poll(clients.now + PUT_OFF_S, None)
+
+    assert clients.heard == [changed(1, "processing")]
+
+
+def test_the_engine_is_asked_a_moment_after_it_owes_something():
+    clients, of_now = Clients(), engine(changed(3, "pending"))
+
+    clients.news.poll(10.0, of_now)
+    assert clients.news.deadline == 10.0 + PUT_OFF_S
+    clients.news.poll(10.0 + PUT_OFF_S, of_now)
+
+    assert clients.heard == [changed(3, "pending")]
+
+
+def test_an_engine_that_owes_nothing_wakes_nobody():
+    clients = Clients()
+
+    clients.news.poll(10.0, engine())
+
+    assert clients.news.deadline is None
