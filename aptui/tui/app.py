@@ -32,6 +32,7 @@ from aptui.tui.frame.copying import Copying
 from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
 from aptui.tui.frame.line import Line
+from aptui.tui.frame.main_screen import MainScreen
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.sheets import Sheets, actions_of
@@ -47,7 +48,6 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
-from aptui.tui.terminal.output.compositor import ChangedLines
 from aptui.tui.terminal.output.display import ThriftyApp
 
 if TYPE_CHECKING:
@@ -61,24 +61,14 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 
+_FIRST_ROWS_WITHIN_S = 0.4
+"""So long after the first screen was put together it is drawn without rows; those of 100,000 jobs take a quarter of a second."""
+
+
 def _palette() -> type[Provider]:
     from aptui.tui.frame.palette import ShellProvider  # for start-up: Textual's palette is imported when it is first opened
 
     return ShellProvider
-
-
-class MainScreen(Screen[None], inherit_bindings=False):
-    """The only screen; everything that pops up is a part of it."""
-
-    AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "next part", show=False, id="app.next_part"),
-        Binding("shift+tab", "app.focus_previous", "previous part", show=False, id="app.previous_part"),
-    ]
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
-        self._compositor = ChangedLines()
 
 
 class AptuiApp(ThriftyApp, inherit_bindings=False):
@@ -141,7 +131,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[None]:
         """Return the only screen."""
-        return MainScreen(id="_default")
+        return MainScreen()
 
     def compose(self) -> ComposeResult:
         """Yield the frame; panes come when they are visited."""
@@ -168,7 +158,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         return {f"role-{role}": "ansi_default" for role in theming.ROLES}
 
     def on_mount(self) -> None:
-        """Paint the frame first; everything that takes time comes after."""
+        """Mount the frame first; everything that takes time comes after."""
         self.clock.start()
         self.set_keymap(self.keymap.overrides)
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
@@ -186,6 +176,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
+        self.set_timer(_FIRST_ROWS_WITHIN_S, self.main_screen().show)
         self.open_feed()
         self.wake()  # frames that panes asked for before there was a feed showed nothing
         self.session.open()
@@ -224,6 +215,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.switcher.take(self.feed.drain())
         self._draw_lines()
         self.switcher.draw()
+        if self.pane is None or not self.pane.awaited(None):
+            self.main_screen().show()
         self.gate.look()
 
     def _draw_lines(self) -> None:
@@ -232,7 +225,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         for line in self._lines:
             line.changed()
 
-    def main_screen(self) -> Screen[Any]:
+    def main_screen(self) -> MainScreen:
         """Return the screen below whatever is open."""
         return next(screen for screen in self.screen_stack if isinstance(screen, MainScreen))
 

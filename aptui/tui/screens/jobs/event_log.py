@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _MOST_DETAILS = 10
 _LOOKED_AT, _WIDEST_WINDOW = 5000, 16
 """So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
-_WIDE = 120
+WIDE = 120
 """From so many columns on log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
 
@@ -73,8 +73,8 @@ class EventLog(Vertical):
     class Shown(Message):
         """Other job_details are shown, or the size of the details is another one."""
 
-    def __init__(self) -> None:
-        super().__init__(id="event-log")
+    def __init__(self, *, is_wide: bool = False) -> None:
+        super().__init__(id="event-log", classes="-wide" if is_wide else None)
         self.reader: DetailsReader | None = None
         self.job_details: JobDetails | None = None
         self.info: JobInfo | None = None
@@ -215,7 +215,7 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Give each part its room."""
-        is_wide = self.size.width >= _WIDE and not self._is_alone
+        is_wide = self.size.width >= WIDE and not self._is_alone
         if is_wide != self.has_class("-wide"):
             self.set_class(is_wide, "-wide")
             self._show_context(self.log_pane.cursor_key)

@@ -28,7 +28,7 @@ from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
-from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.goal import CursorGoal
 from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
@@ -120,7 +120,7 @@ class JobsPane(ThreePanes):
         )
         yield JobsTable(id="jobs-table")
         yield CausesTable(id="jobs-causes")
-        yield EventLog()
+        yield EventLog(is_wide=self.app.size.width >= WIDE)  # another guess would have all of it styled twice
 
     def on_mount(self) -> None:
         """Take up what was chosen last time; the first rows come with the first frame."""

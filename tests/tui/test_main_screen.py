@@ -1,0 +1,87 @@
+"""When the screen is first drawn: with the first rows, or after a while without them; and nothing is styled twice before."""
+
+from __future__ import annotations
+
+import pytest
+from textual.css.stylesheet import Stylesheet
+
+from aptui.tui import app as app_module
+from aptui.tui.app import AptuiApp
+from aptui.tui.pane import PaneSpec
+
+from .fake_panes import JobsProbe
+from .shell_room import in_shell, text, until
+
+
+class Waiting(JobsProbe):
+    """A pane whose rows are still read."""
+
+    has_rows = False
+
+    def awaited(self, _focused) -> str:
+        return "" if self.has_rows else "the first rows"
+
+
+WAITING = [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.test_main_screen:Waiting")]
+
+
+@pytest.fixture
+def drawn(monkeypatch) -> list[bool]:
+    """A list that grows with each picture: whether its rows were there."""
+    pictures: list[bool] = []
+    display = AptuiApp._display
+
+    def note(app, screen, renderable) -> None:
+        if renderable is not None:
+            pictures.append(getattr(app.pane, "has_rows", False))
+        display(app, screen, renderable)
+
+    monkeypatch.setattr(AptuiApp, "_display", note)
+    return pictures
+
+
+def test_the_first_picture_has_the_rows(tmp_path, monkeypatch, drawn):
+    monkeypatch.setattr(app_module, "_FIRST_ROWS_WITHIN_S", 1000)
+
+    async def do(app, pilot, _session) -> None:
+        app.wake()
+        await pilot.pause()
+        assert drawn == []
+
+        app.pane.has_rows = True
+        app.wake()
+        await until(pilot, lambda: drawn)
+
+        assert all(drawn)
+        assert "AutomatedTesting" in text(app)
+
+    in_shell(tmp_path, do, panes=WAITING)
+
+
+def test_rows_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch, drawn):
+    monkeypatch.setattr(app_module, "_FIRST_ROWS_WITHIN_S", 0.01)
+
+    async def do(_app, pilot, _session) -> None:
+        await until(pilot, lambda: drawn)
+
+        assert not any(drawn)
+
+    in_shell(tmp_path, do, panes=WAITING)
+
+
+def test_parts_of_the_frame_are_styled_once_on_the_way_to_the_first_picture(tmp_path, monkeypatch):
+    styled: list[str] = []
+    apply = Stylesheet.apply
+
+    def note(sheet, node, **named) -> None:
+        styled.append(node.id or "")
+        apply(sheet, node, **named)
+
+    monkeypatch.setattr(Stylesheet, "apply", note)
+
+    async def do(_app, _pilot, _session) -> None:
+        assert {name: styled.count(name) for name in ("status", "tabs", "rule-top", "command", "picker")} == dict.fromkeys(
+            ("status", "tabs", "rule-top", "command", "picker"), 1
+        )
+
+    in_shell(tmp_path, do)
