@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
-from aptui.shared.relocation import Relocate
+from aptui.shared.relocation.records import Relocate
 
 PROTOCOL = 2
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""

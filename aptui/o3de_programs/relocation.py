@@ -12,7 +12,7 @@ from aptui.o3de_programs.run_request import RunRequest, asked_holder
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError, KnownError
 from aptui.shared.forms import prepared
-from aptui.shared.relocation import Relocate, RelocationReport
+from aptui.shared.relocation.records import Relocate, RelocationReport
 
 _COMMANDS = ("move", "delete")
 _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")

@@ -11,7 +11,7 @@ from aptui.config import load
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.engine.relocate.relocate import relocate
-from aptui.shared.relocation import Dependant, Relocate, RelocationItem, RelocationReport
+from aptui.shared.relocation.records import Dependant, Relocate, RelocationItem, RelocationReport
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of

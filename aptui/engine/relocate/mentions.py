@@ -17,7 +17,7 @@ from aptui.engine.relocate import references
 from aptui.engine.relocate.files import native
 from aptui.engine.relocate.model import Mention
 from aptui.engine.relocate.references import Rename, UnreadableError
-from aptui.shared.relocation import Dependant, Fate, RelocationItem, Update
+from aptui.shared.relocation.records import Dependant, Fate, RelocationItem, Update
 from aptui.store.graph.dependants import KnownSource, dependants_of, needs_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from aptui.config.model import Config
 from aptui.engine.relocate.files import DiskTree
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation import Relocate, RelocationItem, RelocationReport, Skipped, Update, counted
+from aptui.shared.relocation.records import Relocate, RelocationItem, RelocationReport, Skipped, Update, counted
 
 
 class Mention(Struct, frozen=True):

@@ -16,7 +16,7 @@ from aptui.core.paths import parent
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
-from aptui.shared.relocation import Relocate
+from aptui.shared.relocation.records import Relocate
 
 _ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
 """Switches that go with a command, in the order in which one after the other is missed."""

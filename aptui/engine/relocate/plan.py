@@ -23,7 +23,7 @@ from aptui.engine.relocate.model import Plan
 from aptui.engine.relocate.paths import Destination, FoundSource, RelocationError
 from aptui.engine.relocate.references import UnreadableError
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation import Fate, Relocate, RelocationItem, Skipped
+from aptui.shared.relocation.records import Fate, Relocate, RelocationItem, Skipped
 from aptui.store.db.schema import uuid_text
 from aptui.store.graph.dependants import KnownSource, sources_in
 from aptui.store.queries.reader import Reader

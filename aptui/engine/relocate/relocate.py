@@ -22,7 +22,7 @@ from aptui.engine.relocate.files import native
 from aptui.engine.relocate.model import Mention, Plan
 from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
-from aptui.shared.relocation import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
+from aptui.shared.relocation.records import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.store.queries.reader import open_reader
 
 

@@ -24,7 +24,7 @@ from aptui.engine.requests.relocation import RelocationRequests
 from aptui.link import port
 from aptui.link.port import Request
 from aptui.shared.errors import KnownError
-from aptui.shared.relocation import Relocate
+from aptui.shared.relocation.records import Relocate
 from aptui.sharing.account import SharingSum
 
 if TYPE_CHECKING:

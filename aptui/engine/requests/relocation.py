@@ -18,7 +18,7 @@ from aptui.engine.live.roots import SOURCES
 from aptui.engine.relocate import relocate
 from aptui.engine.watch.notifications import ChangeNotification
 from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.relocation import Relocate, RelocationReport, shortened
+from aptui.shared.relocation.records import Relocate, RelocationReport, shortened
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aptui.shared.relocation import Dependant, Fate, Relocate, RelocationAction, RelocationItem, RelocationReport, Update
+from aptui.shared.relocation.records import Dependant, Fate, Relocate, RelocationAction, RelocationItem, RelocationReport, Update
 
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 

@@ -14,7 +14,7 @@ from aptui.serve.protocol.codec import RequestMistake
 from aptui.serve.protocol.requests import Counted, Done
 from aptui.serve.ws.news import is_critical_done
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.relocation import Relocate
+from aptui.shared.relocation.records import Relocate
 from aptui.store.logs import logs
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import job_of_run, sources_meant

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from aptui.core.model import EdgeKind
-from aptui.shared.relocation import Dependant
+from aptui.shared.relocation.records import Dependant
 from aptui.store.db.schema import uuid_text
 from aptui.store.graph.source_edges import SourceEdges
 from aptui.store.queries.reader import ProductRow, Reader, SourceRow

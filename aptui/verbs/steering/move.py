@@ -17,8 +17,8 @@ from aptui.core.paths import is_below, to_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepared
-from aptui.shared.relocation import Relocate, RelocationReport
-from aptui.shared.relocation_report import lines
+from aptui.shared.relocation.records import Relocate, RelocationReport
+from aptui.shared.relocation.report import lines
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import os_path
 

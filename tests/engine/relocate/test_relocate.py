@@ -17,7 +17,7 @@ from aptui.engine.relocate import files as relocate_files
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError
 from aptui.shared.errors import BusyError, UserError
-from aptui.shared.relocation import RelocationAction, shortened
+from aptui.shared.relocation.records import RelocationAction, shortened
 from aptui.store.db.schema import uuid_text
 
 
@@ -224,7 +224,7 @@ def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> 
     )
 
     from aptui.config import load
-    from aptui.shared.relocation import Relocate
+    from aptui.shared.relocation.records import Relocate
 
     with pytest.raises(UserError, match="nothing was processed"):
         relocate.preview(Relocate("a", "b"), load.load(tmp_path))

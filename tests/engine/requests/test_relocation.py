@@ -15,7 +15,7 @@ from aptui.core.notices import HealthChanged
 from aptui.engine.relocate import files
 from aptui.link import codec
 from aptui.link.codec import AnswerLine
-from aptui.shared.relocation import Relocate, RelocationAction, RelocationReport
+from aptui.shared.relocation.records import Relocate, RelocationAction, RelocationReport
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real

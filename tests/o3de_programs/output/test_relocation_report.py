@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.o3de_programs.output.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
-from aptui.shared.relocation import (
+from aptui.shared.relocation.records import (
     Dependant,
     Relocate,
     RelocationAction,

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from verb_project import Run, runner
 
 from aptui.link.client import EngineClient
-from aptui.shared.relocation import Relocate, RelocationAction, RelocationCounts, RelocationItem, RelocationReport
+from aptui.shared.relocation.records import Relocate, RelocationAction, RelocationCounts, RelocationItem, RelocationReport
 
 pytestmark = pytest.mark.real
 

@@ -20,8 +20,8 @@ from textual.geometry import Size
 from aptui.core.paths import to_text
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepared
-from aptui.shared.relocation import Relocate, RelocationReport
-from aptui.shared.relocation_report import lines, summary
+from aptui.shared.relocation.records import Relocate, RelocationReport
+from aptui.shared.relocation.report import lines, summary
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.terminal.safety import glyph, shown

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from aptui.core.notices import SourcesChanged
 from aptui.shared.errors import UserError
-from aptui.shared.relocation import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
+from aptui.shared.relocation.records import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import NoSession
 from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of, new_path

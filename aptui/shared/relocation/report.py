@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aptui.shared.printing import count, line
-from aptui.shared.relocation import Dependant, Fate, RelocationAction, RelocationItem, RelocationReport
+from aptui.shared.relocation.records import Dependant, Fate, RelocationAction, RelocationItem, RelocationReport
 
 Line = tuple[str, str]
 """(safe text, role): "" = plain, "dim", "bold", "green", "yellow", "red"."""
