@@ -32,7 +32,7 @@ TOUR = {
     "jobs-menu": [("right-click", "Reprocess")],
     "assets": [("escape escape 2", "▸ words")],
     "assets-source": [("right", "palette"), ("down down down down", "▌    palette.json")],
-    "assets-picture": [("slash", "/"), ("s p r i t e s / m o t h enter", "▌    moth.png"), ("enter", "▀")],
+    "assets-picture": [("G k k right", "▾ sprites"), ("down", "▌    moth.png"), ("enter", "▀")],
     "logs": [("3", "failed data/broken.json")],
     "connections-gateway": [("4", "viewer"), ("j j", "artist")],
     "connections": [("t", "pid 4711")],

@@ -307,11 +307,11 @@ class Rows(ScrollView, can_focus=True):
     def below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line that no row is on."""
         if self.empty_text and not self._row_count:
-            at = y - self.HEADER_LINES - (1 if self.page_rows > 2 else 0)
-            rows = wrap(self.empty_text, max(1, width - 4))
+            at = y - self.HEADER_LINES - (0 if self.HEADER_LINES or self.page_rows < 3 else 1)
+            rows = wrap(self.empty_text, max(1, width - 2))
             if 0 <= at < len(rows):
                 text = self.empty_text[slice(*rows[at])]
-                return Strip(pad([Segment(f"  {text}", painter.style("muted"))], width, painter.ground), width)
+                return Strip(pad([Segment(f" {text}", painter.style("muted"))], width, painter.ground), width)
         return Strip([Segment(" " * width, painter.ground)], width)
 
     @property

@@ -213,10 +213,15 @@ def _type(builder: Builder) -> str:
 
 
 def _limits(builder: Builder) -> str:
-    parts = [f"{builder.analyse_limit_s:g} s an analysis"] if builder.needs_analysis else []
-    parts.append(f"{builder.process_limit_s:g} s a job")
+    parts = [f"{_limit(builder.analyse_limit_s)} an analysis"] if builder.needs_analysis else []
+    parts.append(f"{_limit(builder.process_limit_s)} a job")
     parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes > 0 else []
     return ", ".join(parts)
+
+
+def _limit(limit_s: float) -> str:
+    """Return a limit as people write it: 2m, 1h 30m."""
+    return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
 
 
 def _retries(builder: Builder, config: Config | None) -> str:

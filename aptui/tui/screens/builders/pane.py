@@ -44,6 +44,8 @@ TABS = ("patterns", "details", "metrics")
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
 _LEAST_LIST = 4
+_DETAIL_LINES = 17
+"""So many lines do for most of what stands below the list; on a high screen the list has the rest."""
 _SORT = ("total", True)
 
 
@@ -258,7 +260,7 @@ class BuildersPane(Pane):
     def _give_room(self) -> None:
         """Let the list be as high as it needs to be, where the details stand below it."""
         is_below = not self.has_class("-beside") and not self._is_zoomed
-        most = max(_LEAST_LIST, self.size.height * 2 // 5)
+        most = max(_LEAST_LIST, self.size.height * 2 // 5, self.size.height - _DETAIL_LINES)
         self.table.styles.height = min(most, max(_LEAST_LIST, self.list.row_count() + 1)) if is_below else "1fr"
         self.query_one("#builders-rule").display = is_below
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -238,6 +238,12 @@ def _made_cell(share: CacheShare) -> Cell:
     if not share.made:
         return Cell(glyph("none"), "muted")
     return Cell("all" if share.made == share.count else f"+{share.made:,}, {size_text(share.made_bytes)}")
+
+
+def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
+    """Return the columns that tell platforms apart: where all is new, or nothing, the summary says so already."""
+    is_told = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
+    return PLATFORMS if is_told else PLATFORMS[:-1]
 
 
 def share_order(share: CacheShare, column: str) -> object:

@@ -59,12 +59,15 @@ class CachePane(Pane):
     #cache-columns { height: 1fr; }
     #cache-left { width: 1fr; }
     #cache-right { width: 1fr; margin: 0 0 0 2; }
-    #cache-platforms { height: auto; }
+    #cache-platforms { height: auto; margin: 0 0 1 0; }
     CachePane.-narrow #cache-columns { layout: vertical; }
     CachePane.-narrow #cache-left { height: auto; width: 1fr; }
+    CachePane.-narrow #cache-builders { margin: 0 0 1 0; }
     CachePane.-narrow #cache-right { height: 1fr; width: 1fr; margin: 0; }
     #cache-shared { margin: 0 0 1 0; }
     CachePane.-narrow #cache-shared { margin: 0; }
+    #cache-look { display: none; }
+    CachePane.-looked #cache-look { display: block; }
     #cache-findings { height: 2; display: none; }
     CachePane.-found #cache-findings { display: block; }
     CachePane.-zoomed #cache-columns { display: none; }
@@ -223,6 +226,7 @@ class CachePane(Pane):
     def _take_contents(self, contents: CacheInventory) -> None:
         is_first = self._contents is None
         self._contents, self._trouble = contents, ""
+        self._table("platforms").set_columns(held.platform_columns(contents.platforms))
         for name, rows in (("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders)):
             self._models[name].show(rows)  # type: ignore[arg-type]  # those three hold amounts
             self._table(name).refresh_model()
@@ -237,11 +241,11 @@ class CachePane(Pane):
         self._draw()
 
     def _fit_tables(self) -> None:
-        """Give tables that are short no more lines than they need, and a blank one below."""
+        """Give tables that are short no more lines than they need."""
         platforms, builders, findings = (self._models[name].row_count() + 1 for name in ("platforms", "builders", "findings"))
         is_narrow, half = self.has_class("-narrow"), max(3, self.size.height // 2)
-        self._table("platforms").styles.height = min(platforms, 5 if is_narrow else 9) + 1
-        self._table("builders").styles.height = min(builders, max(2, self.size.height // 4)) + 1 if is_narrow else "1fr"
+        self._table("platforms").styles.height = min(platforms, 5 if is_narrow else 9)
+        self._table("builders").styles.height = min(builders, max(3, self.size.height // 4 + 1)) if is_narrow else "1fr"
         self._table("findings").styles.height = "1fr" if self.has_class("-zoomed") else min(findings, half)
 
     def _summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -313,6 +317,7 @@ class CachePane(Pane):
 
     def _take_look(self, looked: Looked) -> None:
         self._looked = looked
+        self.add_class("-looked")
         findings = self._models["findings"]
         if len(looked.problems) != findings.row_count():  # while one look goes on they only become more
             findings.show(looked.problems)  # type: ignore[arg-type]
@@ -349,7 +354,7 @@ class CachePane(Pane):
         """Say in the rule above the findings how the look goes, or went."""
         looked = self._looked
         if looked is None:
-            return (Part("Verify", "title"), Part("  every product against its digest", "muted")), ()
+            return (), ()
         title = "Verify" if self._look == "verify" else "Unowned files"
         found = len(looked.problems)
         if self._looking.is_busy:

@@ -41,9 +41,10 @@ _ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
 _NO_GATEWAY = (
     (
         "",
-        "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one; if that is set, Logs (3) says why it did not start",
+        "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one",
         "warning",
     ),
+    ("", "if that is set, Logs (3) says why it did not", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})

@@ -308,7 +308,7 @@ class ConnectionsPane(ConnectionTables, Pane):
     def _facts(self) -> list[list[tuple[str, str, str]]]:
         session, status = self.shell.session, self._status
         engine, is_attached = session.engine, session.state is SessionState.ATTACHED
-        cache = ("Cache", str(session.cache_dir), "path")
+        cache = ("Cache  ", str(session.cache_dir), "path")
         config = self.shell.config
         project = ("Project", f"{config.project_dir}" if config else "", "path")
         if not is_attached:
@@ -319,7 +319,7 @@ class ConnectionsPane(ConnectionTables, Pane):
         trouble = [(what, why, "warning") for what, why in rows.troubles(session.latest_health)]
         return [
             [
-                ("Engine", f"pid {engine.pid}", ""),
+                ("Engine ", f"pid {engine.pid}", ""),
                 ("", status.state, {"idle": "completed", "working": "processing"}.get(status.state, "warning")),
                 ("", f"aptui {engine.version}", ""),
                 ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),

@@ -18,6 +18,7 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.files import editor, pager, run_in_front
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
 from aptui.tui.screens.logs.files import LogFiles
@@ -34,7 +35,7 @@ from aptui.tui.widgets.rows import Rows
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
-_DETAIL_ROWS = 7
+_DETAIL_ROWS = 6
 _AROUND_TEXT = 12
 """What stands around a value of the details, about."""
 
@@ -45,7 +46,7 @@ class LogsPane(Pane):
     DEFAULT_CSS = """
     LogsPane { layout: vertical; }
     LogsPane #logs-filter { display: none; }
-    LogsPane #logs-details { display: none; border-top: solid $role-rule; }
+    LogsPane #logs-details-bar, LogsPane #logs-details { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "search", id="logs.filter"),
@@ -80,6 +81,7 @@ class LogsPane(Pane):
         yield TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
         yield FilterBox(placeholder="search these lines", id="logs-filter")
         yield LogPane(self.lines, id="logs-lines", window_cells=0)
+        yield Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
         yield KeyValue(id="logs-details")
 
     @property
@@ -299,8 +301,8 @@ class LogsPane(Pane):
         if pairs != panel.pairs:
             panel.show(pairs)
         rows = sum(len(wrap(text, max(1, self.size.width - _AROUND_TEXT))) for _, text in pairs)
-        panel.styles.height = min(rows + 2, _DETAIL_ROWS, max(3, self.size.height // 3))
-        panel.display = bool(pairs)
+        panel.styles.height = min(rows + 1, _DETAIL_ROWS, max(2, self.size.height // 3))
+        panel.display = self.query_one("#logs-details-bar").display = bool(pairs)
 
     def _record(self, key: int | None) -> joblog.JobLogLine | None:
         """Return a line with its context."""

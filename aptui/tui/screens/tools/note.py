@@ -42,6 +42,6 @@ class NoteView(Widget):
         """Draw one line."""
         painter = self._painter = painter_of(self, self._painter)
         width = self.size.width
-        rows = wrap(self._text, max(1, width - 3))
+        rows = wrap(self._text, max(1, width - 2))
         line = self._text[slice(*rows[y])] if y < len(rows) else ""
-        return Strip(pad([Segment(f"  {line.strip()}", painter.style("muted"))], width, painter.ground), width)
+        return Strip(pad([Segment(f" {line.strip()}", painter.style("muted"))], width, painter.ground), width)

@@ -191,7 +191,7 @@ def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, 
             "Pillow 13",
             "abab",
             "critical: it runs before all others",
-            "120 s an analysis, 3600 s a job, 1.9 GiB of memory",
+            "2m an analysis, 1h a job, 1.9 GiB of memory",
             "size: 32",
         ):
             await until(pilot, lambda part=part: part in text(app))
