@@ -29,6 +29,8 @@ from aptui.link.outbox import Outbox
 
 BEAT_S = 0.1
 """As often as a screen draws."""
+_MANY, BUSY_BEAT_S = 200, 0.25
+"""After a beat of more news than these the next comes as late as a screen draws news that do not end: many are overtaken then."""
 _AT_ONCE = 2_000
 """News of one beat: the loop is busy with them for a millisecond or two. What is left goes as soon as they have been taken."""
 REPLACED = (Progress, HealthChanged, ConnectionsChanged)
@@ -53,9 +55,9 @@ class NewsBeat:
         key: object
         match notice:
             case JobChanged():
-                is_settled = notice.status not in UNSETTLED
-                key = notice.key, is_settled
-                self._waiting.pop((notice.key, False), None)
+                job = notice.job_id or notice.key
+                key = job, notice.status not in UNSETTLED
+                self._waiting.pop((job, False), None)
             case ProductsChanged(products=products):
                 key = ProductsChanged
                 self._products.update(products)
@@ -87,24 +89,23 @@ class NewsBeat:
             return []
         keys = list(islice(self._waiting, self._most))
         told = [self._waiting.pop(key) for key in keys]
-        self._due_s = now if self._waiting else now + BEAT_S
+        self._due_s = now if self._waiting else now + (BUSY_BEAT_S if len(told) > _MANY else BEAT_S)
+        whole = [line if isinstance(line.notice, JobChanged) else self._whole(line) for line in told]
         return [
             codec.encode_notices([line.notice for line in lines], epoch, [line.seq for line in lines])
-            for (_kind, epoch), lines in _alike(self._whole(told))
+            for (_kind, epoch), lines in _alike(whole)
         ]
 
-    def _whole(self, told: Iterable[NoticeLine]) -> Iterator[NoticeLine]:
-        """Give each notice as it is to be told: of products and sources all that gathered."""
-        for line in told:
-            match line.notice:
-                case ProductsChanged() as notice:
-                    yield line._replace(notice=replace(notice, products=tuple(self._products.items())))
-                    self._products.clear()
-                case SourcesChanged() as notice:
-                    yield line._replace(notice=replace(notice, sources=tuple(self._sources.items())))
-                    self._sources.clear()
-                case _:
-                    yield line
+    def _whole(self, line: NoticeLine) -> NoticeLine:
+        """Return a notice as it is to be told: of products and sources all that gathered."""
+        match line.notice:
+            case ProductsChanged() as notice:
+                products, self._products = self._products, {}
+                return line._replace(notice=replace(notice, products=tuple(products.items())))
+            case SourcesChanged() as notice:
+                sources, self._sources = self._sources, {}
+                return line._replace(notice=replace(notice, sources=tuple(sources.items())))
+        return line
 
     def clear(self) -> None:
         """Forget all: nobody is left to hear it."""

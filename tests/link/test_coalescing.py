@@ -4,7 +4,7 @@ import pytest
 from link_room import Room, opened
 
 from aptui.core.notices import JobChanged, Said
-from aptui.link.beat import BEAT_S
+from aptui.link.beat import BEAT_S, BUSY_BEAT_S
 from aptui.link.server import LinkLimits
 
 pytestmark = pytest.mark.real
@@ -37,6 +37,22 @@ def test_the_first_news_come_at_once_and_the_next_with_the_next_beat(room: Room)
     heard = hearer.hear()
     assert (heard["notices"], heard["epoch"], heard["seqs"]) == ("JobChanged", 7, [2, 4])
     assert room.server.next_deadline() is None
+
+
+def test_after_a_beat_of_many_news_the_next_comes_later_and_has_less_to_tell(room: Room) -> None:
+    hearer = room.subscriber(is_coalesced=True)
+    room.clock.now += 1
+    for number in range(1, 301):
+        room.server.publish(job(number, "pending"), 7, number)
+    assert len(hearer.hear()["seqs"]) == 300
+
+    room.server.publish(job(1), 7, 301)
+    room.turn()
+    assert room.server.next_deadline() == room.clock.now + BUSY_BEAT_S
+    room.server.publish(job(1, "failed"), 7, 302)
+    room.clock.now += BUSY_BEAT_S
+
+    assert hearer.hear()["seqs"] == [302]
 
 
 def test_an_answer_comes_after_what_led_to_it(room: Room) -> None:

@@ -302,9 +302,9 @@ class Pipeline:
         self.jobs.reports.follow(is_followed=is_followed)
 
     @property
-    def owes_latest(self) -> bool:
-        """Whether `latest` has something to tell, or may have soon."""
-        return bool(self.jobs.reports.moved)
+    def moved_count(self) -> int:
+        """Of how many jobs `latest` has something to tell, or may have soon."""
+        return len(self.jobs.reports.moved)
 
     def latest(self, at_work: Collection[int]) -> list[JobChanged]:
         """Return news of the unsettled jobs that moved, as they are now; `at_work`: run keys of the runs that workers are at."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _UNSETTLED = frozenset({"pending", "processing"})
 PUT_OFF_S = 0.05
 """Half of a client's frame: most jobs are over by then."""
+_MANY, AMONG_MANY_S = 100, 0.25
+"""While more jobs than these move, the engine is asked no sooner after the last time: each is looked at, told or not."""
 
 
 class UnsettledNews:
@@ -31,6 +33,7 @@ class UnsettledNews:
     def __init__(self, clock: Callable[[], float], publish: Callable[[Notice], None]) -> None:
         self._clock, self._publish = clock, publish
         self._waiting: dict[tuple[int, str, str], JobChanged] = {}
+        self._asked_s = 0.0
         self.deadline: float | None = None
         """When (monotonic) `poll` tells what waits; None = nothing does."""
 
@@ -49,10 +52,10 @@ class UnsettledNews:
 
     def poll(self, now: float, engine: Engine | None) -> None:
         """Tell what is due, and ask the engine for the latest where it owes any."""
-        if self.deadline is None and engine is not None and engine.pipeline.owes_latest:
-            self.deadline = now + PUT_OFF_S
+        if self.deadline is None and engine is not None and (count := engine.pipeline.moved_count):
+            self.deadline = max(now + PUT_OFF_S, self._asked_s + AMONG_MANY_S if count > _MANY else 0.0)
         if self.deadline is None or now < self.deadline:
             return
-        waiting, self._waiting, self.deadline = self._waiting, {}, None
+        waiting, self._waiting, self.deadline, self._asked_s = self._waiting, {}, None, now
         for notice in (*waiting.values(), *(engine.latest() if engine is not None else ())):
             self._publish(notice)

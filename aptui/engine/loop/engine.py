@@ -304,7 +304,7 @@ class Engine:
 
     def latest(self) -> list[JobChanged]:
         """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
-        return self.pipeline.latest(frozenset(self.runs.at_work())) if self.pipeline.owes_latest else []
+        return self.pipeline.latest(frozenset(self.runs.at_work())) if self.pipeline.moved_count else []
 
     def restore(self, job_id: int, run_key: int) -> None:
         """Put the products of an earlier run of a job back.

@@ -46,7 +46,7 @@ def test_what_ended_meanwhile_is_told_by_its_end_alone(world: World) -> None:
     world.settle()
 
     assert steps(world.notices) == [("data", "completed")]
-    assert not world.pipeline.owes_latest
+    assert not world.pipeline.moved_count
     assert latest(world) == []
 
 
@@ -68,7 +68,7 @@ def test_a_job_that_waits_is_told_once_and_again_when_it_moves(world: World) -> 
     world.run()
 
     assert latest(world) == [("data", "pending")]
-    assert not world.pipeline.owes_latest
+    assert not world.pipeline.moved_count
     assert latest(world) == []
     world.slots = 1
     world.settle()
@@ -80,11 +80,11 @@ def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> Non
 
     assert latest(world) == [("data", "pending")]
     assert world.pipeline.told_pending_ids() == {job.id for job in world.pipeline.running.values()}
-    assert world.pipeline.owes_latest
+    assert world.pipeline.moved_count
     assert latest(world) == []
     assert latest(world, are_begun=True) == [("data", "processing")]
     assert world.pipeline.told_pending_ids() == set()
-    assert not world.pipeline.owes_latest
+    assert not world.pipeline.moved_count
     assert latest(world) == []
 
 

@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 from aptui.core.notices import JobChanged, Said
-from aptui.engine.live.unsettled_news import PUT_OFF_S, UnsettledNews
+from aptui.engine.live.unsettled_news import AMONG_MANY_S, PUT_OFF_S, UnsettledNews
 
 
 class Clients:
@@ -24,7 +24,7 @@ def engine(*latest: JobChanged):
         owed.clear()
         return found
 
-    return SimpleNamespace(pipeline=SimpleNamespace(owes_latest=bool(latest)), latest=take)
+    return SimpleNamespace(pipeline=SimpleNamespace(moved_count=len(latest)), latest=take)
 
 
 def test_what_is_settled_and_what_is_of_no_job_is_not_put_off():
@@ -68,6 +68,19 @@ def test_the_engine_is_asked_a_moment_after_it_owes_something():
     clients.news.poll(10.0 + PUT_OFF_S, of_now)
 
     assert clients.heard == [changed(3, "pending")]
+
+
+def test_while_many_jobs_move_the_engine_is_asked_four_times_a_second_and_at_first_at_once():
+    clients = Clients()
+    asked_s = []
+    many = SimpleNamespace(pipeline=SimpleNamespace(moved_count=101), latest=lambda: asked_s.append(clients.now) or [])
+
+    for _ in range(3):
+        clients.news.poll(clients.now, many)
+        clients.now = clients.news.deadline
+        clients.news.poll(clients.now, many)
+
+    assert asked_s == [10.0 + PUT_OFF_S, 10.0 + PUT_OFF_S + AMONG_MANY_S, 10.0 + PUT_OFF_S + 2 * AMONG_MANY_S]
 
 
 def test_an_engine_that_owes_nothing_wakes_nobody():
