@@ -29,7 +29,7 @@ from aptui.worker import processes, wire
 from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.inputs import reads
-from aptui.worker.outbox import Outbox
+from aptui.worker.outbox import AnswerOutbox
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = Outbox(lambda results: self._answer(wire.FrameKind.RAN, results))
+        self._outbox = AnswerOutbox(lambda results: self._answer(wire.FrameKind.RAN, results))
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: what its commands share}; the folders are everybody's."""
         self._variables = BuilderVariables((), ())
