@@ -20,6 +20,7 @@ from aptui.sdk import Cancelled, Result
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, one_line, valid_text
 from aptui.worker.processes import end_children
+from aptui.worker.telling import ADDRESS_BYTES
 
 
 class Stale(Exception):
@@ -99,4 +100,4 @@ def check_result(result: object, error: object, log: RunLog) -> None:
 
 def _memory_limit() -> str:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return "" if limit == resource.RLIM_INFINITY else f" (limit {limit >> 20} MiB)"
+    return "" if limit == resource.RLIM_INFINITY else f" (limit {(limit - ADDRESS_BYTES) >> 20} MiB)"

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import allocate_lock
 from collections import deque
 from collections.abc import Iterable
+from typing import Protocol
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.sdk import JobLog
 
 KEPT_RECORDS = 2000
 """Kept of each end of a log; a builder that logs in a loop must not fill the engine."""
+TOLD_RECORDS, TOLD_CHARS = 2 * KEPT_RECORDS, 256 << 10
+"""Told of a run that goes on, once a second or so."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
 _SANDBOX = (
@@ -23,8 +27,22 @@ _SANDBOX = (
 )
 
 
+class CommandOutput(Protocol):
+    """What a command writes, while it writes; another thread than the one that reads it may ask."""
+
+    @property
+    def byte_count(self) -> int:
+        """How many bytes came."""
+
+    def records(self) -> Iterable[LogRecord]:
+        """Return the records that they are."""
+
+
 class RunLog:
-    """Collects the records of one run. `window` is the builder's name."""
+    """Collects the records of one run. `window` is the builder's name.
+
+    The run's thread alone writes; another one may ask for what there is so far (`so_far`).
+    """
 
     def __init__(self, window: str) -> None:
         self._window = window
@@ -32,6 +50,9 @@ class RunLog:
         self._tail: deque[LogRecord] = deque(maxlen=KEPT_RECORDS)
         self._dropped = 0
         self._counts = [0, 0, 0, 0]
+        self._output: CommandOutput | None = None
+        self._settled_bytes = 0
+        self._settling = allocate_lock()
         self.first_error = ""
 
     @property
@@ -56,8 +77,9 @@ class RunLog:
         if len(self._head) < KEPT_RECORDS:
             self._head.append(record)
             return
-        self._dropped += len(self._tail) == KEPT_RECORDS
+        is_full = len(self._tail) == KEPT_RECORDS
         self._tail.append(record)
+        self._dropped += is_full
 
     def note_sandbox(self) -> None:
         """Say what a run that failed had no access to, where it ran in a sandbox: that may be why."""
@@ -69,6 +91,27 @@ class RunLog:
         for record in records:
             self.add(record)
 
+    def hear(self, output: CommandOutput) -> None:
+        """A command begins to write; what comes of it is added when it has ended (`settle`), and told until then."""
+        self._output = output
+
+    def settle(self, records: Iterable[LogRecord]) -> None:
+        """Add the records of the command that has ended."""
+        with self._settling:
+            if self._output is not None:
+                self._settled_bytes, self._output = self._output.byte_count, None
+            self.extend(records)
+
+    def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
+        """Return (stamp, the last records) as it is now, from any thread; no records where the stamp is still `seen`."""
+        with self._settling:
+            output = self._output
+            # Counted before they are read: what comes meanwhile is told again, and nothing is left out.
+            stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + (output.byte_count if output else 0)
+            if stamp == seen:
+                return stamp, ()
+            return stamp, latest((*self.records(), *(output.records() if output else ())), self._window)
+
     def for_builder(self) -> JobLog:
         """Return the face that the builder sees."""
         return JobLog(self.write)
@@ -79,6 +122,19 @@ class RunLog:
             return (*self._head, *self._tail)
         gap = LogRecord(LogLevel.INFO, self._window, f"[… {self._dropped} records left out …]", self._head[-1].time_ms)
         return (*self._head, gap, *self._tail)
+
+
+def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]:
+    """Return the last of many records, with a note of how many are left out: all that is told of a run that goes on."""
+    first, chars = len(records), 0
+    while first and chars < TOLD_CHARS and len(records) - first < TOLD_RECORDS:
+        first -= 1
+        record = records[first]
+        chars += len(record.text) + sum(len(key) + len(value) for key, value in record.context)
+    if not first:
+        return records
+    note = f"[… {first} records before these; the log has them when the run has ended …]"
+    return (LogRecord(LogLevel.INFO, window, note, records[first].time_ms), *records[first:])
 
 
 def one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """The worker process: takes orders from the engine over a socket, does them one after another, answers.
 
-Started as `python -m aptui.worker.main FD PARENT`, or with `--describe` to look at builder classes (`worker.describe`). It
-lives through thousands of orders and expects the worst of builders: they may close its files, change its folder, leave
+Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to look at builder classes (`worker.describe`).
+It lives through thousands of orders and expects the worst of builders: they may close its files, change its folder, leave
 threads and processes, or end it. The engine sees the death of this process as the loss of the one run that it was doing.
 
 Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
@@ -29,7 +29,9 @@ from aptui.worker import processes, wire
 from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.inputs import reads
-from aptui.worker.outbox import AnswerOutbox
+from aptui.worker.log import RunLog
+from aptui.worker.outbox import Outbox
+from aptui.worker.telling import ADDRESS_BYTES, RunTeller
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
@@ -45,8 +47,9 @@ _LEAST_SHARE_BYTES = 2 << 30
 class Worker:
     """Serves one engine until it hangs up."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, questions: socket.socket) -> None:
         self._channel = channel
+        self._teller = RunTeller(questions)
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
         self._reader = wire.FrameReader()
         self._setup = wire.WorkerSetup((), (), "")
@@ -54,7 +57,7 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = AnswerOutbox(lambda results: self._answer(wire.FrameKind.RAN, results))
+        self._outbox = Outbox(lambda results: self._answer(wire.FrameKind.RAN, results))
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: what its commands share}; the folders are everybody's."""
         self._variables = BuilderVariables((), ())
@@ -79,10 +82,12 @@ class Worker:
             case wire.FrameKind.ANALYSE:
                 for analysis in record:
                     self._analyse(analysis)
+                self._teller.end()
             case wire.FrameKind.PROCESS:
                 for job in record:
                     self._process(job)
                 self._outbox.flush()
+                self._teller.end()
                 self._retire_if_due()
             case wire.FrameKind.SETUP:
                 self._set_up(record)
@@ -112,8 +117,10 @@ class Worker:
         else:
             self._runs += 1
             self._variables.apply(builder.name)
-            with _make_safe(memory_limit_of(builder, builder.memory_limit_bytes)):
-                result = run.analyse(order, builder, self._platforms, self._load)
+            log = RunLog(builder.name)
+            self._teller.begin(order.run_key, log)
+            with _make_safe(_with_teller(memory_limit_of(builder, builder.memory_limit_bytes))):
+                result = run.analyse(order, builder, self._platforms, self._load, log)
         self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
 
@@ -130,8 +137,10 @@ class Worker:
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes:
             self._outbox.flush()  # it may take memory that there is none of soon
-        with _make_safe(limit_bytes):
-            result = run.process(order, builder, self._platforms, self._load, sharing)
+        log = RunLog(builder.name)
+        self._teller.begin(order.run_key, log)
+        with _make_safe(limit_bytes if is_command else _with_teller(limit_bytes)):
+            result = run.process(order, builder, self._platforms, self._load, sharing, log)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
             self._outbox.meanwhile()
@@ -220,6 +229,11 @@ def memory_limit_of(builder: Builder, said_bytes: int) -> int:
     return max(_LEAST_SHARE_BYTES, machine_bytes // 4 * 3)
 
 
+def _with_teller(limit_bytes: int) -> int:
+    """Return the limit for code that shares the process with our own thread, which takes nothing away from it."""
+    return limit_bytes and limit_bytes + ADDRESS_BYTES
+
+
 @contextlib.contextmanager
 def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
     """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
@@ -259,7 +273,7 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _prepare(descriptor: int, parent: int) -> socket.socket:
+def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
     processes.die_with_parent(parent)
     processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -271,8 +285,9 @@ def _prepare(descriptor: int, parent: int) -> socket.socket:
             file.write("500")  # if memory runs out, a worker can be replaced; the engine cannot
     except OSError:
         pass
-    os.set_inheritable(descriptor, False)
-    return socket.socket(fileno=descriptor)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -283,10 +298,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
         describe()
         _leave(0)
-    channel = _prepare(int(words[0]), int(words[1]))
+    channel, questions = _prepare(int(words[1]), int(words[0]), int(words[2]))
     signal.signal(signal.SIGTERM, lambda _number, _frame: _leave(0))
     try:
-        Worker(channel).serve()
+        Worker(channel, questions).serve()
     except (ConnectionError, BrokenPipeError):
         pass  # the engine is gone
     except BaseException as error:  # noqa: BLE001 - the last border: say why, and let the engine see the status

@@ -68,10 +68,12 @@ class Terminated(BaseException):
 # ----------------------------------------------------------------------------------------------------------------- analysis
 
 
-def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> AnalyseResult:
-    """Ask a builder which jobs a source needs."""
+def analyse(
+    order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, log: RunLog | None = None
+) -> AnalyseResult:
+    """Ask a builder which jobs a source needs; what it logs comes into `log`."""
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
-    log = RunLog(builder.name)
+    log = log or RunLog(builder.name)
     root = files.os_path(order.root)
     params, platform_params = merged(builder, order.settings)
     request = CreateJobsRequest(
@@ -127,7 +129,12 @@ def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: r
 
 
 def process(
-    order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, sharing: BatchSharing | None = None
+    order: ProcessOrder,
+    builder: Builder,
+    platforms: Mapping[str, Platform],
+    load: Load,
+    sharing: BatchSharing | None = None,
+    log: RunLog | None = None,
 ) -> RunResult:
     """Do one job: call the builder, check and hash its products, make them durable.
 
@@ -137,10 +144,11 @@ def process(
         platforms: all that are configured.
         load: makes the builder.
         sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
+        log: where what is logged goes.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     code = worker_used.code_of(builder)
-    log = RunLog(builder.name)
+    log = log or RunLog(builder.name)
     run = _BuilderRun(order, builder, platforms, load, log, sharing)
     ending = guard(log, run.enter)
     try:

@@ -14,6 +14,7 @@ from functools import cache
 import msgspec
 from msgspec import Struct
 
+from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.shared.forms import prepared
@@ -24,7 +25,10 @@ HEADER_BYTES = 5
 
 
 class FrameKind(IntEnum):
-    """What a frame holds. The first five go to a worker, the others come from it."""
+    """What a frame holds. The first five go to a worker, TELL too; the others come from it.
+
+    TELL and SAID have a socket pair of their own (`worker.telling`).
+    """
 
     SETUP = 1
     ANALYSE = 2
@@ -37,6 +41,8 @@ class FrameKind(IntEnum):
     COPIED = 9
     HASHED = 10
     RETIRE = 11
+    TELL = 12
+    SAID = 13
 
 
 class WorkerSetup(Struct, frozen=True):
@@ -63,6 +69,24 @@ class WorkerNote(Struct, frozen=True):
     text: str = ""
 
 
+class LogQuestion(Struct, frozen=True):
+    """TELL: what has the run `run_key` logged so far? `seen` is the stamp of what the asker knows already, -1 = nothing."""
+
+    run_key: int
+    seen: int = -1
+
+
+class SaidLog(Struct, frozen=True):
+    """SAID: what the run `run_key` has logged so far; `stamp` only rises, and is that of the question where nothing is new.
+
+    -1 = the worker is not at that run: not yet, or no more.
+    """
+
+    run_key: int
+    stamp: int = -1
+    records: tuple[LogRecord, ...] = ()
+
+
 class WireError(Exception):
     """The other side sent what is not a frame of ours."""
 
@@ -79,11 +103,15 @@ _TYPES: dict[FrameKind, object] = {
     FrameKind.COPIED: list[RunResult],
     FrameKind.HASHED: HashResult,
     FrameKind.RETIRE: WorkerNote,
+    FrameKind.TELL: LogQuestion,
+    FrameKind.SAID: SaidLog,
 }
 
 Record = (
     WorkerSetup
     | WorkerNote
+    | LogQuestion
+    | SaidLog
     | HashOrder
     | HashResult
     | AnalyseResult

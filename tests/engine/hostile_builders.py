@@ -74,6 +74,23 @@ class Talkative(Base):
         request.log.warning("said properly", where="here")
 
 
+class Waiting(Base):
+    """Prints and logs, then looks for files that tell it to go on; it says nothing while it waits."""
+
+    name = "waiting"
+
+    def act(self, request):
+        print("printed")
+        request.log.info("begun")
+        self._wait_for(request, "first")
+        self._wait_for(request, "end")
+
+    def _wait_for(self, request, name):
+        while not os.path.exists(os.path.join(request.job_params["folder"], name)):
+            time.sleep(0.01)
+        request.log.info(name)
+
+
 class Segv(Base):
     name = "segv"
 

@@ -19,7 +19,7 @@ from aptui.core.orders import (
 )
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform
 from aptui.worker import wire
-from aptui.worker.wire import FrameKind, FrameReader, WireError, WorkerNote, WorkerSetup, decode, encode
+from aptui.worker.wire import FrameKind, FrameReader, LogQuestion, SaidLog, WireError, WorkerNote, WorkerSetup, decode, encode
 
 LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
 PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)
@@ -60,6 +60,8 @@ RECORDS = {
     FrameKind.COPIED: [RUN],
     FrameKind.HASHED: HashResult(5, ((bytes(32), (1 << 64) - 1, 3, 4, 5, 6), None), ((0, "denied"),)),
     FrameKind.RETIRE: WorkerNote("500 runs"),
+    FrameKind.TELL: LogQuestion(7, 3),
+    FrameKind.SAID: SaidLog(7, 4, LOG),
 }
 
 
@@ -114,7 +116,7 @@ def test_a_record_that_no_frame_can_hold_is_not_sent(record):
         ((wire.FRAME_LIMIT_BYTES + 1).to_bytes(4, "big") + b"\x08", f"length of {wire.FRAME_LIMIT_BYTES + 1} bytes"),
         (b"\xff\xff\xff\xff\x08", "length of 4294967295 bytes"),
         ((1).to_bytes(4, "big") + b"\x00", "unknown kind 0"),
-        ((1).to_bytes(4, "big") + b"\x0c", "unknown kind 12"),
+        ((1).to_bytes(4, "big") + b"\x0e", "unknown kind 14"),
         (b"Traceback (most recent call last)", "length of"),
     ],
 )

@@ -1,7 +1,7 @@
 """One worker process as the engine sees it: started, written to, read from, ended; `pool` chooses its orders.
 
 Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
-grandchild that holds a pipe open can hide). None of them is ever waited for.
+grandchild that holds a pipe open can hide); a fourth one when a run is asked about (`questions`). None of them is ever waited for.
 
 Tests: `tests/engine/pool/test_environment.py`.
 """
@@ -15,6 +15,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import aptui
+from aptui.engine.pool.questions import RunQuestions
 from aptui.engine.pool.sandbox import Sandbox
 from aptui.worker import processes, wire
 from aptui.worker.commands.output import BoundedText, MarkedStream
@@ -77,7 +79,7 @@ def mark_prefix() -> str:
 
 
 class WorkerProcess:
-    """A worker process and its three descriptors."""
+    """A worker process and its descriptors."""
 
     def __init__(self, start: WorkerStart, selector: selectors.BaseSelector, listener: WorkerListener) -> None:
         self._selector, self._listener = selector, listener
@@ -89,6 +91,7 @@ class WorkerProcess:
         self.fault = ""
         self.is_gone = False
         self.orphans: set[int] = set()
+        self.questions = RunQuestions(selector)
         self._spawn(start)
         self._register()
         self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
@@ -104,24 +107,28 @@ class WorkerProcess:
             pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
         name, _, value = self.mark.partition("=")
         self.is_wrapped = start.sandbox is not None
-        command = python_command(str(theirs.fileno()), "0" if self.is_wrapped else str(os.getpid()))
+        asked = self.questions.asked
+        parent = "0" if self.is_wrapped else str(os.getpid())
+        command = python_command(str(theirs.fileno()), parent, str(asked.fileno()))
         try:
             self._process = subprocess.Popen(
                 command if start.sandbox is None else start.sandbox.command(command),
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), asked.fileno()),
                 env={**python_environment(start.environment), name: value},
                 start_new_session=True,
                 cwd="/",
             )
         except OSError:
             self._channel.close()
+            self.questions.close()
             os.close(self._output)
             raise
         finally:
             theirs.close()
+            asked.close()
             os.close(writer)
         self.pid = self._process.pid
         self.exit_descriptor = os.pidfd_open(self.pid)
@@ -221,7 +228,7 @@ class WorkerProcess:
             self._hears_output = False
             self._selector.unregister(self._output)
             return False
-        self._stream.feed(data)
+        self._stream.feed(data, time.time_ns() // 1_000_000)
         return True
 
     def take_output(self, run_key: int) -> BoundedText | None:
@@ -241,6 +248,11 @@ class WorkerProcess:
         for _ in range(_DRAIN_READS):
             if not self._read_output():
                 break
+
+    @property
+    def unfinished(self) -> BoundedText:
+        """What the worker wrote since its last marker; it stays."""
+        return self._stream.unfinished
 
     def take_unfinished(self) -> BoundedText:
         """Return what the worker wrote since its last marker."""
@@ -309,6 +321,7 @@ class WorkerProcess:
     def close(self) -> None:
         """Let go of all descriptors."""
         self._close_channel()
+        self.questions.close()
         if self._hears_output:
             self._hears_output = False
             self._selector.unregister(self._output)

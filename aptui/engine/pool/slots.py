@@ -21,7 +21,7 @@ PATIENT_S = 10.0
 """A job for which there is no room in memory lets so many others pass, or for so long; then no job starts before it."""
 
 
-class WorkerSlot(Struct, eq=False):
+class Slot(Struct, eq=False):
     """A member and what it was given.
 
     `verdicts` say why it is being ended, by run key, for those that are to blame. `start` is the
@@ -68,6 +68,11 @@ class WorkerSlot(Struct, eq=False):
     def job(self) -> PoolMessage | None:
         """The message whose builders are at work here, if they process sources."""
         return self.messages[0] if self.messages and self.messages[0].is_job else None
+
+    def is_at(self, run_key: int) -> bool:
+        """Whether it is at this run, as far as we know."""
+        order = self.messages[0].current if self.messages and self.is_ready else None
+        return order is not None and order.run_key == run_key
 
     @property
     def state(self) -> str:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from aptui.core.results.retry import EXIT, FailureKind
 from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
-from aptui.worker.commands.output import KEPT_BYTES, BoundedText
+from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
@@ -162,17 +162,17 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
 
 
 def execute(
-    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: CommandWatch | None = None
+    command: Invocation, environment: Mapping[str, str], output: BoundedText | None = None, meanwhile: CommandWatch | None = None
 ) -> Execution:
     """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
 
-    Once it runs there is time for `meanwhile`, and again when it takes long.
+    What it writes comes into `output` as it is written. Once it runs there is time for `meanwhile`, and again when it takes long.
 
     Raises:
         CommandError: it cannot be started.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    output = BoundedText(kept_bytes)
+    output = BoundedText() if output is None else output
     pid = 0
     try:
         try:

@@ -23,7 +23,7 @@ from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.commands import command as commands
-from aptui.worker.commands.output import KEPT_BYTES, BoundedText, TimedLine, bounded_lines, record_of
+from aptui.worker.commands.output import BoundedText, TimedLine, bounded_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.products import StagingFolders, remove_tree
@@ -74,16 +74,17 @@ def run_command(
         environment = {**inherited, "TMPDIR": folders.temp}
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
-        kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
+        output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
+        log.hear(_Writing(rule, builder.name, output))
         if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
-            ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
+            ended = _traced(command, environment, output, folders, reads, log, meanwhile)
         else:
-            ended = commands.execute(command, environment, kept_bytes, meanwhile)
+            ended = commands.execute(command, environment, output, meanwhile)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind)
         lines = ended.output.timed_lines()
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
-        log.extend(_records(rule, builder.name, lines))
+        log.settle(_records(rule, builder.name, lines))
         if job.error:
             job.error += _missing_program(job.error, lines)
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
@@ -127,7 +128,7 @@ def _missing_program(error: str, lines: list[str]) -> str:
 def _traced(
     command: commands.Invocation,
     environment: Mapping[str, str],
-    kept_bytes: int,
+    output: BoundedText,
     folders: StagingFolders,
     reads: Reads,
     log: RunLog,
@@ -137,8 +138,8 @@ def _traced(
 
     if fault := trace.fault():
         log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
-        return commands.execute(command, environment, kept_bytes, meanwhile)
-    ended = commands.execute(trace.traced(command, folders.trace), environment, kept_bytes, meanwhile)
+        return commands.execute(command, environment, output, meanwhile)
+    ended = commands.execute(trace.traced(command, folders.trace), environment, output, meanwhile)
     trace.note_reads(folders.trace, command.program, reads)
     remove_tree(folders.trace)
     return ended
@@ -177,6 +178,25 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 # ------------------------------------------------------------------------------------------------------------------- output
+
+
+class _Writing(Struct, frozen=True):
+    """What a command writes, while it runs (`worker.log.CommandOutput`)."""
+
+    rule: CommandRule
+    window: str
+    output: BoundedText
+
+    @property
+    def byte_count(self) -> int:
+        return self.output.byte_count
+
+    def records(self) -> Iterable[LogRecord]:
+        lines = self.output.copied().timed_lines()
+        if self.rule.dependency_regex:
+            regex = _compiled(self.rule.dependency_regex)
+            lines = [line for line in lines if regex.search(line) is None]
+        return _records(self.rule, self.window, lines)
 
 
 def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRecord]:

@@ -48,7 +48,7 @@ class BoundedText:
         self.dropped_count = 0
         self._arrivals: list[tuple[int, int]] = []
 
-    def add(self, data: bytes, time_ms: int = 0) -> None:
+    def add(self, data: bytes | bytearray, time_ms: int = 0) -> None:
         """Append `data`, which came at `time_ms`, dropping from the middle what is too much."""
         if time_ms and data:
             self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
@@ -60,6 +60,21 @@ class BoundedText:
             self._tail += data
             if len(self._tail) > 2 * self._kept:
                 self._trim()
+
+    @property
+    def byte_count(self) -> int:
+        """How many bytes were added."""
+        return len(self.head) + len(self._tail) + self.dropped_count
+
+    def copied(self) -> BoundedText:
+        """Return what is there now, of a stream of which more is kept no more than `KEPT_BYTES` of each end; from any thread."""
+        copy = BoundedText()
+        arrivals, tail, head, dropped_count = self._arrivals.copy(), self._tail.copy(), self.head.copy(), self.dropped_count
+        copy.add(head)
+        copy.add(tail)
+        copy.dropped_count += dropped_count
+        copy._arrivals = arrivals
+        return copy
 
     def _note_arrival(self, end: int, time_ms: int) -> None:
         """Note that everything before `end` was there at `time_ms`; what came at nearly one time is one note."""
@@ -153,8 +168,11 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 
 
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
-    """Return the log records of a run's output; `window` is the builder's name."""
-    return [record_of(line, window, time_ms) for line in bounded_lines(text.lines())]
+    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time where none is known."""
+    return [
+        record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms)
+        for line in bounded_lines(text.timed_lines())
+    ]
 
 
 def count_levels(records: Iterable[LogRecord]) -> tuple[int, int]:
@@ -178,18 +196,18 @@ class MarkedStream:
         self._text = BoundedText()
         self.finished: deque[tuple[int, BoundedText]] = deque()
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes as they came; finished runs are appended to `finished` as (run key, text)."""
+    def feed(self, data: bytes, time_ms: int = 0) -> None:
+        """Take bytes as they came, at `time_ms`; finished runs are appended to `finished` as (run key, text)."""
         data = self._rest + data
         at = data.find(self._prefix)
         while at >= 0 and len(data) >= at + self._length:
-            self._text.add(data[:at])
+            self._text.add(data[:at], time_ms)
             self.finished.append((_run_key(data[at + len(self._prefix) : at + self._length - 1]), self._text))
             self._text = BoundedText()
             data = data[at + self._length :]
             at = data.find(self._prefix)
         keep_from = at if at >= 0 else self._possible_start(data)
-        self._text.add(data[:keep_from])
+        self._text.add(data[:keep_from], time_ms)
         self._rest = data[keep_from:]
 
     def _possible_start(self, data: bytes) -> int:
@@ -204,6 +222,11 @@ class MarkedStream:
             if key == run_key:
                 return text
         return None
+
+    @property
+    def unfinished(self) -> BoundedText:
+        """What came after the last marker, so far."""
+        return self._text
 
     def take_unfinished(self) -> BoundedText:
         """Return what came after the last marker: the output of a run that never ended."""

@@ -1,0 +1,118 @@
+"""What a worker is asked about the run it is at, and what it said: the log of a run that goes on.
+
+A question has a socket pair to itself at its worker, names its run, and is answered whatever the run does, sooner or later
+(`worker.telling`); what is said of another run than the one that was asked about last is let go. So nothing is waited for here
+and nothing can be missed: what is known of a run is what was said so far, and whoever wants more asks again. It is forgotten with
+the next run.
+
+Tests: `tests/engine/pool/test_questions.py`.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from aptui.core.notices import LogRecord
+from aptui.worker import wire
+from aptui.worker.commands.output import BoundedText, records_of
+
+_RECEIVE_BYTES = 1 << 18
+_AGAIN_S = 5.0
+"""A question that is so old is asked once more: a worker without memory may have dropped it."""
+
+
+class LogSoFar(Struct, frozen=True):
+    """The log of a run that goes on, to be looked at at once.
+
+    Args:
+        said: what its worker said last.
+        window: the builder's name.
+        printed: what the worker wrote since its last marker.
+        is_awaited: it has yet to answer.
+    """
+
+    said: wire.SaidLog
+    window: str
+    printed: BoundedText
+    is_awaited: bool
+
+    @property
+    def stamp(self) -> int:
+        """Another number where there is more."""
+        return max(0, self.said.stamp) + self.printed.byte_count
+
+    def records(self) -> tuple[LogRecord, ...]:
+        """Return the records; what was printed stands first, as it will in the log."""
+        return (*records_of(self.printed, self.window, time.time_ns() // 1_000_000), *self.said.records)
+
+
+class RunQuestions:
+    """Questions to one worker. `asked` is its end, for its process.
+
+    Args:
+        selector: the loop's.
+        clock: seconds of a monotonic clock.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, clock: Callable[[], float] = time.monotonic) -> None:
+        self._selector, self._clock = selector, clock
+        self._channel, self.asked = socket.socketpair()
+        self._channel.setblocking(False)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._hear)
+        self._reader = wire.FrameReader()
+        self._said = wire.SaidLog(0)
+        self._asked_s: float | None = None
+        self._is_open = True
+
+    def ask(self, run_key: int) -> None:
+        """Ask what a run has logged so far, unless that is asked already."""
+        if self._said.run_key != run_key:
+            self._said, self._asked_s = wire.SaidLog(run_key), None
+        now_s = self._clock()
+        if not self._is_open or (self._asked_s is not None and now_s - self._asked_s < _AGAIN_S):
+            return
+        frame = wire.encode(wire.FrameKind.TELL, wire.LogQuestion(run_key, self._said.stamp))
+        try:
+            self._asked_s = now_s if self._channel.send(frame) == len(frame) else None
+        except BlockingIOError:
+            pass  # it has thousands to answer
+        except OSError:
+            self.close()
+
+    def so_far(self, run_key: int, window: str, printed: BoundedText) -> LogSoFar:
+        """Return the log of a run as far as it is known."""
+        if self._said.run_key != run_key:
+            return LogSoFar(wire.SaidLog(run_key), window, printed, is_awaited=False)
+        return LogSoFar(self._said, window, printed, is_awaited=self._asked_s is not None and self._is_open)
+
+    def _hear(self, _mask: int = 0) -> None:
+        """Take answers in. What is none ends the asking, and costs the worker nothing else."""
+        try:
+            data = self._channel.recv(_RECEIVE_BYTES)
+            for kind, payload in self._reader.feed(data):
+                said = wire.decode(kind, payload)
+                if isinstance(said, wire.SaidLog) and said.run_key == self._said.run_key:
+                    self._take(said)
+        except BlockingIOError:
+            return
+        except (OSError, wire.WireError):
+            data = b""
+        if not data:
+            self.close()
+
+    def _take(self, said: wire.SaidLog) -> None:
+        self._asked_s = None
+        if said.stamp not in (-1, self._said.stamp):  # else it is not at it, or there is nothing new
+            self._said = said
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        if self._is_open:
+            self._is_open = False
+            self._selector.unregister(self._channel)
+            self._channel.close()

@@ -1,0 +1,242 @@
+"""What runs say is told while they last, and stands in their logs once."""
+
+from __future__ import annotations
+
+import selectors
+
+import pytest
+from pool_harness import PATIENCE_S, Harness, command_builder, python_builder
+from waiting import until
+
+from aptui.core.notices import LogRecord
+from aptui.core.orders import Outcome
+from aptui.engine.pool.questions import RunQuestions
+from aptui.worker import wire
+from aptui.worker.commands.output import BoundedText
+
+
+@pytest.fixture
+def harness(tmp_path):
+    made = []
+
+    def make(*builders, **more):
+        made.append(Harness(tmp_path, builders, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def until_told(pool, order, *lines):
+    """Ask about a run again and again, as a screen does, until these are the texts of its records."""
+
+    def is_told():
+        so_far = pool.pool.log_so_far(order.run_key, asks=True)
+        return so_far is not None and [record.text for record in so_far.records()] == list(lines)
+
+    # Nothing wakes a loop because a command wrote: between two questions it sleeps for a moment, not for as long as it may.
+    until(is_told, f"not told {lines}", PATIENCE_S, lambda left_s: pool.turn(min(left_s, 0.02)))
+
+
+def texts(result):
+    return [record.text for record in result.log]
+
+
+WAITING = "while ! test -e {params.go}; do sleep 0.01; done"
+
+
+@pytest.mark.real
+def test_what_a_command_wrote_is_told_while_it_runs_and_stands_in_its_log_once(harness, tmp_path):
+    script = f"printf 'one\\nwarning: two\\n'; {WAITING}; printf three; cp {{source}} {{products_dir}}/x"
+    pool = harness(command_builder("slow", script))
+    order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
+    pool.pool.send([order])
+
+    until_told(pool, order, "one", "two")
+    (tmp_path / "go").touch()
+    pool.until(lambda: order.run_key in pool.results)
+
+    assert texts(pool.results[order.run_key]) == ["one", "two", "three"]
+    assert [product.name for product in pool.results[order.run_key].products] == ["x"]
+    assert pool.pool.log_so_far(order.run_key, asks=True) is None
+    quick = pool.process_order("slow", "b.txt", params=f'{{"go":"{tmp_path}/go"}}')
+    assert pool.run(quick)[0].outcome == Outcome.SUCCEEDED, "the worker goes on"
+
+
+@pytest.mark.real
+def test_lines_that_name_dependencies_are_not_told(harness, tmp_path):
+    script = f"printf 'one\\ndep: x.h\\n'; {WAITING}; cp {{source}} {{products_dir}}/x"
+    pool = harness(command_builder("slow", script, dependency_regex="^dep: (.*)"))
+    order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
+    pool.pool.send([order])
+
+    until_told(pool, order, "one")
+    (tmp_path / "go").touch()
+    pool.until(lambda: order.run_key in pool.results)
+
+
+@pytest.mark.real
+def test_what_a_python_builder_prints_and_logs_is_told_while_it_is_at_something_else(harness, tmp_path):
+    pool = harness(python_builder("Waiting", "waiting"))
+    order = pool.process_order("waiting", params=f'{{"folder":"{tmp_path}"}}')
+    pool.pool.send([order])
+
+    until_told(pool, order, "printed", "begun")
+    (tmp_path / "first").touch()
+    until_told(pool, order, "printed", "begun", "first")
+    (tmp_path / "end").touch()
+    pool.until(lambda: order.run_key in pool.results)
+
+    result = pool.results[order.run_key]
+    assert texts(result) == ["printed", "begun", "first", "end"]
+    assert result.log[0].time_ms < result.log[-1].time_ms, "what was printed has the time at which it was"
+
+
+@pytest.mark.real
+def test_a_run_that_is_killed_after_it_was_asked_about_leaves_nothing(harness, tmp_path):
+    pool = harness(command_builder("slow", f"echo one; {WAITING}"))
+    order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
+    pool.pool.send([order])
+    until_told(pool, order, "one")
+
+    pool.pool.log_so_far(order.run_key, asks=True)
+    pool.pool.kill([order.run_key])
+    pool.until(lambda: order.run_key in pool.results)
+
+    assert pool.results[order.run_key].outcome == Outcome.CANCELLED
+    assert pool.pool.log_so_far(order.run_key, asks=True) is None
+
+
+@pytest.mark.real
+def test_what_was_said_of_a_run_is_not_told_of_the_next_one_of_its_worker(harness, tmp_path):
+    pool = harness(command_builder("slow", f"cat {{source}}; {WAITING}; cp {{source}} {{products_dir}}/{{name}}"), size=1)
+    pool.source("a.txt", b"of a")
+    pool.source("b.txt", b"of b")
+    orders = [pool.process_order("slow", rel, params=f'{{"go":"{tmp_path}/{rel}"}}') for rel in ("a.txt", "b.txt")]
+    pool.pool.send(orders)
+    until_told(pool, orders[0], "of a")
+    assert pool.pool.log_so_far(orders[1].run_key, asks=True) is None, "it stands behind the other"
+
+    pool.pool.log_so_far(orders[0].run_key, asks=True)
+    (tmp_path / "a.txt").touch()
+    pool.until(lambda: orders[0].run_key in pool.results)
+
+    assert pool.pool.log_so_far(orders[1].run_key).records() == ()
+    until_told(pool, orders[1], "of b")
+    (tmp_path / "b.txt").touch()
+    pool.until(lambda: orders[1].run_key in pool.results)
+
+
+# ------------------------------------------------------------------------------------------------- one end without a worker
+
+
+class Asked:
+    """Questions whose other end is ours."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.selector = selectors.DefaultSelector()
+        self.questions = RunQuestions(self.selector, lambda: self.now_s)
+        self.worker = self.questions.asked
+        self.worker.setblocking(False)
+        self._reader = wire.FrameReader()
+
+    def heard(self):
+        """Return what the worker was asked: (run key, stamp that is known)."""
+        try:
+            data = self.worker.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        found = [wire.decode(*frame) for frame in self._reader.feed(data)]
+        return [(question.run_key, question.seen) for question in found]
+
+    def say(self, run_key, stamp, *texts):
+        records = tuple(LogRecord(1, "w", text, 5) for text in texts)
+        self.worker.sendall(wire.encode(wire.FrameKind.SAID, wire.SaidLog(run_key, stamp, records)))
+        self.listen()
+
+    def listen(self):
+        for key, mask in self.selector.select(0):
+            key.data(mask)
+
+    def told(self, run_key, printed=b""):
+        text = BoundedText()
+        text.add(printed)
+        so_far = self.questions.so_far(run_key, "w", text)
+        return so_far.stamp, [record.text for record in so_far.records()], so_far.is_awaited
+
+
+@pytest.fixture
+def other():
+    found = Asked()
+    yield found
+    found.questions.close()
+    found.worker.close()
+    found.selector.close()
+
+
+def test_a_question_is_asked_once_until_it_is_answered_and_again_when_it_is_old(other):
+    for _ in range(3):
+        other.questions.ask(7)
+    assert other.heard() == [(7, -1)]
+    other.now_s += 5
+    other.questions.ask(7)
+    assert other.heard() == [(7, -1)]
+    assert other.told(7) == (0, [], True)
+
+    other.say(7, 2, "one")
+
+    assert other.told(7) == (2, ["one"], False)
+    other.questions.ask(7)
+    assert other.heard() == [(7, 2)]
+
+
+def test_nothing_new_and_a_worker_that_is_not_at_the_run_leave_what_is_known(other):
+    other.questions.ask(7)
+    other.say(7, 2, "one")
+    for stamp in (2, -1):
+        other.questions.ask(7)
+        other.say(7, stamp)
+        assert other.told(7) == (2, ["one"], False)
+
+
+def test_a_late_answer_about_the_run_before_is_let_go(other):
+    other.questions.ask(7)
+    other.questions.ask(8)
+    other.say(7, 2, "of seven")
+    assert other.told(8) == (0, [], True)
+    assert other.told(7) == (0, [], False)
+
+    other.say(8, 1, "of eight")
+
+    assert other.told(8) == (1, ["of eight"], False)
+
+
+def test_what_was_printed_stands_first(other):
+    other.questions.ask(7)
+    other.say(7, 2, "logged")
+    assert other.told(7, b"printed\n") == (10, ["printed", "logged"], False)
+
+
+def test_what_is_no_answer_ends_the_asking_and_nobody_waits_for_more(other):
+    other.questions.ask(7)
+    other.worker.sendall(b"\0\0\0\1\xff")
+    other.listen()
+    assert other.told(7) == (0, [], False)
+    other.questions.ask(7)
+    assert other.told(7) == (0, [], False)
+
+
+def test_a_worker_that_takes_nothing_is_not_waited_for(other):
+    run_key = 0
+    while other.told(run_key)[2] or not run_key:
+        run_key += 1
+        other.questions.ask(run_key)
+    assert not other.told(run_key)[2], "the socket is full"
+    while other.heard():
+        pass
+
+    other.questions.ask(run_key)
+
+    assert other.heard() == [(run_key, -1)]

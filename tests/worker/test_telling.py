@@ -1,0 +1,136 @@
+"""What a run has logged so far is told from another thread: all of it, nothing twice, and only of the run that is asked about."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.worker import wire
+from aptui.worker.commands.output import KEPT_BYTES, BoundedText
+from aptui.worker.log import KEPT_RECORDS, TOLD_CHARS, TOLD_RECORDS, RunLog, latest
+from aptui.worker.telling import RunTeller
+
+
+class Output:
+    """A command that writes a line a byte."""
+
+    def __init__(self) -> None:
+        self.byte_count = 0
+
+    def records(self):
+        return [LogRecord(LogLevel.INFO, "w", f"line {at}", 5) for at in range(self.byte_count)]
+
+
+def texts(log, seen=-1):
+    stamp, records = log.so_far(seen)
+    return stamp, [record.text for record in records]
+
+
+def test_a_log_so_far_is_told_with_a_stamp_and_not_again_until_there_is_more():
+    log = RunLog("w")
+    assert texts(log) == (0, [])
+    log.write(LogLevel.INFO, "one")
+    assert texts(log) == (1, ["one"])
+    assert texts(log, 1) == (1, [])
+    log.write(LogLevel.INFO, "two")
+    assert texts(log, 1) == (2, ["one", "two"])
+
+
+def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
+    log = RunLog("w")
+    for at in range(2 * KEPT_RECORDS + 5):
+        log.write(LogLevel.INFO, str(at))
+    before, _ = log.so_far()
+    log.write(LogLevel.INFO, "last")
+    after, records = log.so_far(before)
+    assert after > before
+    assert records[-1].text == "last"
+
+
+def test_what_a_command_writes_stands_behind_what_was_logged_and_is_told_once_when_it_has_ended():
+    log, output = RunLog("w"), Output()
+    log.write(LogLevel.INFO, "before")
+    log.hear(output)
+    output.byte_count = 2
+    stamp, said = texts(log)
+    assert said == ["before", "line 0", "line 1"]
+
+    output.byte_count = 3
+    log.settle(output.records())
+    log.write(LogLevel.INFO, "after")
+
+    assert texts(log, stamp)[0] > stamp
+    assert texts(log)[1] == ["before", "line 0", "line 1", "line 2", "after"]
+    assert [record.text for record in log.records()] == texts(log)[1]
+
+
+def test_of_a_long_log_the_end_is_told():
+    many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(TOLD_RECORDS + 3))
+    told = latest(many, "w")
+    assert told[0].text.startswith("[… 3 records before these")
+    assert told[1:] == many[3:]
+    wide = tuple(LogRecord(LogLevel.INFO, "w", "x" * (TOLD_CHARS // 2), at) for at in range(3))
+    assert latest(wide, "w")[1:] == wide[1:]
+    assert latest(wide[:2], "w") == wide[:2]
+
+
+def test_a_copy_of_a_stream_is_what_it_was_when_it_was_made():
+    stream = BoundedText(4 * KEPT_BYTES)
+    stream.add(b"one\ntwo\n", 5)
+    copy = stream.copied()
+    stream.add(b"three\n", 6)
+    assert copy.timed_lines() == ["one", "two"]
+    assert stream.byte_count == len(b"one\ntwo\nthree\n")
+    stream.add(b"x" * (3 * KEPT_BYTES) + b"\nlast", 7)
+    *_, left_out, rest, last = stream.copied().timed_lines()
+    assert left_out.startswith("[…")
+    assert set(rest) == {"x"}
+    assert last == "last"
+    assert stream.timed_lines()[-1] == "last", "what is kept of it stays as it was"
+
+
+@pytest.fixture
+def asked():
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    teller = RunTeller(theirs)
+    reader = wire.FrameReader()
+
+    def ask(run_key, seen=-1):
+        ours.sendall(wire.encode(wire.FrameKind.TELL, wire.LogQuestion(run_key, seen)))
+        found = []
+        while not found:
+            found = [wire.decode(*frame) for frame in reader.feed(ours.recv(1 << 16))]
+        (said,) = found
+        return said.run_key, said.stamp, [record.text for record in said.records]
+
+    yield teller, ask
+    ours.close()
+    theirs.close()
+
+
+def test_every_question_is_answered_also_about_a_run_that_is_no_more_or_not_yet(asked):
+    teller, ask = asked
+    log = RunLog("w")
+    teller.begin(7, log)
+    log.write(LogLevel.INFO, "one")
+
+    assert ask(7) == (7, 1, ["one"])
+    assert ask(7, 1) == (7, 1, [])
+    assert ask(8) == (8, -1, [])
+    teller.begin(8, RunLog("w"))
+    assert ask(7) == (7, -1, [])
+    assert ask(8) == (8, 0, [])
+    teller.end()
+    assert ask(8) == (8, -1, [])
+
+
+def test_what_cannot_be_said_is_answered_all_the_same(asked):
+    teller, ask = asked
+    log = RunLog("w")
+    teller.begin(7, log)
+    log.add(LogRecord(LogLevel.INFO, "w", "a lone \ud800", 5))
+
+    assert ask(7) == (7, -1, [])
