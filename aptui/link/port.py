@@ -1,7 +1,7 @@
 """The EnginePort: every verb a client may say to an engine, one record each, and the seam to who answers them. No socket here.
 
 A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to
-those who said `subscribe`. What rests (jobs, assets, logs, why) is read from the database and has no verb.
+those who said `subscribe`. What rests (jobs, assets, logs of runs that ended, why) is read from the database and has no verb.
 
 Tests: `tests/link/test_client.py`.
 """
@@ -88,6 +88,18 @@ class Interest(Struct, frozen=True):
     """Somebody looks at these sources: their jobs come before others for a while, the newest first. Answered with {count}."""
 
     keys: tuple[str, ...] = ()
+
+
+class TellLog(Struct, frozen=True):
+    """What has a job that runs logged so far? The asker knows that of its run `run_key` as it was at the stamp `seen`, if any.
+
+    Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = it does not run, or no more;
+    `records` null = nothing came since. A run that no worker has begun has none, and one on a cluster.
+    """
+
+    job_id: int
+    run_key: int = 0
+    seen: int = -1
 
 
 class Rescan(Struct, frozen=True):
@@ -245,9 +257,9 @@ class Shutdown(Struct, frozen=True):
 
 
 Verb = (
-    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Interest | Rescan | SetOption | ReloadConfig | Connections
-    | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate | Shutdown
-    | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
+    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Interest | TellLog | Rescan | SetOption | ReloadConfig
+    | Connections | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate
+    | Shutdown | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
@@ -259,6 +271,7 @@ VERBS: dict[str, type[Verb]] = {
     "cancel": Cancel,
     "escalate": Escalate,
     "interest": Interest,
+    "tell_log": TellLog,
     "rescan": Rescan,
     "set_option": SetOption,
     "reload_config": ReloadConfig,

@@ -34,6 +34,7 @@ def test_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},
         "cancel": {"job_ids": [4]},
+        "tell_log": {"job_id": 4},
         "hold": {"why": ""},
     }
     needed |= {"set_option": {"name": "verbose", "value": True}, "disconnect": {"number": 1}, "restart_worker": {"number": 1}}

@@ -18,6 +18,7 @@ from aptui.core.model import PathKey
 from aptui.core.notices import ConnectionsChanged
 from aptui.engine.requests.gateway import GatewayRequests
 from aptui.engine.requests.interest import InterestRequests
+from aptui.engine.requests.logs import LogRequests
 from aptui.engine.requests.missing import MissingScanRequests
 from aptui.engine.requests.peers import PeerRequests
 from aptui.engine.requests.relocation import RelocationRequests
@@ -69,6 +70,7 @@ class RequestHandler:
         self._serving = GatewayRequests(live, self._state)
         self._peering = PeerRequests(live)
         self._interest = InterestRequests(live)
+        self._logs = LogRequests(live)
         live.parts.append(self)
 
     # ------------------------------------------------------------------------------------------------------------ requests
@@ -87,6 +89,7 @@ class RequestHandler:
         self._relocating.left(client)
         self._serving.left(client)
         self._peering.left(client)
+        self._logs.left(client)
         self._settling = [item for item in self._settling if item.request.client != client]
         self._waiting = [item for item in self._waiting if item.request.client != client]
         self._asked.pop(client, None)
@@ -149,6 +152,8 @@ class RequestHandler:
             case port.Hold():
                 live.watching.hold(request.client, verb.why)
                 request.answer()
+            case port.TellLog():
+                self._logs.take(request, verb)
             case Relocate():
                 self._engine()
                 self._relocating.take(request, verb)

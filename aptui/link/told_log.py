@@ -1,0 +1,30 @@
+"""The answer to `port.TellLog`, for those who ask; apart from the verbs, which know nothing of records.
+
+Tests: `tests/verbs/test_following.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from aptui.core.notices import LogRecord
+from aptui.link.port import Answer
+from aptui.shared.forms import prepared
+
+
+class ToldLog(Struct, frozen=True):
+    """What a run has logged so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
+
+    run_key: int = 0
+    stamp: int = -1
+    records: tuple[LogRecord, ...] | None = None
+
+
+def told_log(answer: Answer) -> ToldLog:
+    """Return an answer as it is meant.
+
+    Raises:
+        msgspec.ValidationError: it is none.
+    """
+    return msgspec.convert(answer, prepared(ToldLog))
