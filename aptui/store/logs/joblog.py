@@ -119,6 +119,12 @@ def _encode(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
+def lines_of(records: Sequence[LogRecord]) -> list[JobLogLine]:
+    """Return the lines that will be read of these records when they are written."""
+    now_ms = time.time_ns() // 1_000_000
+    return parse_text("".join(f"{line}\n" for record in records for line in _record_lines(record, now_ms)), now_ms)
+
+
 def _record_lines(record: LogRecord, now_ms: int = 0) -> Iterator[str]:
     time_ms = record.time_ms or now_ms
     window = _field(record.window)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""
+_QUESTION = "tell log"
+"""What may be asked where nothing may be changed, in the words for people."""
 START_WITHIN_S = 30.0
 """So long after it was started an engine may take to listen, before that counts as failure."""
 _SOON_S = 0.5
@@ -198,7 +200,7 @@ class Places(Struct, frozen=True):
 
 
 class LinkSession:
-    """An engine behind the local socket. `is_read_only`: nothing is asked of it but news."""
+    """An engine behind the local socket. `is_read_only`: nothing is asked of it but news, and what runs log."""
 
     label = ""
 
@@ -240,7 +242,7 @@ class LinkSession:
     def ask(self, verb: Verb) -> Future[Answer]:
         """Say a verb and return its answer to be; it is set in the session's thread."""
         client = self._client
-        if self.is_read_only:
+        if self.is_read_only and _word(verb) != _QUESTION:
             return _failed(
                 UserError(
                     f"cannot {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"

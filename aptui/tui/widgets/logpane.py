@@ -112,6 +112,14 @@ class LogPane(Rows):
         self.refresh_source()
         self.move_cursor(0)
 
+    def renew_source(self, source: LineSource) -> None:
+        """Show the same log as it is now: the cursor stays on its line, or on the last one where it was on that; marks stay."""
+        is_at_end = self._paused_count is None and self._row_count and self.cursor == self._row_count - 1
+        self._source, self._seen_version = source, None
+        self.refresh_source()
+        if is_at_end:
+            self.move_cursor(self._row_count - 1)
+
     def refresh_source(self) -> None:
         """Show what came; call it once a frame."""
         if self._source.version == self._seen_version:

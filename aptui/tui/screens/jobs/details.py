@@ -57,6 +57,7 @@ class JobDetails(Struct, frozen=True):
         log: the path of its log in text form, "" = it has none.
         records: the lines of the log with their context, and `lines` the same as they are drawn.
         nothing: why there are no lines.
+        running_key: of the run that is under way, where the lines are what it has logged so far; 0 = they are of `run`.
     """
 
     info: JobInfo
@@ -67,6 +68,7 @@ class JobDetails(Struct, frozen=True):
     records: tuple[joblog.JobLogLine, ...] = ()
     lines: tuple[LogLine, ...] = ()
     nothing: str = ""
+    running_key: int = 0
 
     @property
     def run(self) -> RunRow | None:
@@ -130,11 +132,13 @@ class DetailsReader:
                 records = read_log(native(details.log))
             except KnownError as error:
                 nothing = error.what
+        elif details.info.status == "processing":
+            nothing = "no log yet: the run has logged nothing so far"
         elif details.row is not None and details.row.status in ("pending", "processing"):
-            nothing = "no log yet: it is written when the run ends"
+            nothing = "no log yet: it comes when the job runs"
         else:
             nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote nothing"
-        lines = tuple(_drawn(record) for record in records)
+        lines = tuple(drawn(record) for record in records)
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
@@ -175,7 +179,8 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
     return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
-def _drawn(record: joblog.JobLogLine) -> LogLine:
+def drawn(record: joblog.JobLogLine) -> LogLine:
+    """Return a line of a log as it is drawn."""
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
     return LogLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))

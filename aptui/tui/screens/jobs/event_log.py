@@ -26,6 +26,7 @@ from aptui.tui.screens.common.bar import FRAME_CELLS, Bar
 from aptui.tui.screens.jobs import log_copying as copying
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
+from aptui.tui.screens.jobs.running import RunningLines, RunningLog, goes_on, with_running
 from aptui.tui.screens.jobs.texts import job_facts
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
@@ -84,6 +85,10 @@ class EventLog(Vertical):
         self._shows_only_hits = False
         self._only, self._is_alone = "", False
         self._wants_error = False
+        self._said: RunningLines | None = None
+        self._asking: RunningLog | None = None
+        self.chosen_run = 0
+        """Which run people stepped to; 0 = the newest, be it under way."""
         self._is_about_job = False
         """Whether the details are those of the job, for the line has none and there is room."""
 
@@ -129,7 +134,7 @@ class EventLog(Vertical):
             expects: (status, run key) as news told them; the database is read until it says the same.
             run_key: which run; 0 = the newest.
         """
-        self.info = info
+        self.info, self.chosen_run = info, run_key
         if info is None or self.reader is None:
             self._wants_error = False
             self.take_details(None)
@@ -141,13 +146,18 @@ class EventLog(Vertical):
         """Show what was read; what is not wanted any more is let go."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
+        if job_details is not None and self.info is not None and self._said is not None:
+            job_details, self._said = with_running(job_details, self.info, self._said, is_wanted=not self.chosen_run)
         before, self.job_details = self.job_details, job_details
         if (
             job_details is None
             or before is None
             or (job_details.info.key, job_details.log, job_details.records) != (before.info.key, before.log, before.records)
         ):
-            self._renew(job_details)
+            if job_details is not None and goes_on(before, job_details):
+                self._go_on(job_details)
+            else:
+                self._renew(job_details)
         self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
         if self._wants_error and job_details is not None:
             self._wants_error = False
@@ -157,12 +167,44 @@ class EventLog(Vertical):
         self._show_details()
         self.post_message(self.Shown())
 
+    @property
+    def running_id(self) -> int:
+        """The job whose running log is wanted: it runs, and its lines have a place to be seen; 0 = none."""
+        info = self.info
+        is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
+        return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
+
+    def look_on(self) -> None:
+        """Have a job that runs say what it has logged since; call it with each frame."""
+        self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
+        self._asking.look()
+
+    def take_running(self, running: RunningLines) -> None:
+        """Show what a job that runs has logged so far."""
+        if self.is_mounted and self.running_id == running.job_id:
+            self._said = running
+            self.take_details(self.job_details)
+
+    def _go_on(self, job_details: JobDetails) -> None:
+        """Show more of the same log, or all of it now that its run has ended; nothing jumps."""
+        pane = self.log_pane
+        self._columns = None
+        self._fit_window(job_details)
+        pane.renew_source(EventLines(job_details.lines))
+        self._leave_tally()
+        if self._search_text:
+            self._look(self._search_text)
+
+    def _fit_window(self, job_details: JobDetails | None) -> None:
+        windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
+        windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
+        self.log_pane.set_window_cells(min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1)))
+
     def _renew(self, job_details: JobDetails | None) -> None:
         pane = self.log_pane
         self._columns = self._search = None
         pane.set_search(None)
-        windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
-        pane.set_window_cells(min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1)))
+        self._fit_window(job_details)
         pane.set_source(EventLines(job_details.lines if job_details else ()))
         self.details.show([])  # what stood there was of another log
         self._is_about_job = False
@@ -185,9 +227,20 @@ class EventLog(Vertical):
             self._go_to_what_matters()
 
     def _go_to_what_matters(self) -> None:
-        """Put the cursor on the first error, else the first warning, else the last line that says more than how many there are."""
+        """Put the cursor on the first error, else the first warning, else the last line that says more than how many there are.
+
+        Of a run that goes on the last line matters.
+        """
+        if self.job_details is not None and self.job_details.running_key:
+            self.log_pane.action_last()
+            return
+        if not self.log_pane.go_to_first_error():
+            self._leave_tally()
+
+    def _leave_tally(self) -> None:
+        """Put the cursor on what was said last where it is on the line that counts errors."""
         pane, records = self.log_pane, self.job_details.records if self.job_details else ()
-        if not pane.go_to_first_error() and pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
+        if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
 
     def step_run(self, step: int) -> None:
@@ -195,9 +248,10 @@ class EventLog(Vertical):
         job_details = self.job_details
         if job_details is None or self.info is None or job_details.info.key != self.info.key or not job_details.runs:
             return
-        at = job_details.at - step
-        if 0 <= at < len(job_details.runs):
-            self.show(self.info, run_key=job_details.runs[at].run_key)
+        at = (-1 if job_details.running_key else job_details.at) - step
+        first = -1 if self.info.status == "processing" else 0
+        if first <= at < len(job_details.runs):
+            self.show(self.info, run_key=job_details.runs[at].run_key if at > first else 0)
         else:
             self.shell.tell("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
 
@@ -268,7 +322,9 @@ class EventLog(Vertical):
 
     def _run_parts(self, job_details: JobDetails | None) -> list[Part]:
         parts = []
-        if job_details is not None and job_details.run is not None:
+        if job_details is not None and job_details.running_key:
+            parts.append(Part(f" · run {job_details.running_key}", "muted"))
+        elif job_details is not None and job_details.run is not None:
             which = f" ({len(job_details.runs) - job_details.at} of {len(job_details.runs)})" if len(job_details.runs) > 1 else ""
             parts.append(Part(f" · run {job_details.run.run_key}{which}", "muted" if job_details.is_newest else "warning"))
         if self.info is not None and self.info.status == "processing":

@@ -253,6 +253,7 @@ class JobsPane(ThreePanes):
             self._select(None)
         elif self._selected is not None and (self._is_stale or self.store.info(self._selected) != self.event_log.info):
             self._read_again()
+        self.event_log.look_on()
         self._say()
         self._rest()
         if not self._ticks and self.store.tick():
@@ -283,9 +284,8 @@ class JobsPane(ThreePanes):
             self.shell.wake()
 
     def _read_again(self) -> None:
-        job_details, info = self.event_log.job_details, self.store.info(self._selected or 0)
-        run = job_details.run if job_details is not None and not job_details.is_newest else None
-        self.event_log.show(info, expects=self._expects, run_key=run.run_key if run else 0)
+        info = self.store.info(self._selected or 0)
+        self.event_log.show(info, expects=self._expects, run_key=self.event_log.chosen_run)
         self._is_stale, self._expects = False, None
 
     def _take_details(self, job_details: JobDetails) -> None:
