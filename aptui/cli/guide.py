@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "jobs": ("aptui jobs --status failed", "aptui jobs --filter 'builder:image slower:2s'"),
     "why": ("aptui why textures/hero.png", "aptui why '#12'"),
     "explain": ("aptui explain textures/hero.png", "aptui explain textures/ --json"),
-    "log": ("aptui log textures/hero.png", "aptui log textures/hero.png --history"),
+    "log": ("aptui log textures/hero.png --follow", "aptui log textures/hero.png --history"),
     "size": ("aptui size", "aptui size --by builder --diff last~1"),
     "report": ("aptui report", "aptui report --by owner"),
     "trace": ("aptui trace", "aptui trace last~1 --out trace.json"),

@@ -1,4 +1,4 @@
-"""`log`: what a job's run said, or which runs there were; no engine is needed.
+"""`log`: what a job's run said, or which runs there were; an engine is needed for a run that goes on alone.
 
 Tests: `tests/verbs/test_read.py`.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.naming import find_job
 from aptui.verbs.opening import OpenedProject, log_file, opened, os_path
+
+if TYPE_CHECKING:
+    from aptui.store.logs.joblog import JobLogLine
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
@@ -26,6 +31,7 @@ def log_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
     parser.add_argument("--history", action="store_true", help="list the runs of all jobs that JOB names, instead of a log")
     parser.add_argument("--compare", type=int, nargs=2, metavar=("N", "N"), help="show what two runs differ in, instead of a log")
+    parser.add_argument("--follow", action="store_true", help="of a job that runs: each line as it is logged, until the run ends")
     parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
 
 
@@ -37,9 +43,16 @@ def log(arguments: Namespace) -> int:
         return history.compare(arguments) if arguments.compare else history.history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
         raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
+    if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
+        raise UserError("--follow is of the run that goes on, for people to read", hint="leave out --raw, --json and --run")
     with opened(arguments) as project:
-        row = find_job(arguments.job, project.config, project.database)
+        row, config = find_job(arguments.job, project.config, project.database), project.config
         file = _log_of_run(row, project, arguments.run)
+    if arguments.follow and row.job_id:
+        from aptui.verbs import following  # only who follows talks to an engine
+
+        if following.follow(config, row.job_id, _say):
+            return 0
     if file is None:
         return _without_log(row, arguments)
     if arguments.raw:
@@ -59,12 +72,19 @@ def log(arguments: Namespace) -> int:
             for line in lines
         )
         return 0
+    _say(lines)
+    return 0
+
+
+def _say(lines: Sequence[JobLogLine]) -> None:
+    from aptui.store.logs import joblog
+
     for line in lines:
         for key, value in line.context:
             printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
         mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
         printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
-    return 0
+    sys.stdout.flush()
 
 
 def _log_of_run(row: JobRow, project: OpenedProject, run: int | None) -> Path | None:

@@ -216,3 +216,27 @@ def test_what_runs_is_told_while_it_runs(home: Home) -> None:
     finally:
         gate.write_text("go\n")
     home.wait(lambda: running() == [])
+
+
+def test_the_log_of_a_job_that_runs_is_followed_to_its_end(home: Home) -> None:
+    gate = home.project / "gate"
+    os.mkfifo(gate)
+    command = f"echo begun; echo 'error: hot'; read word < {gate}; echo $word; cp {{source}} {{products_dir}}/x"
+    slow = f'{{name: slow, patterns: ["*.slow"], command: "{command}"}}'
+    (home.project / "aptui.yaml").write_text(SETTINGS.replace("builders: [", f"builders: [{slow}, "))
+    (home.project / "assets/a.slow").write_text("slow")
+    home.run("start")
+    home.wait(lambda: "a.slow" in home.run("jobs", "--status", "processing").stdout)
+
+    words = [sys.executable, "-m", "aptui", "log", "a.slow", "--follow"]
+    with subprocess.Popen(words, cwd=home.project, env=home.environment, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        first = [following.stdout.readline() for _ in range(2)]
+        assert first == ["begun\n", "error: hot\n"], "while it waits for us"
+        gate.write_text("gone on\n")
+        rest = following.stdout.read()
+
+    assert following.returncode == 0
+    assert rest == "gone on\n1 error, 0 warnings\n"
+    assert home.run("log", "a.slow", "--follow").stdout == home.run("log", "a.slow").stdout == "".join(first) + rest
+    assert home.run("log", "a.slow", "--follow", "--json").returncode == 3

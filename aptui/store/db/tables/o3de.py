@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from peewee import AutoField, BlobField, IntegerField, Model, TextField
 
-from aptui.store.db.tables.columns import DatabaseTable, number, owner, text
+from aptui.store.db.tables.columns import Table, number, owner, text
 
 
-class DbInfoTable(DatabaseTable):
+class DbInfo(Table):
     """The version, in one row."""
 
     row_id = AutoField(column_name="rowID")
@@ -20,7 +20,7 @@ class DbInfoTable(DatabaseTable):
         table_name = "dbinfo"
 
 
-class ScanFoldersTable(DatabaseTable):
+class ScanFolders(Table):
     """Scan folders; `PortableKey` is the name that stays when the project moves."""
 
     scan_folder_id = AutoField(column_name="ScanFolderID")
@@ -33,11 +33,11 @@ class ScanFoldersTable(DatabaseTable):
         table_name = "ScanFolders"
 
 
-class SourcesTable(DatabaseTable):
+class Sources(Table):
     """Files that have jobs."""
 
     source_id = AutoField(column_name="SourceID")
-    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
+    scan_folder = owner(ScanFolders, "ScanFolderPK")
     source_name = text("SourceName")
     source_guid = BlobField(column_name="SourceGuid")
     analysis_fingerprint = text("AnalysisFingerprint", default="''")
@@ -46,11 +46,11 @@ class SourcesTable(DatabaseTable):
         table_name = "Sources"
 
 
-class JobsTable(DatabaseTable):
+class Jobs(Table):
     """Jobs; `Fingerprint` is that of the last committed run."""
 
     job_id = AutoField(column_name="JobID")
-    source = owner(SourcesTable, "SourcePK")
+    source = owner(Sources, "SourcePK")
     job_key = text("JobKey")
     fingerprint = number("Fingerprint")
     platform = text("Platform")
@@ -72,11 +72,11 @@ class JobsTable(DatabaseTable):
         table_name = "Jobs"
 
 
-class ProductsTable(DatabaseTable):
+class Products(Table):
     """Products; asset id = source UUID and `SubID`."""
 
     product_id = AutoField(column_name="ProductID")
-    job = owner(JobsTable, "JobPK")
+    job = owner(Jobs, "JobPK")
     product_name = text("ProductName")
     sub_id = number("SubID")
     asset_type = BlobField(column_name="AssetType")
@@ -88,18 +88,18 @@ class ProductsTable(DatabaseTable):
         table_name = "Products"
 
 
-class LegacySubIdsTable(DatabaseTable):
+class LegacySubIds(Table):
     """Former sub ids of a product."""
 
     legacy_sub_id = AutoField(column_name="LegacySubID")
-    product = owner(ProductsTable, "ProductPK")
+    product = owner(Products, "ProductPK")
     sub_id = number("SubID")
 
     class Meta:
         table_name = "LegacySubIDs"
 
 
-class SourceDependencyTable(DatabaseTable):
+class SourceDependency(Table):
     """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
 
     source_dependency_id = AutoField(column_name="SourceDependencyID")
@@ -114,11 +114,11 @@ class SourceDependencyTable(DatabaseTable):
         table_name = "SourceDependency"
 
 
-class ProductDependenciesTable(DatabaseTable):
+class ProductDependencies(Table):
     """What a product needs at run time."""
 
     product_dependency_id = AutoField(column_name="ProductDependencyID")
-    product = owner(ProductsTable, "ProductPK")
+    product = owner(Products, "ProductPK")
     dependency_source_guid = BlobField(column_name="DependencySourceGuid")
     dependency_sub_id = number("DependencySubID")
     platform = text("Platform")
@@ -131,11 +131,11 @@ class ProductDependenciesTable(DatabaseTable):
         table_name = "ProductDependencies"
 
 
-class MissingProductDependenciesTable(DatabaseTable):
+class MissingProductDependencies(Table):
     """What looks like a dependency in a product's bytes and was not declared."""
 
     missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
-    product = owner(ProductsTable, "ProductPK")
+    product = owner(Products, "ProductPK")
     scanner_id = TextField(column_name="ScannerId")
     scanner_version = TextField(column_name="ScannerVersion")
     source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
@@ -149,11 +149,11 @@ class MissingProductDependenciesTable(DatabaseTable):
         table_name = "MissingProductDependencies"
 
 
-class FilesTable(DatabaseTable):
+class Files(Table):
     """Every file seen; a view here, of sources and `aptui_files`."""
 
     file_id = AutoField(column_name="FileID")
-    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
+    scan_folder = owner(ScanFolders, "ScanFolderPK")
     file_name = text("FileName")
     is_folder = number("IsFolder")
     mod_time = number("ModTime")
@@ -163,7 +163,7 @@ class FilesTable(DatabaseTable):
         table_name = "Files"
 
 
-class StatsTable(DatabaseTable):
+class Stats(Table):
     """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
 
     stat_name = text("StatName", primary_key=True)
@@ -174,7 +174,7 @@ class StatsTable(DatabaseTable):
         table_name = "Stats"
 
 
-class BuilderInfoTable(DatabaseTable):
+class BuilderInfo(Table):
     """Builders with the analysis fingerprint they had."""
 
     builder_id = AutoField(column_name="BuilderID")
@@ -186,16 +186,16 @@ class BuilderInfoTable(DatabaseTable):
 
 
 O3DE_TABLES: tuple[type[Model], ...] = (
-    DbInfoTable,
-    ScanFoldersTable,
-    SourcesTable,
-    JobsTable,
-    ProductsTable,
-    LegacySubIdsTable,
-    SourceDependencyTable,
-    ProductDependenciesTable,
-    MissingProductDependenciesTable,
-    FilesTable,
-    StatsTable,
-    BuilderInfoTable,
+    DbInfo,
+    ScanFolders,
+    Sources,
+    Jobs,
+    Products,
+    LegacySubIds,
+    SourceDependency,
+    ProductDependencies,
+    MissingProductDependencies,
+    Files,
+    Stats,
+    BuilderInfo,
 )

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from peewee import BlobField, CompositeKey, FloatField, IntegerField, Model, TextField
 
-from aptui.store.db.tables.columns import DatabaseTable, text
+from aptui.store.db.tables.columns import Table, text
 
 
-class StateTable(DatabaseTable):
+class State(Table):
     """Single values: schema, epoch, seq, reserved run keys, scan signature."""
 
     key = TextField(primary_key=True)
@@ -25,7 +25,7 @@ class StateTable(DatabaseTable):
         without_rowid = True
 
 
-class OwnSourcesTable(DatabaseTable):
+class OwnSources(Table):
     """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
 
     `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
@@ -42,7 +42,7 @@ class OwnSourcesTable(DatabaseTable):
         table_name = "aptui_sources"
 
 
-class OwnFilesTable(DatabaseTable):
+class OwnFiles(Table):
     """Files that were no sources when they were looked at; one that is a source now counts as that."""
 
     file_id = IntegerField(primary_key=True)
@@ -56,7 +56,7 @@ class OwnFilesTable(DatabaseTable):
         table_name = "aptui_files"
 
 
-class OwnStatsTable(DatabaseTable):
+class OwnStats(Table):
     """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
 
     name = text("name", primary_key=True)
@@ -68,7 +68,7 @@ class OwnStatsTable(DatabaseTable):
         without_rowid = True
 
 
-class LegacyUuidsTable(DatabaseTable):
+class LegacyUuids(Table):
     """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
 
     uuid = BlobField()
@@ -81,7 +81,7 @@ class LegacyUuidsTable(DatabaseTable):
         without_rowid = True
 
 
-class OwnJobsTable(DatabaseTable):
+class OwnJobs(Table):
     """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it."""
 
     job_id = IntegerField(primary_key=True)
@@ -101,7 +101,7 @@ class OwnJobsTable(DatabaseTable):
         table_name = "aptui_jobs"
 
 
-class RetriesTable(DatabaseTable):
+class Retries(Table):
     """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
 
     job_id = IntegerField(primary_key=True)
@@ -112,7 +112,7 @@ class RetriesTable(DatabaseTable):
         table_name = "aptui_retries"
 
 
-class DraftsTable(DatabaseTable):
+class Drafts(Table):
     """Jobs whose products are drafts (`core.results.quality`); `final` is the fingerprint of what is planned to replace them."""
 
     job_id = IntegerField(primary_key=True)
@@ -122,7 +122,7 @@ class DraftsTable(DatabaseTable):
         table_name = "aptui_drafts"
 
 
-class AnalysesTable(DatabaseTable):
+class Analyses(Table):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
     source_id = IntegerField()
@@ -144,7 +144,7 @@ class AnalysesTable(DatabaseTable):
         without_rowid = True
 
 
-class EdgesTable(DatabaseTable):
+class Edges(Table):
     """Targets of all kinds of dependency in lower case: who has to be looked at when `target` changes."""
 
     target = TextField()
@@ -158,7 +158,7 @@ class EdgesTable(DatabaseTable):
         without_rowid = True
 
 
-class OwnProductsTable(DatabaseTable):
+class OwnProducts(Table):
     """SHA-256 and size of a product."""
 
     product_id = IntegerField(primary_key=True)
@@ -169,7 +169,7 @@ class OwnProductsTable(DatabaseTable):
         table_name = "aptui_products"
 
 
-class FactsTable(DatabaseTable):
+class Facts(Table):
     """What builders say of their products (`core.results.facts`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
@@ -184,7 +184,7 @@ class FactsTable(DatabaseTable):
         table_name = "aptui_facts"
 
 
-class ProductLinksTable(DatabaseTable):
+class ProductLinks(Table):
     """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
 
     `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
@@ -209,7 +209,7 @@ class ProductLinksTable(DatabaseTable):
         without_rowid = True
 
 
-class MissingScansTable(DatabaseTable):
+class MissingScans(Table):
     """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
 
     product_id = IntegerField(primary_key=True)
@@ -221,7 +221,7 @@ class MissingScansTable(DatabaseTable):
         table_name = "aptui_missing_scans"
 
 
-class RunsTable(DatabaseTable):
+class Runs(Table):
     """The last runs of each job.
 
     `products` is one digest over what it made, `step` leads back to the run before (`core.records.history`).
@@ -247,7 +247,7 @@ class RunsTable(DatabaseTable):
         without_rowid = True
 
 
-class SessionsTable(DatabaseTable):
+class Sessions(Table):
     """Spells of work, from the start to rest (`core.sessions`).
 
     Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
@@ -274,7 +274,7 @@ class SessionsTable(DatabaseTable):
         table_name = "aptui_sessions"
 
 
-class SessionRunsTable(DatabaseTable):
+class SessionRuns(Table):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
 
     `is_draft`: that was a draft (`core.results.quality`).
@@ -295,7 +295,7 @@ class SessionRunsTable(DatabaseTable):
         without_rowid = True
 
 
-class GoneJobsTable(DatabaseTable):
+class GoneJobs(Table):
     """What a job was that is no more, for the sessions in which it ran."""
 
     job_id = IntegerField(primary_key=True)
@@ -309,7 +309,7 @@ class GoneJobsTable(DatabaseTable):
         table_name = "aptui_gone_jobs"
 
 
-class ConflictsTable(DatabaseTable):
+class Conflicts(Table):
     """Product names that a failed job made too."""
 
     name = TextField()
@@ -321,7 +321,7 @@ class ConflictsTable(DatabaseTable):
         without_rowid = True
 
 
-class FoldersTable(DatabaseTable):
+class Folders(Table):
     """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
 
     folder = TextField()
@@ -335,7 +335,7 @@ class FoldersTable(DatabaseTable):
         without_rowid = True
 
 
-class IntentsTable(DatabaseTable):
+class Intents(Table):
     """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
 
     run_key = IntegerField()
@@ -351,7 +351,7 @@ class IntentsTable(DatabaseTable):
         without_rowid = True
 
 
-class CacheFoldersTable(DatabaseTable):
+class CacheFolders(Table):
     """Cache folders with the mtime they had after the last commit."""
 
     name = TextField(primary_key=True)
@@ -362,7 +362,7 @@ class CacheFoldersTable(DatabaseTable):
         without_rowid = True
 
 
-class ChangesTable(DatabaseTable):
+class Changes(Table):
     """The last changes of sources and products, in order (`store.changes`)."""
 
     seq = IntegerField(primary_key=True)
@@ -380,27 +380,27 @@ class ChangesTable(DatabaseTable):
 
 
 OWN_TABLES: tuple[type[Model], ...] = (
-    StateTable,
-    OwnSourcesTable,
-    OwnFilesTable,
-    OwnStatsTable,
-    LegacyUuidsTable,
-    OwnJobsTable,
-    RetriesTable,
-    DraftsTable,
-    AnalysesTable,
-    EdgesTable,
-    OwnProductsTable,
-    FactsTable,
-    ProductLinksTable,
-    MissingScansTable,
-    RunsTable,
-    SessionsTable,
-    SessionRunsTable,
-    GoneJobsTable,
-    ConflictsTable,
-    FoldersTable,
-    IntentsTable,
-    CacheFoldersTable,
-    ChangesTable,
+    State,
+    OwnSources,
+    OwnFiles,
+    OwnStats,
+    LegacyUuids,
+    OwnJobs,
+    Retries,
+    Drafts,
+    Analyses,
+    Edges,
+    OwnProducts,
+    Facts,
+    ProductLinks,
+    MissingScans,
+    Runs,
+    Sessions,
+    SessionRuns,
+    GoneJobs,
+    Conflicts,
+    Folders,
+    Intents,
+    CacheFolders,
+    Changes,
 )
