@@ -91,9 +91,11 @@ class Conflicts:
         names = set(counts)
         above = {folder for name in names for folder in folders_above(name)}
         owners = self._owners(names, above)
-        if not owners and not self._claims and len(names) == counts.total() and names.isdisjoint(above):
-            verdict.makers = {product.name: [job] for job, products in batch.items() for product in products}
-            return verdict
+        if not self._claims and len(names) == counts.total() and names.isdisjoint(above):
+            makers = {product.name: [job] for job, products in batch.items() for product in products}
+            if all(name in makers and makers[name][0].id == job_id for name, (job_id, _key) in owners.items()):
+                verdict.makers = makers  # each name is new, or its maker's already
+                return verdict
         nested = Nesting({*names, *owners})
         for job, products in batch.items():
             contested = any(self._is_contested(job, product.name, owners) or counts[product.name] > 1 for product in products)
