@@ -2,7 +2,8 @@
 
 A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own.
 Until it has ended and the pipeline knows of it nothing else is performed, nothing is looked at and no event is taken:
-for all that decides, it is as if the loop had done it. Only workers are listened to and clients answered meanwhile.
+for all that decides, it is as if the loop had done it. Only workers are listened to, given what is to be read, and clients
+answered meanwhile.
 """
 
 from __future__ import annotations

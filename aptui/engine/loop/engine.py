@@ -403,6 +403,8 @@ class Engine:
         self.deeds.go_on()
         if not self.is_committing:
             self._decide(now)
+        elif self.digests.are_waiting and not self._is_amid_changes:
+            self.digests.send(self.runs.pool)  # or workers would have nothing to read when it has ended
         if self.news.begun:
             self.news.tell_begun(self.runs.at_work())
         if self.news.progress_is_due(now):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from live_project import LiveProject, own_live_project
 
+from aptui.core.messages import HashFiles
+from aptui.core.model import PathKey
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes
 from aptui.engine.loop import engine as loop_engine
@@ -78,6 +80,18 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
 
     assert (waits, taken) == (True, 1)  # the number that it was given when it was asked
     assert project.runs["a.txt:data"] == 3
+
+
+def test_files_that_wait_to_be_read_are_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
+    engine = project.live.engine
+    assert engine is not None
+    fact = engine.pipeline.memory.last_seen(PathKey("a.txt"))
+    assert fact is not None
+    engine.digests.want(HashFiles(1, (fact,)))
+    project.until(lambda: engine.digests.are_answered, "read")
+
+    assert engine.is_committing
+    assert held.done == []
 
 
 def test_the_cache_is_not_looked_at_while_products_lie_there_that_no_row_knows(
