@@ -97,7 +97,8 @@ class FilesHashed(Struct, frozen=True):
     """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read.
 
     `copies` are (key, run keys, milliseconds): copies of just these bytes are staged under the run keys that `HashFiles` named.
-    `has_more`: another one comes soon, whatever else comes before; copies wait for its copies, to be committed with them.
+    `has_more`: another one comes soon, whatever else comes before; copies wait for its copies, to be committed with them, and rows
+    for its rows.
     """
 
     seq: int

@@ -146,7 +146,8 @@ class Pipeline:
         self.files.close_complete_folders()
         self.jobs.put_edges()
         self._let_go()
-        self.ledger.flush_rows()
+        if self.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
+            self.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
         return self.ledger.take()
 
     def _dispatch(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case for each event, and nothing else

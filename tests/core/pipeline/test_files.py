@@ -312,6 +312,22 @@ def test_copies_wait_for_those_of_the_next_answer_and_are_committed_with_them(co
     assert not copying.staging
 
 
+def test_rows_of_copies_that_wait_are_saved_together_before_what_relies_on_them(copying: World) -> None:
+    for name in "abc":
+        copying.write(f"{name}.txt", name)
+    answers = read_one_by_one(copying)
+    before = len(copying.commands)
+
+    for answer in answers:
+        copying._handle(answer)
+
+    kinds = [type(command) for command in copying.commands[before:]]
+    assert kinds[:2] == [SaveRows, CommitProducts]
+    saved = copying.commands[before]
+    assert isinstance(saved, SaveRows)
+    assert len(saved.rows["put_source"]) == 3
+
+
 def test_a_copy_whose_source_changes_while_it_waits_for_others_is_thrown_away(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.write("b.txt", "b")
