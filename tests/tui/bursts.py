@@ -1,4 +1,4 @@
-"""Ten scripts of keys, typed at once and with random pauses: what they copy has to be the same.
+"""Scripts of keys, typed at once and with random pauses: what they copy has to be the same.
 
 `python -m tests.tui.bursts 20 --seed 3` types each of them twenty times, with other pauses each time.
 """
@@ -29,10 +29,22 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a row after help and reasons": ("?⎋/bad⏎x⎋yr", "tables/bad.json"),
     "an asset": ("2/good⏎yy", "tables/good.json"),
     "the jobs of an asset": ("2/b.txt⏎J/^b⏎yr", "b.txt"),
+    "an asset after help and a menu": ("2?⎋/good⏎.⎋yy", "tables/good.json"),
+    "an asset after nothing was found": ("2/zzz⏎⎋/bad⏎yy", "tables/bad.json"),
+    "a product": ("2tt/b.txt⏎yyt", "linux/b.txt"),
+    "a line of the log": ("3/zzz⏎⎋/bad.json⏎yy", "2:7: Expecting value"),
+    "a line of another tab": ("3>?⎋g/bad.json⏎yy<", "2:7: Expecting value"),
+    "a pattern of a builder": ("5S⎋/data⏎p⏎yy", "aptui.yaml:5:5"),
+    "a platform of the cache": ("6e⎋.⎋yy", "all"),
+    "a tool after a question": ("7j⏎⎋jyy", ":retry"),
 }
 """{name: (keys, how the text ends that is copied)}; ⏎ is Enter, ⎋ is Esc."""
 _KEYS = {"⏎": "Enter", "⎋": "Escape"}
-_RESET = (("Escape", "Escape", "Escape"), ("2", "/", "C-u", "Enter"), ("1", "Escape", "Escape", "/", "C-u", "Enter"))
+_RESET = ("1", "Escape", "Escape", "/", "C-u", "Enter")
+_RESETS = {
+    "2": ("2", "/", "C-u", "Enter"), "3": ("3", "/", "C-u", "Enter"), "5": ("5", "/", "C-u", "Enter"), "7": ("7", "g"),
+}  # fmt: skip
+"""{the screen that a script begins with: what takes away what another left there}"""
 
 
 class Typist:
@@ -47,10 +59,11 @@ class Typist:
         self._pane.keys("C-c", "C-c")
         self._pane.wait_until_gone()
 
-    def begin(self) -> None:
-        """Take everything away that a script before left."""
-        for keys in _RESET:
-            self._pane.keys(*keys)
+    def begin(self, script: str) -> None:
+        """Take everything away that others left where a script goes."""
+        for keys in (("Escape", "Escape", "Escape"), _RESETS.get(script[0], ()), _RESET):
+            if keys:
+                self._pane.keys(*keys)
         self._pane.wait(_is_fresh, "all jobs again", _PATIENCE_S)
 
     def type(self, script: str, pauses: random.Random | None) -> str:
@@ -104,7 +117,7 @@ def main(arguments: list[str]) -> int:
             typist = Typist(tmux)
             for number in range(options.rounds):
                 for name, (script, expected) in SCRIPTS.items():
-                    typist.begin()
+                    typist.begin(script)
                     copied = typist.type(script, chance if number else None)
                     failed += not copied.endswith(expected)
                     sys.stdout.write(f"{'ok  ' if copied.endswith(expected) else 'WRONG'} {name}: {copied!r}\n")

@@ -25,10 +25,20 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
             yield Typist(tmux)
 
 
-@pytest.mark.parametrize("name", ["an error by filter", "a row after help and reasons", "the jobs of an asset"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "an error by filter",
+        "a row after help and reasons",
+        "the jobs of an asset",
+        "a product",
+        "a line of the log",
+        "a pattern of a builder",
+    ],
+)
 def test_a_script_that_is_typed_at_once_copies_what_it_shall(typist: Typist, name: str) -> None:
-    """All ten, and with pauses, by the command of `bursts`: it takes minutes."""
+    """All of them, and with pauses, by the command of `bursts`: it takes minutes."""
     script, expected = SCRIPTS[name]
-    typist.begin()
+    typist.begin(script)
 
     assert typist.type(script, None).endswith(expected)

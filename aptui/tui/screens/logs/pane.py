@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from aptui.store.logs import joblog
 from aptui.tui.background import run_in_background
@@ -33,6 +34,8 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from aptui.tui.data.feed import Batch
 
 _DETAIL_ROWS = 6
@@ -72,6 +75,9 @@ class LogsPane(Pane):
         self._reader: LogReader | None = None
         self._search, self._hits_only = "", False
         self._is_whole, self._shall_look = True, False
+        self._asked: LogView | None = None
+        """What is being read and nothing of it is known yet."""
+        self._wants_hit = False
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
@@ -184,15 +190,31 @@ class LogsPane(Pane):
         rest = "; what the engine says from now on is shown here" if self.shell.config else ""
         self.pane.empty_text = f"no log yet in '{self.files.folder}'{rest}"
         self.pane.set_source(self._live_lines)
+        self._asked = None
         return False
 
     def _show(self) -> None:
         """Ask for the lines of tab, search and file."""
         if self._reader is not None and self.files.path is not None:
-            self._reader.show(LogView(self.files.path, self.tabs.current, self._search, self._hits_only))
+            self._asked = LogView(self.files.path, self.tabs.current, self._search, self._hits_only)
+            self._reader.show(self._asked)
         self.query_one(TabLine).changed()
 
+    def awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: what a search finds, the lines of a tab."""
+        if self._asked is None or isinstance(focused, Input):
+            return ""
+        return "the search" if self._search else "the first rows"
+
     def _take(self, piece: Piece) -> None:
+        self._take_lines(piece)
+        # Of a long log the end comes first: where that has a hit, it is the nearest one.
+        if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
+            self._asked = None
+            if self._wants_hit:
+                self._go_to_hit()
+
+    def _take_lines(self, piece: Piece) -> None:
         pane = self.pane
         if piece.mistake is not None:
             column = getattr(piece.mistake, "column", 1)
@@ -265,8 +287,17 @@ class LogsPane(Pane):
         event.box.display = bool(event.text)
         if event.is_kept:
             self.shell.memory.remember("logs.filters", event.text)
+        self.pane.focus()
+        if self._asked is None:
+            self._go_to_hit()
+        else:
+            self._wants_hit = True
+
+    def _go_to_hit(self) -> None:
+        """Put the cursor on the nearest hit before it, else after it."""
+        self._wants_hit = False
         pane = self.pane
-        pane.focus()
+        pane.refresh_source()
         if pane.cursor_key is not None and pane.cursor_key not in self.lines.hits:
             was = pane.cursor
             pane.action_hit(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -460,6 +461,25 @@ def test_tabs_that_make_no_sense_any_more_are_forgotten():
     assert mistake_in(LogTab("a", "", "", ""))[0] == "levels"
     assert mistake_in(LogTab("a", "E", "", "x("))[0] == "text"
     assert mistake_in(LogTab("a", "E", 'say "x"', "")) is None
+
+
+def test_a_key_after_a_search_waits_for_what_it_finds_and_is_about_that(tmp_path, log):
+    async def look(app, pilot, _session, pane):
+        goes_on, serve = threading.Event(), pane._reader._serve
+        pane._reader._serve = lambda *wanted, **how: goes_on.wait(20) and serve(*wanted, **how)
+        assert app.keyboard.awaited("y") == ""
+        await pilot.press("slash", *"first")
+        assert app.keyboard.awaited("y") == "", "who types waits for nothing"
+        await pilot.press("enter")
+        assert pane.pane.has_focus
+        assert (app.keyboard.awaited("y"), app.keyboard.awaited("q")) == ("the search", "")
+        goes_on.set()
+        await until(pilot, lambda: app.keyboard.awaited("y") == "")
+        assert pane.pane.current().text == "the first line"
+        await pilot.press("slash", *"first(", "enter")
+        await until(pilot, lambda: app.keyboard.awaited("y") == "")
+
+    visit(tmp_path, look)
 
 
 def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path):
