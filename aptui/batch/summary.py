@@ -8,6 +8,7 @@ Tests: `tests/batch/test_run.py`.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -254,8 +255,6 @@ class Summary(Struct):
 
     @staticmethod
     def _tell(head: str, failures: list[Failure], verb: str) -> None:
-        import sys
-
         told = failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else failures
         if told:
             printing.say(f"{head}:", "bold")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from functools import partial
@@ -295,7 +296,6 @@ def _report_refusal(error: KnownError) -> int:
 
 def _crashed(error: Exception) -> int:
     """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
-    import time
     import traceback
 
     if "--debug" in sys.argv:

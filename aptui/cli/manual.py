@@ -11,6 +11,7 @@ import subprocess
 import sys
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
+from importlib import import_module
 
 from aptui import __version__
 from aptui.cli import guide, main, reference
@@ -98,8 +99,6 @@ def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
 
 def actions_of(verb: str) -> dict[str, str]:
     """Return {action: text} of a verb that has some."""
-    from importlib import import_module
-
     actions: dict[str, str] = getattr(import_module(main.VERBS[verb][0]), f"{verb.upper()}_ACTIONS", {})
     return actions
 

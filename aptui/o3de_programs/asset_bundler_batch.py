@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aptui.o3de.bundling import asset_lists, seeds
 from aptui.o3de.bundling.seeds import Seed, SeedList
-from aptui.o3de_programs import start
+from aptui.o3de_programs import start, switches
 from aptui.o3de_programs.bundler import bundles as bundler_bundles
 from aptui.o3de_programs.bundler import compare as bundler_compare
 from aptui.o3de_programs.bundler import switches as bundler_switches
@@ -46,8 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _project(given: BundlerSwitches) -> BundlerProject:
-    from aptui.o3de_programs import switches
-
     words = [f"--{name}={value}" for name in ("project-path", "engine-path", "project-cache-path") for value in given.all(name)]
     words += [f"--regset={value}" for value in given.all("regset")]
     return BundlerProject(start.load(switches.parse(words), BATCH), given)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
+from aptui.link import places, port
+from aptui.link.client import EngineClient, NoEngine
 from aptui.o3de_programs import start as starting
 from aptui.o3de_programs import work
 from aptui.o3de_programs.control import ControlChannel, ListenerClosed
@@ -125,9 +127,6 @@ class _Batch:
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
         """Have the engine that holds the cache process everything that was changed before now."""
-        from aptui.link import places
-        from aptui.link.client import EngineClient, NoEngine
-
         self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
         try:
             client = EngineClient.connect(places.listening_at(self._start.config.cache_dir), kind="batch")
@@ -138,8 +137,6 @@ class _Batch:
             self._settle(client, selector)
 
     def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:
-        from aptui.link import port
-
         client.ask(port.Subscribe(wants_all=True))
         given = self._start.given
         wishes = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]

@@ -5,6 +5,8 @@ Tests: `tests/o3de_programs/test_asset_processor.py`.
 
 from __future__ import annotations
 
+import msgspec
+
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError, from_switches
 from aptui.o3de_programs.output import relocation_report
@@ -58,6 +60,4 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
         with relocate.held(start.config):
             return relocate.relocate(order, start.config)
     except BusyError as busy:
-        import msgspec
-
         return msgspec.convert(asked_holder(start.config, busy, order), prepared(RelocationReport))

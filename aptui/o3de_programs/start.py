@@ -19,6 +19,7 @@ from aptui.config.model import Config, ConfigErrors
 from aptui.core.project import COMMON_PLATFORM
 from aptui.o3de.facts import ProjectFacts, facts_of
 from aptui.o3de.project import project_format
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
 from aptui.o3de_programs import switches
 from aptui.o3de_programs.output import lines
@@ -111,7 +112,6 @@ def load(given: GivenSwitches, base: str) -> Config:
 def _registry(folder: str, options: Options) -> Registry:
     from aptui.o3de.project.layout import read_registry
     from aptui.o3de.project.project import locate
-    from aptui.o3de.registry.input_recorder import InputRecorder
 
     sight = InputRecorder()
     return read_registry(locate(folder, options, sight), options, sight)

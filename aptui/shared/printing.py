@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -218,13 +219,9 @@ def count(number: int, noun: str) -> str:
 
 def when(time_ms: int) -> str:
     """Return a moment in local time for people, "" for never."""
-    import time
-
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
 
 
 def iso(time_ms: int) -> str | None:
     """Return a moment in UTC for programs (ISO 8601), None for never."""
-    import time
-
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None

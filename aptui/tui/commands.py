@@ -6,6 +6,7 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,8 +79,6 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
     elif found:
         app.tell(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
     else:
-        from difflib import get_close_matches  # for start-up
-
         near = get_close_matches(word, [each.name for each in commands], n=1)
         app.tell(f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
 

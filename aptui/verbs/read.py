@@ -17,6 +17,8 @@ from aptui.batch.summary import findings_line, log_path
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.results.facts import ProductFacts
+from aptui.link import places, port
+from aptui.link.client import EngineClient
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.history import pace
@@ -299,13 +301,9 @@ def _tell_figures(arguments: Namespace) -> int:
 
 def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return what the engine says of itself, None when none answers."""
-    from aptui.link import places
-
     socket = places.listening_at(config.cache_dir)
     if not os.path.exists(socket):
         return None
-    from aptui.link import port  # where no engine is, nobody pays for the wire
-    from aptui.link.client import EngineClient
 
     try:
         with EngineClient.connect(socket, timeout_s=1.0) as client:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -76,8 +77,6 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     Raises:
         UserError: it is no address, or without certificates, or plain and not of the loopback, or that and not said to be wanted.
     """
-    from urllib.parse import urlsplit  # only projects with a cluster pay for it
-
     url = urlsplit(address)
     try:
         has_port = url.port is not None

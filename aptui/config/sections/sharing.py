@@ -6,6 +6,7 @@ Other stores are trusted so only where the project says so.
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 UNSEALED = "unsealed"
@@ -28,8 +29,6 @@ def is_own(store: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether nothing that is sent to `host` leaves this machine."""
-    from ipaddress import ip_address
-
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

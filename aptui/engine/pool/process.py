@@ -14,6 +14,7 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -97,8 +98,6 @@ class WorkerProcess:
         self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
 
     def _spawn(self, start: WorkerStart) -> None:
-        import subprocess
-
         self._channel, theirs = socket.socketpair()
         self._output, writer = os.pipe2(os.O_CLOEXEC)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui.link import port
@@ -101,8 +102,6 @@ async def fence(session: WireSession) -> bool:
 
 
 def _details(request: Any) -> dict[str, object]:
-    from msgspec import to_builtins
-
     return {"arguments": to_builtins(request)}
 
 

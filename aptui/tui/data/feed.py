@@ -12,6 +12,7 @@ the database has caught up.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -358,7 +359,5 @@ class Feed:
 
 def _give_memory_back() -> None:
     """Give the system what reading needed for a while: glibc would keep it, 7 MB of a hundred thousand jobs."""
-    import ctypes  # for start-up
-
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -5,7 +5,9 @@ Tests: `tests/test_linear_patterns.py`.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
@@ -250,8 +252,6 @@ def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, projec
 
 def _owners(rel: str, config: Config) -> list[str]:
     """Return the paths that a file may be a companion of, in lower case (`core.graph` decides the other way round)."""
-    import re
-
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
@@ -309,8 +309,6 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
 
 
 def _json(value: Iterable[int]) -> str:
-    import json
-
     return json.dumps(list(value))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from aptui.batch.summary import log_path
@@ -198,6 +199,4 @@ def _list_names(names: Sequence[str]) -> str:
 
 def _local(iso: str | None) -> str:
     """Return a moment of the answer in local time, for people."""
-    from datetime import datetime
-
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

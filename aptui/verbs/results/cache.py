@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aptui.batch.options import load_config
+from aptui.config.dirs import user_file
 from aptui.shared import printing
 from aptui.shared.errors import UserError, install_advice
 
@@ -232,7 +233,6 @@ def _tell_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
 
 def _init(arguments: Namespace) -> int:
     """Make a key that seals results, unless there is one."""
-    from aptui.config.dirs import user_file
     from aptui.sharing.records.seal import make_key, read_key
 
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the key that it lacks is made here

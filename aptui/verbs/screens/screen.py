@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import DATABASE
@@ -79,9 +80,7 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
-    from pathlib import Path  # all of this for start-up: the frame comes first
-
-    from aptui.store.queries.reader import open_reader
+    from aptui.store.queries.reader import open_reader  # all of this for start-up: the frame comes first
     from aptui.tui.data.session import NoSession
     from aptui.tui.terminal.skeleton import name_of_cache
 

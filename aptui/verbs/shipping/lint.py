@@ -11,6 +11,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -84,8 +85,6 @@ def lint(arguments: Namespace) -> int:
 
 def found_by(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
     """Return what these checks find in the project, without roots."""
-    from copy import copy
-
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with asked(asked_for) as place:

@@ -13,6 +13,8 @@ from contextlib import closing, contextmanager
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aptui.batch.options import load_config
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
@@ -142,8 +144,6 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
 
 def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     """Have the engine search; its news are followed."""
-    import msgspec
-
     told = _MissingReporter(0)
 
     def hear(notice: Notice) -> None:
