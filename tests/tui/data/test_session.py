@@ -9,6 +9,7 @@ import pytest
 from waiting import until
 
 from aptui.core.notices import Progress, Said
+from aptui.link.client import EngineClient  # here: loaded while a test has the protocol replaced, it would keep that
 from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
@@ -102,8 +103,6 @@ def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
 def test_it_attaches_as_soon_as_there_is_an_engine_again(link_room):
     with link_room.running() as engine:
         paths = ["/nowhere/engine.sock", engine.room.server.path]
-        from aptui.link.client import EngineClient
-
         session, _ = opened("", connect=lambda _path: EngineClient.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
         until(lambda: session.state is SessionState.ATTACHED)
         session.close()
