@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import json
 import os
-import pty
 import select
 import signal
 import struct
@@ -38,10 +37,12 @@ def main(command: Sequence[str]) -> int:
     """Run `command` on a terminal of its own, until it ends or we are told to quit; return its exit code."""
     size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
     environ = environment(os.environ)
-    child, master = pty.fork()
+    master, screens = os.openpty()
+    set_size(master, *size)  # before there is anybody to ask for it: who draws once would draw for a terminal of no size
+    child = os.fork()
     if child == 0:
-        _exec(command, environ)
-    set_size(master, *size)
+        _exec(command, environ, screens)
+    os.close(screens)
     os.write(1, _READY)
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
@@ -49,8 +50,9 @@ def main(command: Sequence[str]) -> int:
     return _ended(child)
 
 
-def _exec(command: Sequence[str], environ: Mapping[str, str]) -> None:
+def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> None:
     try:
+        os.login_tty(terminal)
         os.execvpe(command[0], list(command), environ)  # noqa: S606  # the command is ours, and its words go as they are
     except OSError as error:
         os.write(2, f"'{command[0]}': {error.strerror}\n".encode())

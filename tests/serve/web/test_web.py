@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -233,6 +234,28 @@ def test_an_absurd_size_is_made_a_possible_one(tmp_path, width, height, shown):
             await until(socket, shown)
 
     with_caller(tmp_path, does)
+
+
+_LATE = """
+import sys, time
+from aptui.serve.web import terminal
+at_once = terminal.set_size
+def late(*words):
+    time.sleep(0.3)
+    at_once(*words)
+terminal.set_size = late
+sys.exit(terminal.main(["stty", "size"]))
+"""
+
+
+def test_a_screen_never_sees_a_terminal_without_a_size_however_late_it_gets_one():
+    given = {"COLUMNS": "70", "ROWS": "20", "PATH": os.environ["PATH"]}
+
+    with subprocess.Popen([sys.executable, "-c", _LATE], env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        said = process.stdout.read()
+
+    assert b"20 70" in said
 
 
 def test_a_screen_that_is_left_closes_the_socket(tmp_path):
