@@ -4,6 +4,7 @@ The root of the checkout stays off the path: `pytest` alone has to test the pack
 one.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let the garbage collector look neither while tests are collected nor at them later: they are there to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """End what is forked from."""
     _forks.close()
@@ -66,13 +78,22 @@ def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 
 _numbers = count()
+_unused: list[Path] = []
 
 
 @pytest.fixture(autouse=True)
-def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test has made another one makes itself, but for the shipped themes and keys: they are read from YAML once."""
-    cache = _folders_of_nobody / f"cache-{next(_numbers)}"
-    (cache / "aptui").mkdir(mode=0o700, parents=True)
-    (_folders_of_nobody / "screen").mkdir(exist_ok=True)
-    (cache / "aptui" / "screen").symlink_to(_folders_of_nobody / "screen")
+def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """What one test has made another one makes itself, but for the shipped themes and keys: they are read from YAML once.
+
+    A folder in which a test left nothing is the next one's, unless a process may still be about to write there.
+    """
+    is_fast = request.node.get_closest_marker("fast") is not None
+    if is_fast and _unused and os.listdir(_unused[0]) == ["aptui"] and os.listdir(_unused[0] / "aptui") == ["screen"]:
+        cache = _unused[0]
+    else:
+        cache = _folders_of_nobody / f"cache-{next(_numbers)}"
+        (cache / "aptui").mkdir(mode=0o700, parents=True)
+        (_folders_of_nobody / "screen").mkdir(exist_ok=True)
+        (cache / "aptui" / "screen").symlink_to(_folders_of_nobody / "screen")
+        _unused[:] = [cache] if is_fast else _unused
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

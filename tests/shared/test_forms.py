@@ -50,6 +50,7 @@ _DECODING = {
     "msgspec.convert",
     "convert",
 }
+_LAST_WORDS = {name.rpartition(".")[2] for name in _DECODING}
 
 
 @pytest.mark.real
@@ -77,7 +78,9 @@ def _unprepared(source: str) -> Iterator[int]:
     if "msgspec" not in source:
         return
     for call in ast.walk(ast.parse(source)):
-        if isinstance(call, ast.Call) and (name := ast.unparse(call.func)) in _DECODING:
+        if not isinstance(call, ast.Call) or getattr(call.func, "attr", getattr(call.func, "id", "")) not in _LAST_WORDS:
+            continue
+        if (name := ast.unparse(call.func)) in _DECODING:
             named = [keyword.value for keyword in call.keywords if keyword.arg == "type"]
             place = 0 if name.endswith("Decoder") else 1
             for form in named or call.args[place : place + 1]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -57,6 +59,21 @@ def edge_row(kind: int, target: str, *, bits: int = 1, source_id: int = 1) -> tu
     return (uuid_of(source_id), BUILDER, kind, target, bits, "", 0, source_id)
 
 
+@functools.cache
+def _empty() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        schema.prepare(path := Path(folder, "assetdb.sqlite"))
+        return path.read_bytes()
+
+
+def make_database(path: Path) -> None:
+    """Put an empty database where there is none; made once and copied: to make it takes longer than most of what is asked of it."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o600)
+        path.write_bytes(_empty())
+
+
 @dataclass
 class Store:
     """A database with one scan folder, its writer, and openers of the other sides."""
@@ -99,7 +116,7 @@ def make_store(tmp_path: Path) -> Iterator[Callable[[], Store]]:
 
     def make() -> Store:
         path = tmp_path / f"{len(stores)}" / "assetdb.sqlite"
-        schema.prepare(path)
+        make_database(path)
         saved: list[int] = []
         writer = Writer(path, saved.append)
         ids, _ = writer.sync_scan_folders([("project", str(tmp_path), 0)])

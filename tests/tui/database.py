@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aptui.store.db import schema
 from aptui.store.db.writer import Writer
-from tests.store.conftest import Store
+from tests.store.conftest import Store, make_database
 
 
 @contextmanager
 def database(folder: Path) -> Iterator[Store]:
     """Make an asset database with one scan folder, "project"."""
     path = folder / "assetdb.sqlite"
-    schema.prepare(path)
+    make_database(path)
     saved: list[int] = []
     writer = Writer(path, saved.append)
     ids, _ = writer.sync_scan_folders([("project", str(folder), 0)])

@@ -19,7 +19,7 @@ from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row
 
 from .database import database
 from .fake_panes import FakeSession
-from .shell_room import LARGE, Hands, until
+from .shell_room import LARGE, opened, until
 
 NOW_MS = int(time.time() * 1000)
 EVIL = "[/oops] [red]x[/red] \x1b]0;EVIL\x07\x1b[31mred"
@@ -124,8 +124,7 @@ def in_jobs(
         copied: list[tuple[str, bool]] = []
         app.copied = copied
         app.copy_text = lambda words, *, raw=False: copied.append((words, raw))
-        async with app.run_test(size=size) as slow_pilot:
-            pilot = Hands(slow_pilot)
+        async with opened(app, size) as pilot:
             await until(pilot, lambda: "open" in session.done and isinstance(app.pane, JobsPane) and app.pane.store.is_loaded)
             pane = app.pane
             await until(pilot, lambda: pane.event_log.job_details is not None or not pane.store.total)

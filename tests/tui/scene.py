@@ -39,8 +39,8 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.verbs.opening import all_builders
 
 from .fake_panes import FakeSession
-from .jobs_room import Hands
 from .record import PLACE, RECORDED
+from .shell_room import Hands, opened
 
 NOW_MS = 1_795_255_560_000
 """Half a minute after the last job that was recorded."""
@@ -180,9 +180,9 @@ class Scene:
         memory, person = (UiMemory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
         app = AptuiApp(engine, self.config, memory=memory, person=person, theme=theme)
         app.all_builders = lambda: self.builders
-        async with app.run_test(size=size) as pilot:
+        async with opened(app, size) as hands:
             await self.until(app, lambda: "open" in engine.done and app.pane is not None)
-            yield app, Hands(pilot)
+            yield app, hands
 
     async def until(self, app: AptuiApp, is_so: Callable[[], object], timeout_s: float = 10) -> None:
         """Wait until something is so; fail with the screen."""

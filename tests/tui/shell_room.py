@@ -1,12 +1,16 @@
 """Runs the shell without a terminal: one call opens it over fake panes and a fake engine, does something with it, and looks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
 from textual import events
+from textual.app import App
 from textual.keys import _character_to_key, key_to_character
 from textual.message_pump import MessagePump
+from textual.screen import Screen
 from waiting import until_async
 
 from aptui.tui.app import AptuiApp
@@ -18,6 +22,24 @@ _TURNS = 4
 """Of the loop, in which what was set off comes to the parts: a thread's news, a task that goes on."""
 _MOST_LOOKS = 50
 """At a screen that does not come to rest: some are drawn again and again."""
+_refresh = Screen._compositor_refresh
+
+
+def _put_off(screen: Screen) -> None:
+    """Keep what is to be drawn until somebody looks; a screen below another one draws nothing by itself."""
+    if screen is screen.app.screen:
+        screen._dirty_widgets.clear()
+        screen.app._update_mouse_over(screen)
+    else:
+        _refresh(screen)
+
+
+@asynccontextmanager
+async def opened(app: App[Any], size: tuple[int, int] = SMALL) -> AsyncIterator["Hands"]:
+    """Open an app without a terminal. It draws when it is still: half of a test's time were frames on the way there."""
+    with patch.object(Screen, "_compositor_refresh", _put_off):
+        async with app.run_test(size=size) as pilot:
+            yield Hands(pilot)
 
 
 class Hands:
@@ -55,6 +77,13 @@ class Hands:
                     break
                 await asyncio.sleep(0.005)
             await self._handled()
+        self._show()
+
+    def _show(self) -> None:
+        """Draw what was put off: each state that a person would see."""
+        screen = self._pilot.app.screen
+        if screen._compositor._dirty_regions:
+            _refresh(screen)
 
     def _draw(self) -> bool:
         """Lay out and draw what the screen owes, as its timer would some time later; return whether there was anything."""
@@ -70,7 +99,8 @@ class Hands:
 
     def _is_still(self) -> bool:
         """Return whether nobody has anything to handle, and no frame of ours is to come."""
-        return not self._pilot.app.clock._is_woken and all(map(_is_at_rest, _parts(self._pilot.app)))
+        clock = getattr(self._pilot.app, "clock", None)
+        return not (clock and clock._is_woken) and all(map(_is_at_rest, _parts(self._pilot.app)))
 
     async def _handled(self) -> None:
         """Wait until each part that is busy has handled what it has now.
@@ -87,7 +117,7 @@ class Hands:
             await asyncio.sleep(0)
 
 
-def _parts(app: AptuiApp) -> list[MessagePump]:
+def _parts(app: App[Any]) -> list[MessagePump]:
     return [app, *app.screen.walk_children(with_self=True)]
 
 
@@ -109,8 +139,7 @@ def in_shell(
         )
         if before:
             before(app)
-        async with app.run_test(size=size) as slow_pilot:
-            pilot = Hands(slow_pilot)
+        async with opened(app, size) as pilot:
             await until(pilot, lambda: "open" in session.done and (app.pane is not None or not panes))
             await pilot.pause()
             await do(app, pilot, session)

@@ -12,7 +12,7 @@ from aptui.tui.data.session import NoSession
 from aptui.tui.preferences.state import UiMemory
 from tests.store import o3de_database as o3de
 
-from .shell_room import LARGE, Hands, text, until
+from .shell_room import LARGE, opened, text, until
 
 pytestmark = pytest.mark.real
 
@@ -45,8 +45,7 @@ def looked_at(game: Path, look) -> None:
     async def main() -> None:
         session = NoSession(game.name, game / "Cache")
         app = AptuiApp(session, None, memory=UiMemory(game / "project.json"), person=UiMemory(game / "person.json"), theme="dark")
-        async with app.run_test(size=LARGE) as pilot:
-            hands = Hands(pilot)
+        async with opened(app, LARGE) as hands:
             await until(hands, lambda: "Textures/Rock.png" in text(app))
             await look(app, hands)
 

@@ -15,7 +15,7 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.tui.replay.app import ReplayApp, milliseconds
 from aptui.tui.replay.scrubber import Scrubber
 from aptui.tui.replay.session import ReplaySession
-from tui.shell_room import LARGE, SMALL, Hands, text, until
+from tui.shell_room import LARGE, SMALL, Hands, opened, text, until
 
 from .replay_room import Clock, played
 
@@ -46,8 +46,7 @@ def in_replay(tmp_path: Path, do: Do, size: tuple[int, int] = SMALL) -> None:
             app = ReplayApp(
                 session, None, memory=UiMemory(tmp_path / "project.json"), person=UiMemory(tmp_path / "person.json"), theme="dark"
             )
-            async with app.run_test(size=size) as pilot:
-                hands = Hands(pilot)
+            async with opened(app, size) as hands:
                 await until(hands, lambda: "textures/sand.png" in text(app))
                 await do(app, hands, session, clock)
 

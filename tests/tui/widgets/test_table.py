@@ -10,7 +10,7 @@ from aptui.tui.widgets.cells import Cell, fit, wrap
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Column, Table, lay_out
-from tui.shell_room import layouts_of
+from tui.shell_room import layouts_of, opened
 
 COLUMNS = (
     Column("status", "Status", 10),
@@ -78,7 +78,7 @@ def play(widget, script, size=(80, 24)):
 
     async def run():
         app = Room(widget)
-        async with app.run_test(size=size) as pilot:
+        async with opened(app, size) as pilot:
             await pilot.pause()
             await script(app, pilot)
 
