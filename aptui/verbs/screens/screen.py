@@ -7,10 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.config.dirs import DATABASE
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
@@ -80,7 +78,10 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
-    from aptui.store.queries.reader import open_reader  # all of this for start-up: the frame comes first
+    from pathlib import Path  # all of this for start-up: the frame comes first
+
+    from aptui.config.dirs import DATABASE
+    from aptui.store.queries.reader import open_reader
     from aptui.tui.data.session import NoSession
     from aptui.tui.terminal.skeleton import name_of_cache
 
