@@ -161,14 +161,6 @@ def pattern_rows(known: KnownBuilder, config: Config | None) -> list[ListedRow]:
     ]
 
 
-def pattern_columns(rows: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return the columns of patterns: what one does not need the other has."""
-    needs = {column.id: max((width_of(row.cells[column.id].text) for row in rows), default=0) for column in PATTERNS}
-    return tuple(
-        column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in PATTERNS
-    )
-
-
 def _place(known: KnownBuilder, config: Config | None) -> str:
     return config.places.get(known.name, "") if config else ""
 

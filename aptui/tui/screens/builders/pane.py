@@ -24,7 +24,7 @@ from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
 from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, MOST, SORTED_BY, Metrics
 from aptui.tui.screens.builders.reading import BuilderReading
-from aptui.tui.screens.common.listed import ListedRows
+from aptui.tui.screens.common.listed import ListedRows, fitted_columns
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details as as_lines
@@ -276,7 +276,7 @@ class BuildersPane(Pane):
         table.empty_text = (
             "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
         )
-        if table.columns != (columns := known.pattern_columns(rows)):
+        if table.columns != (columns := fitted_columns(known.PATTERNS, rows)):
             table.set_columns(columns)
         table.refresh_model()
         if self.metrics.show(current):

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from aptui.tui.screens.common.listing import Listing
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, width_of
+from aptui.tui.widgets.table import Column
 
 _EMPTY = Cell("")
 
@@ -31,6 +32,14 @@ class ListedRow(Struct, frozen=True):
     def value(self, column_id: str) -> Any:
         """Return what the row is sorted by."""
         return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
+
+
+def fitted_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return columns that know what their texts need: what one does not need the others have."""
+    needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
+    return tuple(
+        column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in columns
+    )
 
 
 class ListedRows(Listing[ListedRow]):

@@ -22,7 +22,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
-from aptui.tui.screens.common.listed import ListedRows
+from aptui.tui.screens.common.listed import ListedRows, fitted_columns
 from aptui.tui.screens.connections import peers as rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.orders import Orders
@@ -56,8 +56,9 @@ class GatewayPage(ConnectionTables):
 
     DEFAULT_CSS = """
     GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
-    GatewayPage > Table { height: 1fr; min-height: 2; }
-    GatewayPage > Horizontal { height: 40%; min-height: 3; }
+    GatewayPage > Table { height: auto; min-height: 3; max-height: 55%; }
+    GatewayPage.-alone > Table { height: 1fr; max-height: 100%; }
+    GatewayPage > Horizontal { height: 1fr; min-height: 3; }
     GatewayPage > Horizontal > Vertical { width: 1fr; }
     GatewayPage > Horizontal Table { height: 1fr; }
     GatewayPage.-alone > Horizontal, GatewayPage.-lists > Table { display: none; }
@@ -125,7 +126,10 @@ class GatewayPage(ConnectionTables):
         report, settings = self.orders.report, self.orders.settings
         self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
         self.lists["allowed"].put(rows.allowed_rows(settings, self._keys))
-        self.lists["rejected"].put(rows.rejected_rows(settings, report.turned_away if report else (), self._keys))
+        rejected = rows.rejected_rows(settings, report.turned_away if report else (), self._keys)
+        self.lists["rejected"].put(rejected)
+        if self.table("rejected").columns != (columns := fitted_columns(rows.REJECTED, rejected)):
+            self.table("rejected").set_columns(columns)
         for name in self.lists:
             self.table(name).refresh_model()
         for bar in self.query(Bar):

@@ -26,8 +26,8 @@ PEERS = (
     Column("last", "Last", 8),
     Column("request", "Request", 0, 16, drop_rank=3),
 )
-ALLOWED = (Column("entry", "Name, address or range", 0, 12, weight=3), Column("note", "", 6, drop_rank=1))
-REJECTED = (Column("entry", "Name, address or range", 0, 12, weight=2), Column("note", "Why", 0, 10, weight=3, is_prose=True))
+ALLOWED = (Column("entry", "Who", 0, 12, weight=3), Column("note", "", 6, drop_rank=1))
+REJECTED = (Column("entry", "Who", 0, 12, weight=2), Column("note", "Why", 0, 10, weight=3, is_prose=True))
 _ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending", PeerState.DISCONNECTED: "cancelled"}
 Fact = tuple[str, str, str]
 
@@ -107,7 +107,7 @@ def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], key
     said = [
         ListedRow(
             keys.of(entry),
-            {"entry": Cell(entry), "note": Cell(_arrival(came.get(entry)) or "rejected by you", "muted")},
+            {"entry": Cell(entry), "note": Cell(_arrival(came.get(entry)), "muted")},
             data=entry,
         )
         for entry in settings.rejected
@@ -117,11 +117,13 @@ def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], key
 
 def _turned_away(each: TurnedAway, keys: Keys) -> ListedRow:
     why = each.why.removeprefix(f"{each.address} is ")
-    cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{_arrival(each)}: {why}")}
+    cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{why}: {_times(each)}")}
     return ListedRow(keys.of(each.address), cells, data=each.address)
 
 
 def _arrival(each: TurnedAway | None) -> str:
-    if each is None:
-        return ""
-    return f"refused {clock(each.last_ms)}" if each.count == 1 else f"refused {each.count:,} times, last {clock(each.last_ms)}"
+    return "rejected by you" if each is None else f"refused {_times(each)}"
+
+
+def _times(each: TurnedAway) -> str:
+    return clock(each.last_ms) if each.count == 1 else f"{each.count:,} times, last {clock(each.last_ms)}"

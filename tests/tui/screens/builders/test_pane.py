@@ -17,7 +17,7 @@ from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts, reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
-from aptui.tui.screens.common.listed import ListedRow
+from aptui.tui.screens.common.listed import ListedRow, fitted_columns
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
@@ -176,7 +176,7 @@ def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
     place = "entry:mesh:aptui.builders.mesh_builder"
     row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
 
-    wide = {column.id: width for column, width in lay_out(facts.pattern_columns([row]), 76)}
+    wide = {column.id: width for column, width in lay_out(fitted_columns(facts.PATTERNS, [row]), 76)}
 
     assert wide["place"] >= len(place)
 
@@ -453,3 +453,10 @@ def test_what_took_no_time_has_no_duration(spent, expected):
     known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
     cells = row_of(1, known, "", 0).cells
     assert (cells["average"].text, cells["total"].text) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
+)
+def test_limits_are_told_as_durations_are(limit_s, said):
+    assert facts._limit(limit_s) == said

@@ -388,3 +388,23 @@ def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, st
         assert app.pane._looked is None
 
     in_cache(tmp_path, look)
+
+
+@pytest.mark.parametrize(
+    ("made", "is_told"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
+)
+def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
+    platforms = [
+        contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
+    ]
+
+    assert ("made" in {column.id for column in contents.platform_columns(platforms)}) is is_told
+
+
+def test_no_head_stands_above_nothing_before_somebody_looked(tmp_path, store):
+    async def look(app, pilot, _session):
+        assert not app.pane.query_one("#cache-look").display
+        await looked(app, pilot, "V")
+        assert app.pane.query_one("#cache-look").display
+
+    in_cache(tmp_path, look)

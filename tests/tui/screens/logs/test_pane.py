@@ -295,6 +295,7 @@ def test_a_line_that_is_cut_stands_below_as_a_whole(tmp_path, log):
         await until(pilot, lambda: not pane.query_one("#logs-details").display)
         await pilot.press("ctrl+w")
         await until(pilot, lambda: pane.query_one("#logs-details").display)
+        assert next(line for line in lines(app) if "This line" in line).startswith(" ── This line ──"), "inset, as all heads"
         await pilot.press("k")
         await until(pilot, lambda: "the end" not in text(app))
 
