@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -187,6 +188,26 @@ def test_what_is_searched_for_is_found_in_lines_that_come(tmp_path):
         await pilot.press("enter")
         runs.said = ("one", "a needle")
         await until(pilot, lambda: "1 hit" in text(app))
+
+    in_jobs(tmp_path, run, filler=keep)
+
+
+def test_the_pager_shows_what_a_run_has_logged_so_far(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAGER", "less")
+
+    async def run(app, pilot, pane):
+        runs = Runs(app)
+        await select(pilot, pane, 3)
+        runs.said = ("one", "two")
+        app.session.say(notice(3, "processing"), 2)
+        await until(pilot, lambda: "image  two" in text(app))
+        read: list[str] = []
+        programs = pane.actions.programs
+        monkeypatch.setattr(programs, "run_outside", lambda command, **_more: read.append(Path(command[-1]).read_text()))
+        await pilot.press("o")
+        await until(pilot, lambda: read)
+
+        assert [line.rpartition(" | ")[2] for line in read[0].splitlines()] == ["one", "two"]
 
     in_jobs(tmp_path, run, filler=keep)
 

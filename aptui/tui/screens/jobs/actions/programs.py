@@ -34,16 +34,25 @@ class Programs:
         job_details = self._view.event_log.job_details
         return native(job_details.log) if job_details is not None and job_details.info.key == info.key and job_details.log else ""
 
+    def is_logging(self, info: JobInfo) -> bool:
+        """Whether what is shown for a job is the log of a run that goes on, which has no file yet."""
+        job_details = self._view.event_log.job_details
+        return job_details is not None and job_details.info.key == info.key and job_details.running_key != 0
+
     def pager(self, infos: Sequence[JobInfo]) -> None:
         """Open the log in the pager."""
         command = shlex.split(os.environ.get("PAGER", "")) or ([found] if (found := shutil.which("less")) else [])
         if not command:
             self._view.shell.tell("there is no pager: set $PAGER", "warning")
         else:
-            self._read(command, self.log_of(infos[0]))
+            self._read(command, infos[0])
 
-    def _read(self, command: list[str], log: str) -> None:
-        """Show a log in the pager as people read it: time, level, origin, text, details."""
+    def _read(self, command: list[str], info: JobInfo) -> None:
+        """Show a log in the pager as people read it: time, level, origin, text, details; of a run that goes on what there is."""
+        job_details, log = self._view.event_log.job_details, self.log_of(info)
+        if job_details is not None and self.is_logging(info):
+            self._page(command, job_details.records)
+            return
         if not log or not os.path.exists(log):
             self._view.shell.tell("no log", "warning")
             return
@@ -52,6 +61,9 @@ class Programs:
         except OSError as error:
             self._view.shell.tell(f"the log cannot be read: {(error.strerror or 'no reason given').lower()}", "error")
             return
+        self._page(command, lines)
+
+    def _page(self, command: list[str], lines: Sequence[joblog.JobLogLine]) -> None:
         with NamedTemporaryFile("w", prefix="aptui-", suffix=".log", encoding="utf-8", errors="replace") as readable:
             readable.write("\n".join(map(sanitize, log_text(lines, has_details=True).split("\n"))) + "\n")
             readable.flush()

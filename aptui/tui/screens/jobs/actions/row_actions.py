@@ -111,7 +111,7 @@ class RowActions:
         if action_id == "capsule":
             return len(infos) == 1 and infos[0].key > 0 and self._view.shell.config is not None
         if action_id in ("pager", "log_editor", "log_folder"):
-            return bool(self.programs.log_of(infos[0]))
+            return bool(self.programs.log_of(infos[0])) or (action_id == "pager" and self.programs.is_logging(infos[0]))
         return True
 
     def do(self, action_id: str) -> None:
