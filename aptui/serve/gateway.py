@@ -38,7 +38,7 @@ from aptui.serve.ws.news import NewsPublisher
 from aptui.serve.ws.sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.cache_server.accepting import Acceptor
-from aptui.sharing.cache_server.reports import Reports
+from aptui.sharing.cache_server.reports import ErrorReports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -330,7 +330,7 @@ def run(
 
 async def _run(config: Config, say: Callable[[str], object], reread: Callable[[], Config] | None, *, ends_with_input: bool) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
-    loop.set_exception_handler(Reports().handle)
+    loop.set_exception_handler(ErrorReports().handle)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
     if ends_with_input:

@@ -160,7 +160,7 @@ def _names(row: JobRow) -> tuple[str, str, str]:
     return row.source, row.platform, row.job_key
 
 
-def _status(row: JobRow, slow: pace.Pace | None = None) -> str:
+def _status(row: JobRow, slow: pace.JobPace | None = None) -> str:
     if row.status != "completed":
         return row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
@@ -175,7 +175,7 @@ def facts_json(facts: ProductFacts | None) -> dict[str, Any]:
     return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
 
 
-def _pace_json(one: pace.Pace | None) -> dict[str, Any] | None:
+def _pace_json(one: pace.JobPace | None) -> dict[str, Any] | None:
     return None if one is None else pace_json(one)
 
 

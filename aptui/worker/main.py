@@ -30,7 +30,7 @@ from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.inputs import reads
 from aptui.worker.log import RunLog
-from aptui.worker.outbox import Outbox
+from aptui.worker.outbox import AnswerOutbox
 from aptui.worker.telling import ADDRESS_BYTES, RunTeller
 from aptui.worker.variables import BuilderVariables
 
@@ -57,7 +57,7 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = Outbox(lambda results: self._answer(wire.FrameKind.RAN, results))
+        self._outbox = AnswerOutbox(lambda results: self._answer(wire.FrameKind.RAN, results))
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: what its commands share}; the folders are everybody's."""
         self._variables = BuilderVariables((), ())

@@ -22,7 +22,7 @@ HELD_S = 0.02
 """So long an answer waits for others; the engine waits as long before it commits."""
 
 
-class Outbox:
+class AnswerOutbox:
     """Answers of runs whose products are not synced yet.
 
     Args:

@@ -10,7 +10,7 @@ import pytest
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.worker import files, outbox
-from aptui.worker.outbox import HELD_S, Outbox
+from aptui.worker.outbox import HELD_S, AnswerOutbox
 
 
 class Told:
@@ -21,7 +21,7 @@ class Told:
         self.results: list[RunResult] = []
         self.broken: set[str] = set()
         self.now_s = 100.0
-        self.outbox = Outbox(self._send, lambda: self.now_s)
+        self.outbox = AnswerOutbox(self._send, lambda: self.now_s)
         monkeypatch.setattr(os, "fsync", self._fsync)
         monkeypatch.setattr(files, "sync_file_system", self.deeds.append)
 

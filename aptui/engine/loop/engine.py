@@ -31,7 +31,7 @@ from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
-from aptui.engine.loop.hashing import Copying, HashQueue
+from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.progress import ProgressReporter
@@ -169,7 +169,7 @@ class Engine:
         types = self.project.metadata_types
         delay_s = self.config.meta_delay_ms / 1000
         self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
-        copying = Copying(str(self.cache.staging), self._may_start, self._is_being_written, self.cache.discard)
+        copying = CopyStaging(str(self.cache.staging), self._may_start, self._is_being_written, self.cache.discard)
         is_live = self.live is not None
         self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=is_live, copying=copying)
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
@@ -355,7 +355,7 @@ class Engine:
         """Whether jobs may start that need no worker."""
         return not self.is_paused and not self._is_amid_changes
 
-    def _is_being_written(self, path: str, is_asked: bool) -> bool:  # one of the callables of `Copying`
+    def _is_being_written(self, path: str, is_asked: bool) -> bool:  # one of the callables of `CopyStaging`
         return self.live is not None and self.live.is_being_written(path, is_asked=is_asked)
 
     @property

@@ -57,7 +57,7 @@ class _Answer(Struct):
     told: int = 0
 
 
-class Copying(Struct, frozen=True):
+class CopyStaging(Struct, frozen=True):
     """How copies are staged by those who read.
 
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
@@ -90,7 +90,7 @@ class HashQueue:
         post: Callable[[Event], None],
         *,
         is_live: bool,
-        copying: Copying,
+        copying: CopyStaging,
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
         self._copying = copying

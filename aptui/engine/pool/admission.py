@@ -13,7 +13,7 @@ from aptui.engine.pool.memory_budget import MemoryBudget
 from aptui.engine.pool.messages import Order, PoolMessage, builder_of, identity_of
 
 
-class Admission:
+class JobAdmission:
     """Says whether a job may begin, and learns from how runs end."""
 
     def __init__(self, memory: MemoryBudget, failures: FailureTracker) -> None:

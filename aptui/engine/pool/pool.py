@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
-from aptui.engine.pool.admission import Admission
+from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
@@ -47,7 +47,7 @@ from aptui.engine.pool.messages import (
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.processes import PoolSettings, WorkerManager
 from aptui.engine.pool.questions import LogSoFar
-from aptui.engine.pool.slots import Slot, WaitingOrders
+from aptui.engine.pool.slots import WaitingOrders, WorkerSlot
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.processes import KILLED
@@ -91,7 +91,7 @@ class Pool:
         self._waiting = WaitingOrders()
         self._results: list[Result] = []
         self._deaths = FailureTracker()
-        self._admission = Admission(self._memory, self._deaths)
+        self._admission = JobAdmission(self._memory, self._deaths)
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
@@ -209,7 +209,7 @@ class Pool:
             self._outdate(slot)
         self._dispatch()
 
-    def _outdate(self, slot: Slot) -> None:
+    def _outdate(self, slot: WorkerSlot) -> None:
         if slot.is_ready:
             self._crew.retire(slot)
             return
@@ -284,7 +284,7 @@ class Pool:
             slot.messages.append(message)
             slot.member.send(message.frame())
 
-    def _choose(self, message: PoolMessage) -> Slot | None:
+    def _choose(self, message: PoolMessage) -> WorkerSlot | None:
         """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
         if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
             free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
@@ -294,7 +294,7 @@ class Pool:
                 return slot
         return next((slot for slot in self._crew.slots if slot.takes_behind(message)), None)
 
-    def _add_worker(self) -> Slot | None:
+    def _add_worker(self) -> WorkerSlot | None:
         try:
             return self._crew.add(self._start)
         except OSError as error:
@@ -326,7 +326,7 @@ class Pool:
             case _:
                 raise wire.WireError(f"a worker does not send frames of kind {kind.name}")
 
-    def _on_run(self, slot: Slot, kind: wire.FrameKind, result: AnalyseResult | RunResult) -> None:
+    def _on_run(self, slot: WorkerSlot, kind: wire.FrameKind, result: AnalyseResult | RunResult) -> None:
         message = slot.messages[0] if slot.messages else None
         order = message.current if message else None
         if (
@@ -363,7 +363,7 @@ class Pool:
         self._admission.release(order)
         return result
 
-    def _on_copies(self, slot: Slot, results: Sequence[object]) -> None:
+    def _on_copies(self, slot: WorkerSlot, results: Sequence[object]) -> None:
         message = self._take_message(slot, wire.FrameKind.COPY)
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
@@ -374,14 +374,14 @@ class Pool:
             self._results.append(ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
         slot.runs += len(answers)
 
-    def _take_message(self, slot: Slot, kind: wire.FrameKind) -> PoolMessage:
+    def _take_message(self, slot: WorkerSlot, kind: wire.FrameKind) -> PoolMessage:
         if not slot.messages or slot.messages[0].kind is not kind:
             raise wire.WireError(f"an answer of kind {kind.name} that was not due")
         message = slot.messages.popleft()
         self._begin_next(slot)
         return message
 
-    def _begin_next(self, slot: Slot) -> None:
+    def _begin_next(self, slot: WorkerSlot) -> None:
         if slot.messages:
             slot.messages[0].began_s = self._clock()
             self._crew.end_if_cancelled(slot)
@@ -416,7 +416,7 @@ class Pool:
             else:
                 self._results += [self._return_order(message, order) for order in message.rest]
 
-    def _account(self, slot: Slot, message: PoolMessage) -> None:
+    def _account(self, slot: WorkerSlot, message: PoolMessage) -> None:
         reason = slot.member.exit_text
         order = message.current
         rest = message.rest
@@ -446,7 +446,7 @@ class Pool:
         elif message.hash_order is not None:
             self._results.append(unhashed(message.hash_order, f"the worker that read it {reason}"))
 
-    def _take_back(self, slot: Slot) -> None:
+    def _take_back(self, slot: WorkerSlot) -> None:
         """Give the orders of a worker that leaves in good order to others, unless they are of a configuration that is no more."""
         for message in reversed(slot.messages):
             unwanted = [order for order in message.rest if order.run_key in message.cancelled]
@@ -458,7 +458,7 @@ class Pool:
                 self._waiting.put_back(message)
         slot.messages.clear()
 
-    def _give_up_start(self, slot: Slot) -> None:
+    def _give_up_start(self, slot: WorkerSlot) -> None:
         lines = [line for line in slot.member.take_unfinished().lines() if line.strip()]
         self._take_back(slot)
         if not slot.is_retiring and not slot.verdicts:

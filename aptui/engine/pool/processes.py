@@ -20,7 +20,7 @@ from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
 from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
-from aptui.engine.pool.slots import Slot
+from aptui.engine.pool.slots import WorkerSlot
 from aptui.worker import processes
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ class WorkerManager:
         self, selector: selectors.BaseSelector, listener: WorkerListener, clock: Callable[[], float], settings: PoolSettings
     ) -> None:
         self._selector, self._listener, self._clock, self._settings = selector, listener, clock, settings
-        self._slots: dict[WorkerProcess, Slot] = {}
+        self._slots: dict[WorkerProcess, WorkerSlot] = {}
         self._orphans: set[int] = set()
         self._warden: OrphanReaper | None = None
         self._started_count = 0
 
     @property
-    def slots(self) -> Sequence[Slot]:
+    def slots(self) -> Sequence[WorkerSlot]:
         """The workers whose processes are not known to be dead."""
         return tuple(self._slots.values())
 
@@ -110,11 +110,11 @@ class WorkerManager:
         """Return (process id, job) of each worker that is at one."""
         return [(slot.member.pid, job) for slot in self._slots.values() if (job := slot.job) is not None]
 
-    def slot_of(self, member: WorkerProcess) -> Slot:
+    def slot_of(self, member: WorkerProcess) -> WorkerSlot:
         """Return what is known of a member."""
         return self._slots[member]
 
-    def add(self, start: WorkerStart) -> Slot:
+    def add(self, start: WorkerStart) -> WorkerSlot:
         """Start a worker.
 
         Raises:
@@ -125,10 +125,10 @@ class WorkerManager:
         self._warden = self._warden or OrphanReaper(mark_prefix())
         self._started_count += 1
         now_s = self._clock()
-        slot = self._slots[member] = Slot(self._started_count, member, start, now_s, now_s)
+        slot = self._slots[member] = WorkerSlot(self._started_count, member, start, now_s, now_s)
         return slot
 
-    def remove(self, member: WorkerProcess) -> Slot:
+    def remove(self, member: WorkerProcess) -> WorkerSlot:
         """Forget a member whose process is dead; return what it was given."""
         self._orphans |= processes.reap(member.orphans)
         return self._slots.pop(member)
@@ -136,20 +136,20 @@ class WorkerManager:
     # ------------------------------------------------------------------------------------------------------------- ending
 
     @staticmethod
-    def retire(slot: Slot) -> None:
+    def retire(slot: WorkerSlot) -> None:
         """Give a worker nothing new; it ends when it has done what it has."""
         slot.is_retiring = True
         if not slot.messages:
             slot.member.hang_up()
 
-    def end(self, slot: Slot, run_key: int, verdict: Verdict) -> None:
+    def end(self, slot: WorkerSlot, run_key: int, verdict: Verdict) -> None:
         """End a worker because of the run it is at: SIGTERM now, SIGKILL for it and its family a little later."""
         slot.verdicts.setdefault(run_key, verdict)
         if slot.kill_at_s is None:
             slot.kill_at_s = self._clock() + self._settings.term_grace_s
             slot.member.terminate()
 
-    def end_if_cancelled(self, slot: Slot) -> None:
+    def end_if_cancelled(self, slot: WorkerSlot) -> None:
         """End a worker that is at a run which nobody wants any more."""
         order = slot.messages[0].current if slot.messages else None
         if order is not None and order.run_key in slot.messages[0].cancelled:
@@ -164,7 +164,7 @@ class WorkerManager:
             times.append(self._clock() + 0.1)
         return times
 
-    def _due(self, slot: Slot) -> float | None:
+    def _due(self, slot: WorkerSlot) -> float | None:
         if slot.kill_at_s is not None:
             return slot.kill_at_s
         if slot.member.is_deaf:
@@ -187,7 +187,7 @@ class WorkerManager:
             if due_s is not None and now_s >= due_s:
                 self._overdue(slot, now_s)
 
-    def _overdue(self, slot: Slot, now_s: float) -> None:
+    def _overdue(self, slot: WorkerSlot, now_s: float) -> None:
         order = slot.messages[0].current if slot.messages else None
         if slot.kill_at_s is not None:
             if slot.member.is_deaf and not slot.verdicts and not slot.member.fault:

@@ -21,7 +21,7 @@ PATIENT_S = 10.0
 """A job for which there is no room in memory lets so many others pass, or for so long; then no job starts before it."""
 
 
-class Slot(Struct, eq=False):
+class WorkerSlot(Struct, eq=False):
     """A member and what it was given.
 
     `verdicts` say why it is being ended, by run key, for those that are to blame. `start` is the

@@ -17,7 +17,7 @@ _TEXT_BYTES = 64 * 1024
 _PACKED_BYTES = 16 << 20
 
 
-class Head(Struct, frozen=True):
+class CheckoutHead(Struct, frozen=True):
     """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change.
 
     `left` is the commit that was left for it at `moved_ms`, by the log of HEAD, which knows the second.
@@ -29,20 +29,20 @@ class Head(Struct, frozen=True):
     moved_ms: int = 0
 
 
-def head(folder: str) -> Head:
+def head(folder: str) -> CheckoutHead:
     """Return what is checked out where `folder` lies."""
     control = _control_folder(folder)
     if not control:
-        return Head()
+        return CheckoutHead()
     text = _read(os.path.join(control, "HEAD"), _TEXT_BYTES).strip()
     if text.startswith("ref: "):
         text = _resolved(control, text.removeprefix("ref: "))
     if not _COMMIT.match(text):
-        return Head()
+        return CheckoutHead()
     move, _tab, said = _last_move(control).partition("\t")
     left, moved_s = move.partition(" ")[0], move.rpartition(">")[2].split()
     is_known = bool(_COMMIT.match(left)) and bool(moved_s) and moved_s[0].isdigit() and len(moved_s[0]) < _SECONDS_DIGITS
-    return Head(text, said.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
+    return CheckoutHead(text, said.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
 
 
 def _control_folder(folder: str) -> str:

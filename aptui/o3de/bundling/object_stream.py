@@ -67,7 +67,7 @@ class Element(Struct):
             child.value, child.tag = value, ""
 
 
-class Stream(Struct):
+class ObjectStream(Struct):
     """A whole file: the classes in it, and what stands around them."""
 
     root: Element
@@ -80,15 +80,15 @@ class Stream(Struct):
         return self.root.children[0]
 
 
-def stream_of(element: Element) -> Stream:
+def stream_of(element: Element) -> ObjectStream:
     """Return a stream that holds a new object."""
-    return Stream(Element("ObjectStream", "", children=[element]))
+    return ObjectStream(Element("ObjectStream", "", children=[element]))
 
 
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-def load(path: Path, type_id: str) -> Stream:
+def load(path: Path, type_id: str) -> ObjectStream:
     """Return the stream in a file, whose object is of this type.
 
     Raises:
@@ -110,7 +110,7 @@ def load(path: Path, type_id: str) -> Stream:
     return stream
 
 
-def parse(text: str) -> Stream:
+def parse(text: str) -> ObjectStream:
     """Return the stream that a text is.
 
     Raises:
@@ -120,7 +120,7 @@ def parse(text: str) -> Stream:
     lead, first = next(tags, ("", None))
     if first is None or first["kind"] != "ObjectStream" or first["close"]:
         raise UserError("it is no ObjectStream")
-    stream = Stream(_element(first, ""), lead, "")
+    stream = ObjectStream(_element(first, ""), lead, "")
     open_elements, end = [stream.root], 0
     for lead, tag in tags:
         if tag is None:
@@ -177,7 +177,7 @@ def _element(tag: re.Match[str], lead: str) -> Element:
 # ----------------------------------------------------------------------------------------------------------------- writing
 
 
-def dump(stream: Stream) -> str:
+def dump(stream: ObjectStream) -> str:
     """Return the text of a stream: what was read and not changed as it was."""
     first = stream.root.children[0] if stream.root.children else None
     unit = (first.lead if first is not None else "").lstrip("\r\n") or "\t"

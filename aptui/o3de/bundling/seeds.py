@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.o3de.bundling import object_stream
-from aptui.o3de.bundling.object_stream import Element, Stream
+from aptui.o3de.bundling.object_stream import Element, ObjectStream
 from aptui.shared.errors import UserError
 
 SUFFIX = ".seed"
@@ -55,7 +55,7 @@ class Seed(Struct, frozen=True):
 class SeedList:
     """The seeds of one file, in their order."""
 
-    def __init__(self, stream: Stream | None = None) -> None:
+    def __init__(self, stream: ObjectStream | None = None) -> None:
         self.stream = stream or object_stream.stream_of(Element("AZStd::vector<SeedInfo, allocator>", _VECTOR))
 
     @classmethod

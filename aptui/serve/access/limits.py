@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from aptui.serve.access.tokens import LOCAL
-from aptui.sharing.cache_server.reports import Reports
+from aptui.sharing.cache_server.reports import ErrorReports
 
 if TYPE_CHECKING:
     from aptui.serve.access.guard import ClientIdentity
@@ -137,7 +137,7 @@ class ConnectionLimits:
         self.strangers: dict[ClientConnection, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
         """Asked with each caller's address; returns why it may not come in, "" = it may."""
-        self.reports = Reports()
+        self.reports = ErrorReports()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, door: ClientConnection) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from aptui.shared.floods import FloodGate, more_like_this
 
 
-class Reports:
+class ErrorReports:
     """What may be told: of each kind ten in a minute, then how many more there were."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from aptui.sharing.cache_server.reports import Reports
+from aptui.sharing.cache_server.reports import ErrorReports
 
 _LOOK_S = 1.0
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
@@ -89,7 +89,7 @@ class SocketLimits:
     def __init__(self, limit: int, patience_s: float) -> None:
         self._limit, self._patience_s = limit, patience_s
         self._all: dict[Socket, None] = {}
-        self.reports = Reports()
+        self.reports = ErrorReports()
         self._timer: asyncio.TimerHandle | None = None
 
     def admits(self, new: Socket) -> bool:

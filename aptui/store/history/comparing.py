@@ -7,7 +7,7 @@ from collections import defaultdict
 from msgspec import Struct, field
 
 from aptui.store.history import pace
-from aptui.store.history.sessions import Session, SessionRun, runs_between, runs_until
+from aptui.store.history.sessions import SessionRun, WorkSession, runs_between, runs_until
 from aptui.store.queries.reader import Reader
 
 _LEAST_BYTES = 1024
@@ -21,7 +21,7 @@ class JobComparison(Struct, frozen=True):
 
     old: SessionRun | None
     new: SessionRun
-    pace: pace.Pace | None = None
+    pace: pace.JobPace | None = None
 
     @property
     def growth(self) -> int:
@@ -44,7 +44,7 @@ class Comparison(Struct):
     jobs_run: int = 0
 
 
-def compare(reader: Reader, old: Session, new: Session) -> Comparison:
+def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
     """Compare the end of one session with that of a later one."""
     before: dict[Name, SessionRun] = {}
     for run in runs_until(reader, old.number):
@@ -64,7 +64,7 @@ def compare(reader: Reader, old: Session, new: Session) -> Comparison:
     return found
 
 
-def _gone(reader: Reader, old: Session, new: Session, after: dict[Name, SessionRun]) -> set[Name]:
+def _gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
     """Return the names of jobs that went in between and did not come back."""
     sql = "SELECT job_id, source, platform, job_key, builder FROM aptui_gone_jobs WHERE gone_ms > ? AND gone_ms <= ?"
     found = set()

@@ -37,7 +37,7 @@ _BUILDERS_SQL = """SELECT BuilderGuid, JobID FROM Jobs WHERE JobID IN (SELECT jo
 WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
 
 
-class Pace(Struct, frozen=True):
+class JobPace(Struct, frozen=True):
     """How long something takes now (`now_ms`), and usually (`median_ms`, with `noise_ms` around it) over `runs` earlier runs."""
 
     now_ms: float
@@ -67,18 +67,18 @@ class Pace(Struct, frozen=True):
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
 
-def pace(now_ms: float, before_ms: Sequence[float]) -> Pace:
+def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
     """Compare a duration with those before it, the newest first."""
     known = before_ms[:LAST_RUNS]
     if not known:
-        return Pace(now_ms, now_ms, 0.0, 0)
+        return JobPace(now_ms, now_ms, 0.0, 0)
     from statistics import median  # for start-up: it brings fractions
 
     middle = median(known)
-    return Pace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))
+    return JobPace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))
 
 
-def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, Pace]:
+def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
     """Return the pace of these jobs, of those that ran at all."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
@@ -88,13 +88,13 @@ def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, Pace]:
     return {job_id: pace(listed[0], listed[1:]) for job_id, listed in durations.items()}
 
 
-def slower_jobs(reader: Reader) -> dict[int, Pace]:
+def slower_jobs(reader: Reader) -> dict[int, JobPace]:
     """Return {job id: its pace} of the jobs whose last run was slower than those before; half a second at 2,000,000 runs."""
     found = paces(reader, [job_id for (job_id,) in reader.ask(_CANDIDATES_SQL)])
     return {job_id: one for job_id, one in found.items() if one.is_slower}
 
 
-def slower_builders(reader: Reader) -> dict[bytes, Pace]:
+def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
     """Return {builder: its pace} where the jobs of a builder became slower together: ratios to their own medians, in percent."""
     from statistics import median  # for start-up
 
@@ -108,7 +108,7 @@ def slower_builders(reader: Reader) -> dict[bytes, Pace]:
         middle = median(listed)
         noise = _SIGMA * median(abs(one - middle) for one in listed) / max(1.0, len(listed) ** 0.5)
         if len(listed) >= _LEAST_JOBS and middle > 100 * (1 + _LEAST_SHARE) and middle - _NOISES * noise > 100:
-            found[builder] = Pace(middle, 100.0, noise, len(listed))
+            found[builder] = JobPace(middle, 100.0, noise, len(listed))
     return found
 
 

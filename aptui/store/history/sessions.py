@@ -24,7 +24,7 @@ _SAY_EITHER = "say a session's number, 'last', or the hash of a commit; 'git rev
 OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
-class Session(Struct, frozen=True):
+class WorkSession(Struct, frozen=True):
     """One session; `kind` and `outcome` are words of `core.sessions`, `failing` counts what was failed when it ended."""
 
     number: int
@@ -75,13 +75,13 @@ class SessionRun(Struct, frozen=True):
         return self.outcome != Outcome.SUCCEEDED
 
 
-def sessions(reader: Reader, limit: int = 0) -> list[Session]:
+def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
     """Return the sessions that are kept, the last first; `limit` 0 = all."""
     sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT ?"
-    return [Session(*row) for row in reader.ask(sql, (limit or -1,))]
+    return [WorkSession(*row) for row in reader.ask(sql, (limit or -1,))]
 
 
-def session_named(reader: Reader, word: str) -> Session:
+def session_named(reader: Reader, word: str) -> WorkSession:
     """Return the session that a word means: its number, `last`, or `last~2` for the second before that.
 
     Raises:
@@ -101,10 +101,10 @@ def session_named(reader: Reader, word: str) -> Session:
         found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
         known = f"those from {found[0]} to {found[1]} are kept" if found[0] else "none is recorded yet"
         raise UserError(f"there is no session '{word}'", hint=known)
-    return Session(*row)
+    return WorkSession(*row)
 
 
-def session_at(reader: Reader, word: str) -> Session:
+def session_at(reader: Reader, word: str) -> WorkSession:
     """Return the session that a word means, as `session_named`, or the last one that ended at a commit: its hash, or how it begins.
 
     Raises:
@@ -115,7 +115,7 @@ def session_at(reader: Reader, word: str) -> Session:
             raise UserError(f"'{word}' is no session and no commit", hint=_SAY_EITHER)
         return session_named(reader, word)
     sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
-    found = [Session(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
+    found = [WorkSession(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
     if not found:
         raise UserError(f"no session that is kept ended at commit '{word}'", hint="'aptui history --json' lists their commits")
     if len({session.commit for session in found}) > 1:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from aptui.store.history.sessions import Session, runs_until
+from aptui.store.history.sessions import WorkSession, runs_until
 from aptui.store.queries.reader import Reader
 
 _PRODUCTS_SQL = """SELECT s.SourceName, p.ProductName, j.BuilderGuid, j.Platform, COALESCE(o.size, 0)
@@ -60,7 +60,7 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
 
 
 def grown(
-    reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: Session
+    reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
 ) -> list[SizeRow]:
     """Return the groups with what they grew by since a session ended, the most grown first; groups that went are there, empty.
 

@@ -91,7 +91,7 @@ class AnalysisKeys:
             return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
 
 
-class LogReader(Protocol):
+class RunLogs(Protocol):
     """Who knows what logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
 
     def known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
@@ -119,7 +119,7 @@ class JobTable:
         for pool in (*self._pools.values(), self._formats):
             pool[""]  # code 0, of rows of which nothing is written yet
         self.checks = CheckColumn()
-        self.log_lines: LogReader | None = None
+        self.log_lines: RunLogs | None = None
         """Who reads logs for filters, None = nobody."""
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {name: {"": 0} for name in ("reason", "error", "group")}

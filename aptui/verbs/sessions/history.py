@@ -12,8 +12,8 @@ from aptui.core.sessions import SessionEnd
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history import comparing
-from aptui.store.history.pace import Pace
-from aptui.store.history.sessions import OUTCOMES, Session, SessionRun, runs_of, session_named, sessions
+from aptui.store.history.pace import JobPace
+from aptui.store.history.sessions import OUTCOMES, SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.verbs.opening import OpenedProject, opened
 
 _LISTED = 30
@@ -69,20 +69,20 @@ def _list(project: OpenedProject, arguments: Namespace) -> None:
     printing.table(header, (_cells(one) for one in found), right=(0, 2, 4, 5, 6, 7, 8), spare=(7, 6, 2))
 
 
-def _cells(one: Session) -> list[str]:
+def _cells(one: WorkSession) -> list[str]:
     figures = (one.jobs_run, one.jobs_failed, one.restored, one.jobs_gone, one.failing)
     numbers = [f"{number:,}" if number else "" for number in figures]
     return [str(one.number), printing.when(one.started_ms), printing.duration(one.seconds), why(one), *numbers]
 
 
-def why(one: Session) -> str:
+def why(one: WorkSession) -> str:
     """Return why a session began, and how it ended if not at rest."""
     text = f"{one.kind}: {one.detail}" if one.detail else one.kind
     end = _ENDS.get(SessionEnd(one.outcome), "")
     return f"{text}; {end}" if end else text
 
 
-def session_json(one: Session) -> dict[str, Any]:
+def session_json(one: WorkSession) -> dict[str, Any]:
     """Return a session as programs get it."""
     return {
         "session": one.number,
@@ -107,7 +107,7 @@ def session_json(one: Session) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------- one
 
 
-def _show(one: Session, project: OpenedProject, arguments: Namespace) -> None:
+def _show(one: WorkSession, project: OpenedProject, arguments: Namespace) -> None:
     runs = runs_of(project.database, one.number)
     if arguments.json:
         printing.say_json({**session_json(one), "runs": [_run_json(run, one, project) for run in runs]})
@@ -125,7 +125,7 @@ def _show(one: Session, project: OpenedProject, arguments: Namespace) -> None:
         printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
 
 
-def tell_session(one: Session) -> None:
+def tell_session(one: WorkSession) -> None:
     """Write what a session was."""
     printing.say(f"session {one.number}: {printing.line(why(one))}", "bold")
     printing.say(f"began {printing.when(one.started_ms)}, took {printing.duration(one.seconds)}")
@@ -164,7 +164,7 @@ def _name(run: SessionRun) -> str:
     return printing.line(f"{run.source}@{run.platform}:{run.job_key}")
 
 
-def _run_json(run: SessionRun, one: Session, project: OpenedProject) -> dict[str, Any]:
+def _run_json(run: SessionRun, one: WorkSession, project: OpenedProject) -> dict[str, Any]:
     return {
         **_names_json(run, project),
         "outcome": OUTCOMES.get(run.outcome, "lost"),  # type: ignore[call-overload]
@@ -185,7 +185,7 @@ def _names_json(run: SessionRun, project: OpenedProject) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def _compare(chosen: list[Session], project: OpenedProject, arguments: Namespace) -> None:
+def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Namespace) -> None:
     old, new = chosen
     found = comparing.compare(project.database, old, new)
     if arguments.json:
@@ -241,7 +241,7 @@ def _said_growth(change: comparing.JobComparison) -> str:
     return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
 
 
-def _comparison_json(old: Session, new: Session, found: comparing.Comparison, project: OpenedProject) -> dict[str, Any]:
+def _comparison_json(old: WorkSession, new: WorkSession, found: comparing.Comparison, project: OpenedProject) -> dict[str, Any]:
     def listed(changes: list[comparing.JobComparison]) -> list[dict[str, Any]]:
         return [_change_json(change, project) for change in changes]
 
@@ -274,7 +274,7 @@ def _change_json(change: comparing.JobComparison, project: OpenedProject) -> dic
     }
 
 
-def pace_json(pace: Pace) -> dict[str, Any]:
+def pace_json(pace: JobPace) -> dict[str, Any]:
     """Return how long something takes beside how long it usually does."""
     return {
         "median_s": round(pace.median_ms / 1000, 6),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aptui.shared import printing
 from aptui.shared.files.replacing import not_written
-from aptui.store.history.sessions import Session
+from aptui.store.history.sessions import WorkSession
 from aptui.store.history.sizes import SizeBy, SizeRow
 
 _MOST = 5_000
@@ -28,7 +28,7 @@ th { font-weight: 600; border-bottom: 1px solid #8886; } .n { text-align: right;
 """
 
 
-def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: Session | None) -> str:
+def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: WorkSession | None) -> str:
     """Return the page; names are foreign text."""
     is_diff = total.grew is not None
     most = max((_weight(row) for row in rows), default=0)

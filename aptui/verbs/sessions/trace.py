@@ -14,7 +14,7 @@ from typing import Any
 
 from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
-from aptui.store.history.sessions import OUTCOMES, Session, session_named
+from aptui.store.history.sessions import OUTCOMES, WorkSession, session_named
 from aptui.store.history.timeline import Span, Timeline, timeline
 from aptui.verbs.opening import OpenedProject, opened
 from aptui.verbs.sessions.history import why
@@ -51,7 +51,7 @@ def trace(arguments: Namespace) -> int:
     return 0
 
 
-def events(session: Session, found: Timeline, project: OpenedProject) -> Iterator[dict[str, Any]]:
+def events(session: WorkSession, found: Timeline, project: OpenedProject) -> Iterator[dict[str, Any]]:
     """Yield the events of the trace: names of tracks, runs, what waited for what."""
     yield _name("process_name", 0, f"session {session.number}: {why(session)}")
     yield _name("thread_name", _CRITICAL_LANE, "critical path")
@@ -69,7 +69,7 @@ def _name(kind: str, thread: int, text: str) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": thread, "args": {"name": text}}
 
 
-def _slice(span: Span, thread: int, session: Session, project: OpenedProject) -> dict[str, Any]:
+def _slice(span: Span, thread: int, session: WorkSession, project: OpenedProject) -> dict[str, Any]:
     run = span.run
     return {
         "ph": "X",
@@ -108,7 +108,7 @@ def _write(file: str, document: dict[str, Any]) -> None:
         stream.write(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _tell(session: Session, found: Timeline, file: str | None) -> None:
+def _tell(session: WorkSession, found: Timeline, file: str | None) -> None:
     printing.say(f"session {session.number}: {printing.line(why(session))}", "bold")
     lanes = printing.count(found.lane_count, "worker")
     printing.say(f"{printing.count(len(found.spans), 'job')} in {printing.duration(session.seconds)} on {lanes} at most")

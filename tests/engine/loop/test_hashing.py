@@ -10,7 +10,7 @@ import pytest
 from aptui.core.messages import Event, FilesHashed, HashFiles
 from aptui.core.model import FileFact, RelPath
 from aptui.core.orders import HashOrder, HashResult
-from aptui.engine.loop.hashing import Copying, HashQueue
+from aptui.engine.loop.hashing import CopyStaging, HashQueue
 
 
 class Orders(HashQueue):
@@ -20,7 +20,7 @@ class Orders(HashQueue):
         self.posted: list[Event] = []
         numbers = count(1)
         self.asked: list[tuple[str, bool]] = []
-        copying = Copying("/staging", lambda: True, self._is_written, lambda _keys: None)
+        copying = CopyStaging("/staging", lambda: True, self._is_written, lambda _keys: None)
         super().__init__({1: "/game"}, lambda: next(numbers), self.posted.append, is_live=is_live, copying=copying)
 
     def _is_written(self, path: str, is_asked: bool) -> bool:

@@ -1,15 +1,15 @@
 from aptui.core.orders import Outcome, RunResult
-from aptui.engine.pool.admission import Admission
+from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.failures import FailureTracker
 from aptui.engine.pool.memory_budget import MemoryBudget
 from aptui.engine.pool.messages import messages_of
 from tests.engine.pool.test_slots import message, order
 
 
-def admission(left_bytes: int, taken_bytes: int = 0, **learned: int) -> tuple[Admission, FailureTracker, MemoryBudget]:
+def admission(left_bytes: int, taken_bytes: int = 0, **learned: int) -> tuple[JobAdmission, FailureTracker, MemoryBudget]:
     failures = FailureTracker()
     memory = MemoryBudget(left_bytes, lambda: 0.0, learned, lambda: left_bytes, lambda _pid: taken_bytes)
-    return Admission(memory, failures), failures, memory
+    return JobAdmission(memory, failures), failures, memory
 
 
 def test_a_job_that_does_not_fit_runs_where_no_other_does():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.engine.scan.commits import Head, head
+from aptui.engine.scan.commits import CheckoutHead, head
 
 COMMIT, OTHER = "1" * 40, "2" * 40
 
@@ -25,7 +25,7 @@ def test_a_branch_is_followed_from_anywhere_below(git: Path, tmp_path: Path) -> 
     below = tmp_path / "assets/deep"
     below.mkdir(parents=True)
 
-    assert head(str(below)) == Head(COMMIT)
+    assert head(str(below)) == CheckoutHead(COMMIT)
 
 
 def test_a_packed_branch(git: Path, tmp_path: Path) -> None:
@@ -48,14 +48,14 @@ def test_a_detached_head(git: Path, tmp_path: Path) -> None:
 def test_what_moved_head_last(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
     (git / "logs/HEAD").write_text(f"{OTHER} {COMMIT} A <a@b> 1 +0000\tcheckout: x\n{COMMIT} {OTHER} A <a@b> 2 +0000\t{move}\n")
 
-    assert head(str(tmp_path)) == Head(COMMIT, is_made_here, COMMIT, 2000)
+    assert head(str(tmp_path)) == CheckoutHead(COMMIT, is_made_here, COMMIT, 2000)
 
 
 @pytest.mark.parametrize("line", ["", "nonsense", f"{COMMIT} {OTHER} A <a@b> x\tcheckout: y", f"{COMMIT} {OTHER} A <a@b>", "\t\t"])
 def test_a_log_that_says_nothing(git: Path, tmp_path: Path, line: str) -> None:
     (git / "logs/HEAD").write_text(f"{line}\n")
 
-    assert head(str(tmp_path)) == Head(COMMIT)
+    assert head(str(tmp_path)) == CheckoutHead(COMMIT)
 
 
 def test_a_linked_worktree(git: Path, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_linked_worktree(git: Path, tmp_path: Path) -> None:
 def test_anything_odd_is_no_commit(git: Path, tmp_path: Path, text: str) -> None:
     (git / "HEAD").write_text(text)
 
-    assert head(str(tmp_path)) == Head()
+    assert head(str(tmp_path)) == CheckoutHead()
 
 
 def test_no_repository_is_no_commit(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from aptui.serve.access.guard import Rate
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.sharing.cache_server.accepting import PENDING_LIMIT
-from aptui.sharing.cache_server.reports import Reports
+from aptui.sharing.cache_server.reports import ErrorReports
 
 from ..live_served import CERTIFICATE, KEY
 from ..served import Served, served
@@ -571,7 +571,7 @@ def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: P
 
 def test_errors_that_others_cause_are_told_ten_times_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    reports = Reports(lambda: now[0])
+    reports = ErrorReports(lambda: now[0])
 
     assert [reports.admits("OverflowError") for _ in range(30)].count(True) == 10
     assert reports.admits("ValueError")

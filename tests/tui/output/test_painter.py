@@ -4,7 +4,7 @@ import re
 
 from aptui.tui.terminal.output.abilities import Abilities
 from aptui.tui.terminal.output.cells import Row
-from aptui.tui.terminal.output.painter import Painter
+from aptui.tui.terminal.output.painter import FramePainter
 from aptui.tui.terminal.output.pens import PenCase
 
 CASE = PenCase()
@@ -12,7 +12,7 @@ CASE = PenCase()
 
 def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
     """Return what the last of some pictures costs, each a list of lines in one pen."""
-    painter = Painter(CASE, abilities)
+    painter = FramePainter(CASE, abilities)
     for character in repeats:
         painter.repeats(character, is_so=True)
     painter.forget(width, len(pictures[0]))

@@ -23,7 +23,7 @@ KEPT_SESSIONS = 5_000
 _SHORT = 10
 
 
-class SessionArchive(Protocol):
+class SessionHistory(Protocol):
     """What is asked of the database."""
 
     def last_end(self) -> tuple[str, int]:
@@ -53,7 +53,7 @@ class SessionRecorder:
     """
 
     def __init__(
-        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], commits.Head] = commits.head
+        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], commits.CheckoutHead] = commits.head
     ) -> None:
         self.is_held = False
         """Whether an engine is closed and opened again in the middle of it."""
@@ -93,13 +93,13 @@ class SessionRecorder:
         """Nothing was changed by what was looked at: that is no session."""
         self._started_ms = self._started_ms * self.is_held
 
-    def found(self, archive: SessionArchive) -> Rows:
+    def found(self, archive: SessionHistory) -> Rows:
         """Return the rows for what an engine did that was killed, {} when there is nothing."""
         if self._started_ms or not archive.is_session_owed():
             return {}
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
-    def end(self, archive: SessionArchive, account: Account | None, *, is_stopping: bool) -> Rows:
+    def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
         """End the session; return its rows, and those that let an old one go."""
         if self.is_held:
             return {}

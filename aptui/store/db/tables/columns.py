@@ -24,7 +24,7 @@ def owner(model: type[Model], column: str) -> ForeignKeyField:
     return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
 
 
-class Table(Model):
+class DatabaseTable(Model):
     """A table that is called what it says."""
 
     class Meta:

@@ -14,7 +14,7 @@ from typing import Any
 from peewee import Model, SchemaManager, SqliteDatabase
 
 from aptui.store.db.statements import job_stat_sql
-from aptui.store.db.tables.o3de import O3DE_TABLES, Files, Stats
+from aptui.store.db.tables.o3de import O3DE_TABLES, FilesTable, StatsTable
 from aptui.store.db.tables.ours import OWN_TABLES
 
 _INDEXES = """
@@ -55,12 +55,12 @@ aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 # Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
 _UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
 _VIEWS = {
-    Files: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
+    FilesTable: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
     o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
     UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
     WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
     AND s.SourceName = f.name COLLATE BINARY)""",
-    Stats: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
+    StatsTable: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
     FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from peewee import AutoField, BlobField, IntegerField, Model, TextField
 
-from aptui.store.db.tables.columns import Table, number, owner, text
+from aptui.store.db.tables.columns import DatabaseTable, number, owner, text
 
 
-class DbInfo(Table):
+class DbInfoTable(DatabaseTable):
     """The version, in one row."""
 
     row_id = AutoField(column_name="rowID")
@@ -20,7 +20,7 @@ class DbInfo(Table):
         table_name = "dbinfo"
 
 
-class ScanFolders(Table):
+class ScanFoldersTable(DatabaseTable):
     """Scan folders; `PortableKey` is the name that stays when the project moves."""
 
     scan_folder_id = AutoField(column_name="ScanFolderID")
@@ -33,11 +33,11 @@ class ScanFolders(Table):
         table_name = "ScanFolders"
 
 
-class Sources(Table):
+class SourcesTable(DatabaseTable):
     """Files that have jobs."""
 
     source_id = AutoField(column_name="SourceID")
-    scan_folder = owner(ScanFolders, "ScanFolderPK")
+    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
     source_name = text("SourceName")
     source_guid = BlobField(column_name="SourceGuid")
     analysis_fingerprint = text("AnalysisFingerprint", default="''")
@@ -46,11 +46,11 @@ class Sources(Table):
         table_name = "Sources"
 
 
-class Jobs(Table):
+class JobsTable(DatabaseTable):
     """Jobs; `Fingerprint` is that of the last committed run."""
 
     job_id = AutoField(column_name="JobID")
-    source = owner(Sources, "SourcePK")
+    source = owner(SourcesTable, "SourcePK")
     job_key = text("JobKey")
     fingerprint = number("Fingerprint")
     platform = text("Platform")
@@ -72,11 +72,11 @@ class Jobs(Table):
         table_name = "Jobs"
 
 
-class Products(Table):
+class ProductsTable(DatabaseTable):
     """Products; asset id = source UUID and `SubID`."""
 
     product_id = AutoField(column_name="ProductID")
-    job = owner(Jobs, "JobPK")
+    job = owner(JobsTable, "JobPK")
     product_name = text("ProductName")
     sub_id = number("SubID")
     asset_type = BlobField(column_name="AssetType")
@@ -88,18 +88,18 @@ class Products(Table):
         table_name = "Products"
 
 
-class LegacySubIds(Table):
+class LegacySubIdsTable(DatabaseTable):
     """Former sub ids of a product."""
 
     legacy_sub_id = AutoField(column_name="LegacySubID")
-    product = owner(Products, "ProductPK")
+    product = owner(ProductsTable, "ProductPK")
     sub_id = number("SubID")
 
     class Meta:
         table_name = "LegacySubIDs"
 
 
-class SourceDependency(Table):
+class SourceDependencyTable(DatabaseTable):
     """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
 
     source_dependency_id = AutoField(column_name="SourceDependencyID")
@@ -114,11 +114,11 @@ class SourceDependency(Table):
         table_name = "SourceDependency"
 
 
-class ProductDependencies(Table):
+class ProductDependenciesTable(DatabaseTable):
     """What a product needs at run time."""
 
     product_dependency_id = AutoField(column_name="ProductDependencyID")
-    product = owner(Products, "ProductPK")
+    product = owner(ProductsTable, "ProductPK")
     dependency_source_guid = BlobField(column_name="DependencySourceGuid")
     dependency_sub_id = number("DependencySubID")
     platform = text("Platform")
@@ -131,11 +131,11 @@ class ProductDependencies(Table):
         table_name = "ProductDependencies"
 
 
-class MissingProductDependencies(Table):
+class MissingProductDependenciesTable(DatabaseTable):
     """What looks like a dependency in a product's bytes and was not declared."""
 
     missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
-    product = owner(Products, "ProductPK")
+    product = owner(ProductsTable, "ProductPK")
     scanner_id = TextField(column_name="ScannerId")
     scanner_version = TextField(column_name="ScannerVersion")
     source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
@@ -149,11 +149,11 @@ class MissingProductDependencies(Table):
         table_name = "MissingProductDependencies"
 
 
-class Files(Table):
+class FilesTable(DatabaseTable):
     """Every file seen; a view here, of sources and `aptui_files`."""
 
     file_id = AutoField(column_name="FileID")
-    scan_folder = owner(ScanFolders, "ScanFolderPK")
+    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
     file_name = text("FileName")
     is_folder = number("IsFolder")
     mod_time = number("ModTime")
@@ -163,7 +163,7 @@ class Files(Table):
         table_name = "Files"
 
 
-class Stats(Table):
+class StatsTable(DatabaseTable):
     """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
 
     stat_name = text("StatName", primary_key=True)
@@ -174,7 +174,7 @@ class Stats(Table):
         table_name = "Stats"
 
 
-class BuilderInfo(Table):
+class BuilderInfoTable(DatabaseTable):
     """Builders with the analysis fingerprint they had."""
 
     builder_id = AutoField(column_name="BuilderID")
@@ -186,16 +186,16 @@ class BuilderInfo(Table):
 
 
 O3DE_TABLES: tuple[type[Model], ...] = (
-    DbInfo,
-    ScanFolders,
-    Sources,
-    Jobs,
-    Products,
-    LegacySubIds,
-    SourceDependency,
-    ProductDependencies,
-    MissingProductDependencies,
-    Files,
-    Stats,
-    BuilderInfo,
+    DbInfoTable,
+    ScanFoldersTable,
+    SourcesTable,
+    JobsTable,
+    ProductsTable,
+    LegacySubIdsTable,
+    SourceDependencyTable,
+    ProductDependenciesTable,
+    MissingProductDependenciesTable,
+    FilesTable,
+    StatsTable,
+    BuilderInfoTable,
 )

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from peewee import BlobField, CompositeKey, FloatField, IntegerField, Model, TextField
 
-from aptui.store.db.tables.columns import Table, text
+from aptui.store.db.tables.columns import DatabaseTable, text
 
 
-class State(Table):
+class StateTable(DatabaseTable):
     """Single values: schema, epoch, seq, reserved run keys, scan signature."""
 
     key = TextField(primary_key=True)
@@ -25,7 +25,7 @@ class State(Table):
         without_rowid = True
 
 
-class OwnSources(Table):
+class OwnSourcesTable(DatabaseTable):
     """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
 
     `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
@@ -42,7 +42,7 @@ class OwnSources(Table):
         table_name = "aptui_sources"
 
 
-class OwnFiles(Table):
+class OwnFilesTable(DatabaseTable):
     """Files that were no sources when they were looked at; one that is a source now counts as that."""
 
     file_id = IntegerField(primary_key=True)
@@ -56,7 +56,7 @@ class OwnFiles(Table):
         table_name = "aptui_files"
 
 
-class OwnStats(Table):
+class OwnStatsTable(DatabaseTable):
     """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
 
     name = text("name", primary_key=True)
@@ -68,7 +68,7 @@ class OwnStats(Table):
         without_rowid = True
 
 
-class LegacyUuids(Table):
+class LegacyUuidsTable(DatabaseTable):
     """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
 
     uuid = BlobField()
@@ -81,7 +81,7 @@ class LegacyUuids(Table):
         without_rowid = True
 
 
-class OwnJobs(Table):
+class OwnJobsTable(DatabaseTable):
     """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it."""
 
     job_id = IntegerField(primary_key=True)
@@ -101,7 +101,7 @@ class OwnJobs(Table):
         table_name = "aptui_jobs"
 
 
-class Retries(Table):
+class RetriesTable(DatabaseTable):
     """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
 
     job_id = IntegerField(primary_key=True)
@@ -112,7 +112,7 @@ class Retries(Table):
         table_name = "aptui_retries"
 
 
-class Drafts(Table):
+class DraftsTable(DatabaseTable):
     """Jobs whose products are drafts (`core.results.quality`); `final` is the fingerprint of what is planned to replace them."""
 
     job_id = IntegerField(primary_key=True)
@@ -122,7 +122,7 @@ class Drafts(Table):
         table_name = "aptui_drafts"
 
 
-class Analyses(Table):
+class AnalysesTable(DatabaseTable):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
     source_id = IntegerField()
@@ -144,7 +144,7 @@ class Analyses(Table):
         without_rowid = True
 
 
-class Edges(Table):
+class EdgesTable(DatabaseTable):
     """Targets of all kinds of dependency in lower case: who has to be looked at when `target` changes."""
 
     target = TextField()
@@ -158,7 +158,7 @@ class Edges(Table):
         without_rowid = True
 
 
-class OwnProducts(Table):
+class OwnProductsTable(DatabaseTable):
     """SHA-256 and size of a product."""
 
     product_id = IntegerField(primary_key=True)
@@ -169,7 +169,7 @@ class OwnProducts(Table):
         table_name = "aptui_products"
 
 
-class Facts(Table):
+class FactsTable(DatabaseTable):
     """What builders say of their products (`core.results.facts`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
@@ -184,7 +184,7 @@ class Facts(Table):
         table_name = "aptui_facts"
 
 
-class ProductLinks(Table):
+class ProductLinksTable(DatabaseTable):
     """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
 
     `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
@@ -209,7 +209,7 @@ class ProductLinks(Table):
         without_rowid = True
 
 
-class MissingScans(Table):
+class MissingScansTable(DatabaseTable):
     """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
 
     product_id = IntegerField(primary_key=True)
@@ -221,7 +221,7 @@ class MissingScans(Table):
         table_name = "aptui_missing_scans"
 
 
-class Runs(Table):
+class RunsTable(DatabaseTable):
     """The last runs of each job.
 
     `products` is one digest over what it made, `step` leads back to the run before (`core.records.history`).
@@ -247,7 +247,7 @@ class Runs(Table):
         without_rowid = True
 
 
-class Sessions(Table):
+class SessionsTable(DatabaseTable):
     """Spells of work, from the start to rest (`core.sessions`).
 
     Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
@@ -274,7 +274,7 @@ class Sessions(Table):
         table_name = "aptui_sessions"
 
 
-class SessionRuns(Table):
+class SessionRunsTable(DatabaseTable):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
 
     `is_draft`: that was a draft (`core.results.quality`).
@@ -295,7 +295,7 @@ class SessionRuns(Table):
         without_rowid = True
 
 
-class GoneJobs(Table):
+class GoneJobsTable(DatabaseTable):
     """What a job was that is no more, for the sessions in which it ran."""
 
     job_id = IntegerField(primary_key=True)
@@ -309,7 +309,7 @@ class GoneJobs(Table):
         table_name = "aptui_gone_jobs"
 
 
-class Conflicts(Table):
+class ConflictsTable(DatabaseTable):
     """Product names that a failed job made too."""
 
     name = TextField()
@@ -321,7 +321,7 @@ class Conflicts(Table):
         without_rowid = True
 
 
-class Folders(Table):
+class FoldersTable(DatabaseTable):
     """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
 
     folder = TextField()
@@ -335,7 +335,7 @@ class Folders(Table):
         without_rowid = True
 
 
-class Intents(Table):
+class IntentsTable(DatabaseTable):
     """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
 
     run_key = IntegerField()
@@ -351,7 +351,7 @@ class Intents(Table):
         without_rowid = True
 
 
-class CacheFolders(Table):
+class CacheFoldersTable(DatabaseTable):
     """Cache folders with the mtime they had after the last commit."""
 
     name = TextField(primary_key=True)
@@ -362,7 +362,7 @@ class CacheFolders(Table):
         without_rowid = True
 
 
-class Changes(Table):
+class ChangesTable(DatabaseTable):
     """The last changes of sources and products, in order (`store.changes`)."""
 
     seq = IntegerField(primary_key=True)
@@ -380,27 +380,27 @@ class Changes(Table):
 
 
 OWN_TABLES: tuple[type[Model], ...] = (
-    State,
-    OwnSources,
-    OwnFiles,
-    OwnStats,
-    LegacyUuids,
-    OwnJobs,
-    Retries,
-    Drafts,
-    Analyses,
-    Edges,
-    OwnProducts,
-    Facts,
-    ProductLinks,
-    MissingScans,
-    Runs,
-    Sessions,
-    SessionRuns,
-    GoneJobs,
-    Conflicts,
-    Folders,
-    Intents,
-    CacheFolders,
-    Changes,
+    StateTable,
+    OwnSourcesTable,
+    OwnFilesTable,
+    OwnStatsTable,
+    LegacyUuidsTable,
+    OwnJobsTable,
+    RetriesTable,
+    DraftsTable,
+    AnalysesTable,
+    EdgesTable,
+    OwnProductsTable,
+    FactsTable,
+    ProductLinksTable,
+    MissingScansTable,
+    RunsTable,
+    SessionsTable,
+    SessionRunsTable,
+    GoneJobsTable,
+    ConflictsTable,
+    FoldersTable,
+    IntentsTable,
+    CacheFoldersTable,
+    ChangesTable,
 )

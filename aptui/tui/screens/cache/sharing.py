@@ -32,7 +32,7 @@ _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 
 
-class Row(Struct, frozen=True):
+class SharingRow(Struct, frozen=True):
     """A pattern as people edit it; `kind` is glob or regex."""
 
     name: str = "New Name"
@@ -50,9 +50,9 @@ class Draft(Struct, frozen=True):
 
     mode: str = "inactive"
     store: str = ""
-    patterns: tuple[Row, ...] = ()
+    patterns: tuple[SharingRow, ...] = ()
 
-    def with_pattern(self, at: int, row: Row | None) -> Draft:
+    def with_pattern(self, at: int, row: SharingRow | None) -> Draft:
         """Return the draft with another pattern at a place, or without the one that is there."""
         rows = list(self.patterns)
         rows[at : at + 1] = [] if row is None else [row]
@@ -62,7 +62,7 @@ class Draft(Struct, frozen=True):
 def draft_of(sharing: SharedCacheSettings) -> Draft:
     """Return what is in force."""
     kinds = {PatternKind.GLOB: "glob", PatternKind.REGEX: "regex"}
-    rows = (Row(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
+    rows = (SharingRow(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
     return Draft(sharing.mode, sharing.store, tuple(rows))
 
 
@@ -169,7 +169,7 @@ class SharedSettings:
                     "Location: a folder, http(s)://… or s3://…", self.draft.store, lambda text: replace(self.draft, store=text)
                 )
             case ["add"]:
-                self._edit(replace(self.draft, patterns=(*self.draft.patterns, Row())))
+                self._edit(replace(self.draft, patterns=(*self.draft.patterns, SharingRow())))
             case ["pattern", number]:
                 self._open_pattern(int(number))
             case ["test"]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from aptui.core.sessions import SessionEnd
 from aptui.shared.sanitize import sanitize
 from aptui.store.history.comparing import Comparison, JobComparison, compare
-from aptui.store.history.sessions import Session, SessionRun, runs_of, session_named, sessions
+from aptui.store.history.sessions import SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.store.history.sizes import SizeBy, grown, sizes
 from aptui.store.history.timeline import Timeline, timeline
 from aptui.store.queries.reader import Reader
@@ -48,7 +48,7 @@ def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -
     raise AssertionError(words)
 
 
-def _listed(found: Sequence[Session], width: int) -> Iterator[Parts]:
+def _listed(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
     if not found:
         yield (Part(" no session is recorded yet", "muted"),)
         return
@@ -67,7 +67,7 @@ def _listed(found: Sequence[Session], width: int) -> Iterator[Parts]:
     yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)
 
 
-def _title(one: Session) -> Iterator[Parts]:
+def _title(one: WorkSession) -> Iterator[Parts]:
     yield (Part(f" Session {one.number}", "title"), Part(f"  {sanitize(_why(one))}"))
     restored = f", {one.restored:,} restored" if one.restored else ""
     gone = f", {one.jobs_gone:,} gone" if one.jobs_gone else ""
@@ -92,7 +92,7 @@ def _shown(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[
             yield (Part(f"   and {len(listed) - _MOST:,} more", "muted"),)
 
 
-def _compared(old: Session, new: Session, found: Comparison, width: int) -> Iterator[Parts]:
+def _compared(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
     groups: tuple[tuple[str, Sequence[JobComparison], Callable[[JobComparison], str], str], ...] = (
@@ -137,7 +137,7 @@ def _name(run: SessionRun) -> str:
     return f"{run.source}@{run.platform}:{run.job_key}"
 
 
-def _why(one: Session) -> str:
+def _why(one: WorkSession) -> str:
     return (f"{one.kind}: {one.detail}" if one.detail else one.kind) + _ENDS.get(SessionEnd(one.outcome), "")
 
 

@@ -40,7 +40,7 @@ _STATES = {"ok": ("completed", "completed"), "warn": ("warning", "warning"), "fa
 _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
-class DoctorCheck(Struct, frozen=True):
+class DoctorRow(Struct, frozen=True):
     """A row: `state` is "ok", "warn" or "fail"."""
 
     name: str
@@ -49,39 +49,39 @@ class DoctorCheck(Struct, frozen=True):
     advice: str = ""
 
 
-def columns_for(found: Sequence[DoctorCheck]) -> tuple[Column, ...]:
+def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
     """Return the columns of these rows: where nobody gives advice, what is said has its room."""
     return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
-def of_health(health: Health | None) -> list[DoctorCheck]:
+def of_health(health: Health | None) -> list[DoctorRow]:
     """Return what the engine says of itself, the worst first."""
     return sorted(_words(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
-def _words(health: Health) -> Iterator[DoctorCheck]:
+def _words(health: Health) -> Iterator[DoctorRow]:
     for hold in health.holds:
-        yield DoctorCheck("held back", "warn", f"by {hold}", "changes wait until that ends")
+        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until that ends")
     if health.is_paused:
-        yield DoctorCheck("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
+        yield DoctorRow("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
     if health.is_draining:
-        yield DoctorCheck("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
+        yield DoctorRow("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
     for name, said, advice in (
         ("workers", health.pool, "the engine tries again by itself"),
         ("disk", health.disk, "free some space; the engine goes on by itself"),
         ("database", health.database, "'aptui doctor' says more"),
     ):
         if said:
-            yield DoctorCheck(name, "fail", said, advice)
+            yield DoctorRow(name, "fail", said, advice)
     if health.configuration:
-        yield DoctorCheck("configuration", "warn", health.configuration, "fix the file; until then the old one is in use")
+        yield DoctorRow("configuration", "warn", health.configuration, "fix the file; until then the old one is in use")
     for name, why in health.broken_builders:
-        yield DoctorCheck("builder", "fail", f"{name}: {why}", "fix it; it is tried again when it changes, or by 'Rescan'")
+        yield DoctorRow("builder", "fail", f"{name}: {why}", "fix it; it is tried again when it changes, or by 'Rescan'")
     for root in health.roots:
         yield _watching(root)
 
 
-def _watching(root: WatchedRoot) -> DoctorCheck:
+def _watching(root: WatchedRoot) -> DoctorRow:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
         WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
@@ -90,7 +90,7 @@ def _watching(root: WatchedRoot) -> DoctorCheck:
         WatchMode.GONE: ("fail", "mount it again, or fix 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
-    return DoctorCheck("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
+    return DoctorRow("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
 
 
 def command(project_dir: Path) -> list[str]:
@@ -98,7 +98,7 @@ def command(project_dir: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
 
 
-def ask_doctor(task: BackgroundTask, words: list[str]) -> list[DoctorCheck]:
+def ask_doctor(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
     """Run the doctor and return what it found.
 
     Raises:
@@ -121,13 +121,13 @@ def ask_doctor(task: BackgroundTask, words: list[str]) -> list[DoctorCheck]:
         finally:
             process.kill()
     try:
-        return [DoctorCheck(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
+        return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
     except (ValueError, KeyError, TypeError):
         last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
 
 
-def summary(checks: list[DoctorCheck]) -> str:
+def summary(checks: list[DoctorRow]) -> str:
     """Return a few words about all of them."""
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
@@ -135,7 +135,7 @@ def summary(checks: list[DoctorCheck]) -> str:
     return f"{glyph('warning')} {warned} to see" if warned else f"{glyph('completed')} all well"
 
 
-def check_cell(check: DoctorCheck, column: str) -> Cell:
+def check_cell(check: DoctorRow, column: str) -> Cell:
     """Draw a cell."""
     match column:
         case "state":

@@ -23,7 +23,7 @@ from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.tools import checks
 from aptui.tui.screens.tools import list_view as listed
-from aptui.tui.screens.tools.checks import DoctorCheck
+from aptui.tui.screens.tools.checks import DoctorRow
 from aptui.tui.screens.tools.engine_tools import EngineTools
 from aptui.tui.screens.tools.failed_jobs import FailedJobs
 from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
@@ -69,11 +69,11 @@ class ToolsPane(Pane):
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
         self._tools: Listing[ToolRow] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
-        self._checks: Listing[DoctorCheck] = Listing(checks.check_cell)
+        self._checks: Listing[DoctorRow] = Listing(checks.check_cell)
         self._draw_tool = listed.tool_cells([])
         self._rows: list[ToolRow] = []
-        self._found: list[DoctorCheck] = []
-        self._doctored: list[DoctorCheck] = []
+        self._found: list[DoctorRow] = []
+        self._doctored: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
         """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
@@ -322,7 +322,7 @@ class ToolsPane(Pane):
         if self._doctor.start(lambda task: checks.ask_doctor(task, words), self._take_doctor, self._doctor_failed):
             self._draw()
 
-    def _take_doctor(self, found: list[DoctorCheck]) -> None:
+    def _take_doctor(self, found: list[DoctorRow]) -> None:
         self._doctored = found
         self._draw()
 

@@ -5,7 +5,7 @@ difference between that and what the terminal shows, so drawing ten times while 
 to the terminal beside frames passes at once, in the order it was written; where it may have changed cells, everything is sent
 again (`forget`).
 
-The text of cells has gone through the wall (`safety.safe_segments`), and `Painter` sends nothing that does not print.
+The text of cells has gone through the wall (`safety.safe_segments`), and `FramePainter` sends nothing that does not print.
 
 Tests: `tests/tui/output/test_layer.py`.
 """
@@ -24,7 +24,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.output.cells import Row
 from aptui.tui.terminal.output.pace import Pace
-from aptui.tui.terminal.output.painter import Painter
+from aptui.tui.terminal.output.painter import FramePainter
 from aptui.tui.terminal.output.pens import Pen, PenCase
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OutputLayer:
     ) -> None:
         self._send, self._loop, self._is_taken, self._clock = send, loop, is_taken, clock
         self._pens = PenCase()
-        self._painter = Painter(self._pens, abilities)
+        self._painter = FramePainter(self._pens, abilities)
         self.pace = Pace()
         self.frame_count = 0
         self.is_synchronized = False

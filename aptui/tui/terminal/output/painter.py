@@ -27,7 +27,7 @@ _WORTH_ERASING_TO_THE_END = 4
 _RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
 
 
-class Painter:
+class FramePainter:
     """The terminal as it was left.
 
     Args:

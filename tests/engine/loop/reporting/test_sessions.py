@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aptui.core.sessions import SessionKind
 from aptui.engine.loop.reporting.sessions import KEPT_MS, SessionRecorder
-from aptui.engine.scan.commits import Head
+from aptui.engine.scan.commits import CheckoutHead
 from aptui.sharing.account import Account
 
 
@@ -33,7 +33,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000
-        self.head = Head()
+        self.head = CheckoutHead()
         self.archive = Archive()
         self.recorder = SessionRecorder("/project", lambda: self.now, lambda _folder: self.head)
 
@@ -69,7 +69,7 @@ def test_why_a_scan_begins() -> None:
     world = World()
     kinds = []
     for signature in ("old", "new", "", None):
-        world.recorder = SessionRecorder("/project", lambda: 1, lambda _folder: Head())
+        world.recorder = SessionRecorder("/project", lambda: 1, lambda _folder: CheckoutHead())
         world.recorder.begin_scan(signature, "new")
         kinds.append(world.end()[0][2])
     world.recorder.begin_scan("new", "new")
@@ -81,15 +81,15 @@ def test_why_a_scan_begins() -> None:
 def test_another_commit_is_a_checkout_unless_it_was_made_here() -> None:
     world = World()
     world.archive.commit = "a" * 40
-    world.head = Head("b" * 40)
+    world.head = CheckoutHead("b" * 40)
     world.recorder.begin(SessionKind.EDIT)
     assert world.end()[0][2:5] == ("checkout", "aaaaaaaaaa → bbbbbbbbbb", "b" * 40)
 
-    world.head = Head("b" * 40, is_made_here=True)
+    world.head = CheckoutHead("b" * 40, is_made_here=True)
     world.recorder.begin(SessionKind.EDIT)
     assert world.end()[0][2:5] == ("edit", "", "b" * 40)
 
-    world.head = Head()
+    world.head = CheckoutHead()
     world.recorder.begin(SessionKind.EDIT)
     assert world.end()[0][2:5] == ("edit", "", "a" * 40)
 
@@ -98,7 +98,7 @@ def test_a_commit_that_was_left_and_taken_again_since_is_a_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     for moved_ms, left, kind in ((6000, "b" * 40, "checkout"), (4000, "b" * 40, "edit"), (6000, "a" * 40, "edit")):
-        world.head = Head("a" * 40, left=left, moved_ms=moved_ms)
+        world.head = CheckoutHead("a" * 40, left=left, moved_ms=moved_ms)
         world.recorder.begin(SessionKind.EDIT)
         assert world.end()[0][2:4] == (kind, "bbbbbbbbbb → aaaaaaaaaa" if kind == "checkout" else "")
 

@@ -18,7 +18,7 @@ from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.tools import checks, list_view
-from aptui.tui.screens.tools.checks import DoctorCheck, columns_for, of_health, summary
+from aptui.tui.screens.tools.checks import DoctorRow, columns_for, of_health, summary
 from aptui.tui.screens.tools.list_view import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
@@ -446,7 +446,7 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
 
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
-    assert DoctorCheck("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
+    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
     assert {check.name for check in found} == {
         "held back",
         "queue",
@@ -493,7 +493,7 @@ def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path)
 
 
 def test_where_nobody_gives_advice_there_is_no_column_of_it():
-    quiet, loud = DoctorCheck("disk", "ok", "64 GiB free"), DoctorCheck("disk", "fail", "full", "free some space")
+    quiet, loud = DoctorRow("disk", "ok", "64 GiB free"), DoctorRow("disk", "fail", "full", "free some space")
 
     assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
     assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
