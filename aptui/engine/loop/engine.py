@@ -178,8 +178,9 @@ class Engine:
         if killed := self.sessions.found(self.archive.sessions):
             self.writer.run(killed, durable=False)
         self.catalogs = CatalogPublisher(
-            self.config, self.project, opening.database, self.archive, self.writer, self.cache, self.news, self.wake, self.closing
+            self.config, self.project, opening.database, self.archive, self.writer, self.cache, self.news, self.wake
         )
+        self.closing.callback(self.catalogs.close)
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news

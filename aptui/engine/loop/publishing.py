@@ -6,7 +6,6 @@ Tests: `tests/engine/loop/test_engine.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ class CatalogPublisher:
 
     Args:
         wake: ends the loop's sleep; called in threads.
-        closing: what is let go of at the end is put there.
     """
 
     def __init__(
@@ -43,15 +41,19 @@ class CatalogPublisher:
         cache: Cache,
         news: NoticePublisher,
         wake: Callable[[], None],
-        closing: ExitStack,
     ) -> None:
         self._database, self._writer, self._cache, self._news, self._wake = database, writer, cache, news, wake
         platforms = platforms_of(project)
         self._ours = Catalogs(writer, database, config.name, platforms, archive.state(CATALOG_STATE))
         self._runtime = RuntimeCatalogs(config.cache_dir, platforms) if config.foreign else None
-        if self._runtime is not None:
-            closing.callback(self._runtime.close)
-        closing.callback(self._ours.close)
+
+    def close(self) -> None:
+        """Wait for what is being written: a runtime's are made of ours."""
+        try:
+            self._ours.close()
+        finally:
+            if self._runtime is not None:
+                self._runtime.close()
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write ours in a thread, which calls `done`."""
