@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.messages import Asked, OutsideSeen, RowsSaved
-from aptui.core.model import Job, PathKey
+from aptui.core.model import PathKey
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.runs.undeclared_reads import with_default
@@ -182,7 +182,8 @@ class Engine:
         )
         self.closing.callback(self.catalogs.close)
         self.cache.recover(self.writer, self.archive)
-        self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
+        names = {folder.id: folder.name for folder in folders}
+        self.pipeline = Pipeline(self.project, self.archive, lambda job, _: joblog.name_of(job, names), str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
         context = self._context()
         self.scans, self.runs = Scans(context, opening), RunDispatcher(context, runs_builders=self._runs_builders)
@@ -199,12 +200,6 @@ class Engine:
             self.config, self.project, self.roots, self.pipeline, self.archive, self.writer, self.cache, self.inbox, self.news,
             self.metadata, self.digests, self.live, self.selector, self.closing, self.wake, lambda: self.is_stopping,
         )  # fmt: skip
-
-    def _log_name(self, job: Job, _builder: str) -> str:
-        names = {folder.id: folder.name for folder in self.project.scan_folders}
-        if job.is_analysis:
-            return joblog.analysis_log_name(job.source.rel, job.builder)
-        return joblog.log_name(names[job.source.scan_folder], job.source.rel, job.platform, job.key, job.builder, job.run_key)
 
     def close(self) -> None:
         """Stop the workers, save what is pending to the database, let go of the cache."""

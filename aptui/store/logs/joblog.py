@@ -13,9 +13,10 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.shared.printing import count
 from aptui.store.db.schema import uuid_text
+
+if TYPE_CHECKING:
+    from aptui.core.model import Job
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
 ENGINE_LOGS_KEPT = 5
@@ -61,6 +65,13 @@ class JobLogLine(Struct, frozen=True):
 
 
 # ------------------------------------------------------------------------------------------------------------------- names
+
+
+def name_of(job: Job, folders: Mapping[int, str]) -> str:
+    """Return where the log of a job's last run lies, relative to the log folder; `folders` is {id: name} of scan folders."""
+    if job.is_analysis:
+        return analysis_log_name(job.source.rel, job.builder)
+    return log_name(folders[job.source.scan_folder], job.source.rel, job.platform, job.key, job.builder, job.run_key)
 
 
 def log_name(scan_folder: str, rel: str, platform: str, key: str, builder: bytes, run_key: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,18 @@ from hypothesis import strategies as st
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
-from aptui.store.logs.joblog import EngineLog, JobLogLine, analysis_log_name, is_tally, log_name, parse, parse_text, spoken, write
+from aptui.store.logs.joblog import (
+    EngineLog,
+    JobLogLine,
+    analysis_log_name,
+    is_tally,
+    log_name,
+    name_of,
+    parse,
+    parse_text,
+    spoken,
+    write,
+)
 
 from ..conftest import BUILDER
 
@@ -439,3 +451,12 @@ def test_an_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) ->
     for folder in (tmp_path, tmp_path / "file"):
         with pytest.raises(HostError, match="cannot be written"):
             EngineLog(folder, "AP", 1)
+
+
+def test_a_job_has_the_log_of_its_run_and_an_analysis_that_of_its_builder():
+    source = SimpleNamespace(rel="a/b.png", scan_folder=7)
+    job = SimpleNamespace(source=source, is_analysis=False, platform="linux", key="k", builder=BUILDER, run_key=3)
+
+    assert name_of(job, {7: "game"}) == log_name("game", "a/b.png", "linux", "k", BUILDER, 3)
+    job.is_analysis = True
+    assert name_of(job, {7: "game"}) == analysis_log_name("a/b.png", BUILDER)
