@@ -110,6 +110,11 @@ def duration_cell(took_ms: float) -> Cell:
     return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
 
 
+def searched_text(known: KnownBuilder) -> str:
+    """Return what a filter of builders looks at: the name and the patterns."""
+    return f"{known.name} {' '.join(pattern.text for pattern in known.builder.patterns) if known.builder else ''}"
+
+
 def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
     """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
     builder, spent = known.builder, known.all_spent

@@ -379,11 +379,7 @@ class BuildersPane(Pane):
             self.spent.refresh_model()
 
     def _passing(self, builders: Sequence[known.KnownBuilder]) -> list[bool]:
-        texts = [
-            f"{each.name} {' '.join(pattern.text for pattern in each.builder.patterns) if each.builder else ''}"
-            for each in builders
-        ]
-        return parsed(self._search["list"]).passing(texts)
+        return parsed(self._search["list"]).passing([known.searched_text(each) for each in builders])
 
     def _narrow_metrics(self) -> None:
         found = parsed(self._search["metrics"])
