@@ -170,8 +170,7 @@ class Engine:
         delay_s = self.config.meta_delay_ms / 1000
         self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
         copying = CopyStaging(str(self.cache.staging), self._may_start, self._is_being_written, self.cache.discard)
-        is_live = self.live is not None
-        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=is_live, copying=copying)
+        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None, copying=copying)
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)
@@ -343,9 +342,8 @@ class Engine:
 
     @property
     def _has_work(self) -> bool:
-        is_anything_told = self._told_ticket < self._saved_ticket
-        is_due = self.runs.are_any_due or self.digests.are_answered
-        return bool(self.inbox) or is_due or self.scans.can_go_on or is_anything_told
+        is_due = self.runs.are_any_due or (self.digests.are_answered and not self._is_amid_changes)
+        return bool(self.inbox) or is_due or self.scans.can_go_on or self._told_ticket < self._saved_ticket
 
     def _may_start(self) -> bool:
         """Whether jobs may start that need no worker."""
@@ -415,7 +413,7 @@ class Engine:
         self.scans.look_again(now)
         if not self.inbox:
             self.runs.post_results(now)
-            if self.digests.are_answered:
+            if self.digests.are_answered and not self._is_amid_changes:  # else copies that came with them could not be used
                 self.digests.post_answers()
         until = now + _SLICE_S
         while self.inbox and not self.is_committing:

@@ -12,7 +12,7 @@ from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import FilesHashed, FolderSeen
 from aptui.core.model import PathKey, Source
-from aptui.core.orders import HashOrder
+from aptui.core.orders import HashOrder, HashResult
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
@@ -140,6 +140,37 @@ def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_chan
         project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
 
         assert sum(len(order.copies) for order in orders) >= _COUNT
+
+
+def test_copies_that_come_amid_other_changes_wait_and_are_not_made_again(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[object] = []
+    send = Pool.send
+    monkeypatch.setattr(Pool, "send", lambda pool, orders: (runs.append(orders), send(pool, orders)))
+    with project.running() as live, monkeypatch.context() as held:
+        engine = live.engine
+        assert engine is not None
+        runs.clear()
+        take = engine.digests.take
+
+        def taken(result: HashResult) -> None:
+            held.setattr(ChangeTracker, "is_amid_changes", True)
+            take(result)
+
+        held.setattr(engine.digests, "take", taken)
+        for number in range(_COUNT):
+            project.write(f"assets/{number}.txt", str(number))
+        engine.look_at("")
+        project.until(lambda: engine.digests.are_answered, "read")
+        for _turn in range(3):
+            live.wake()
+            live.turn()
+        assert engine.digests.are_answered
+        held.undo()
+        project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
+
+        assert not runs
 
 
 def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
