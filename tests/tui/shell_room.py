@@ -80,9 +80,9 @@ class Hands:
         self._show()
 
     def _show(self) -> None:
-        """Draw what was put off: each state that a person would see."""
+        """Draw what was put off: each state that a person would see, so nothing before the first rows are there."""
         screen = self._pilot.app.screen
-        if screen._compositor._dirty_regions:
+        if getattr(screen, "is_shown", True) and screen._compositor._dirty_regions:
             _refresh(screen)
 
     def _draw(self) -> bool:
