@@ -48,7 +48,7 @@ _WORKER, _APTUI = "aptui.worker.main", "aptui"
 _PROGRAMS = {
     _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
-        "aptui.worker.links", "aptui.worker.load", "aptui.worker.main",
+        "aptui.worker.outputs.links", "aptui.worker.load", "aptui.worker.main",
         "aptui.worker.run", "aptui.worker.commands.workspace", "traceback",
     ),
     _APTUI: (

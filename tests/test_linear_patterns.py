@@ -23,7 +23,7 @@ PROVEN = {
     "aptui.engine.cache.shared_rules": "regexes of the project's own configuration",
     "aptui.engine.relocate.references": "alternatives of escaped words",
     "aptui.worker.commands.command_job": "the project's own configuration, in a worker with a time limit",
-    "aptui.worker.references": "the project's own configuration, in a worker with a time limit",
+    "aptui.worker.outputs.references": "the project's own configuration, in a worker with a time limit",
     "aptui.config.yaml.scalars": "the project's own configuration, when it is read",
     "aptui.verbs.graph.affected": "the project's own configuration, asked by its user",
     "aptui.verbs.graph.explanation": "the project's own configuration, asked by its user",

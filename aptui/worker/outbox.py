@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult
 from aptui.worker import files
-from aptui.worker.products import discard
+from aptui.worker.outputs.products import discard
 
 HELD_S = 0.02
 """So long an answer waits for others; the engine waits as long before it commits."""

@@ -39,10 +39,10 @@ from aptui.worker.commands.command_job import run_command
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
 from aptui.worker.inputs import used as worker_used
-from aptui.worker.links import with_links
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.products import StagingFolders, discard, remove_tree, stage_products, sync_products
-from aptui.worker.references import add_references
+from aptui.worker.outputs.links import with_links
+from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products, sync_products
+from aptui.worker.outputs.references import add_references
 
 Load = Callable[[Builder], Any]
 """Returns the instance of a builder's class; imports its code at the first call."""

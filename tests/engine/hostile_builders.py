@@ -29,7 +29,7 @@ from aptui.sdk import (
 FLOOD_BYTES = 50 << 20
 
 if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this prefix reach workers
-    from aptui.worker import products as worker_products
+    from aptui.worker.outputs import products as worker_products
 
     worker_products._check_unique = worker_products._check_closed = lambda *_args: None
     worker_products._is_behind_link = lambda *_args: False

@@ -26,8 +26,8 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bounded_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.products import StagingFolders, remove_tree
-from aptui.worker.references import add_told
+from aptui.worker.outputs.products import StagingFolders, remove_tree
+from aptui.worker.outputs.references import add_told
 
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5

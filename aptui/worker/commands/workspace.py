@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from aptui.worker.products import StagingFolders, discard
+from aptui.worker.outputs.products import StagingFolders, discard
 
 _PREFIX = "worker-"
 

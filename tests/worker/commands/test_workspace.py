@@ -15,7 +15,7 @@ from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import run as worker_run
 from aptui.worker.commands import workspace
 from aptui.worker.commands.workspace import ReusableWorkspace
-from aptui.worker.products import StagingFolders
+from aptui.worker.outputs.products import StagingFolders
 from aptui.worker.run import BatchSharing
 
 pytestmark = pytest.mark.real

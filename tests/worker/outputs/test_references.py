@@ -12,7 +12,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule, ReferenceRule
-from aptui.worker import references
+from aptui.worker.outputs import references
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE

@@ -1,6 +1,6 @@
 """Product dependencies declared by a builder's configuration: found in text by `references`, or listed in a command's file.
 
-Both become what a Python builder would have said of its products; `worker.links` checks that as it checks any builder.
+Both become what a Python builder would have said of its products; `worker.outputs.links` checks that as it checks any builder.
 """
 
 from __future__ import annotations
