@@ -126,13 +126,18 @@ def test_a_root_that_is_polled_is_told_with_reason_and_remedy(project: LiveProje
         project.until_product("linux/a.txt", "a")
 
 
-def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(project: LiveProject) -> None:
+def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unheard: list[object] = []
+    monkeypatch.setattr(changes.ChangeTracker, "take", lambda _self, hint: unheard.append(hint))
     with project.running() as live:
-        take, live.watching.take = live.watching.take, lambda _hint: None
         project.write("assets/a.txt", "unheard")
+        project.until(lambda: unheard)
+        assert project.product("linux/a.txt") == b"a"
+
         live.watching.rescan(retries=False)
         project.until_product("linux/a.txt", "unheard")
-        live.watching.take = take
 
 
 def test_with_the_start_scan_skipped_only_later_changes_are_seen(project: LiveProject) -> None:
