@@ -123,13 +123,13 @@ def _linear(regex: str) -> Callable[[str], object]:
     """
     from polars.exceptions import ComputeError
 
-    from aptui.store.jobs.texts import contains, engine
+    from aptui.store.jobs.texts import contains, series_of
 
-    series, whole = engine(), rf"(?is)\A(?:{regex})\z"
+    whole = rf"(?is)\A(?:{regex})\z"
     if len(regex) > PATTERN_LIMIT:
         raise ValueError(f"a regex of more than {PATTERN_LIMIT} characters")
     try:
-        contains(series([""]), whole)
+        contains(series_of([""]), whole)
     except ComputeError as error:
         raise ValueError(f"'{regex}' is no regex that is understood here: {str(error).splitlines()[-1]}") from None
-    return lambda path: bool(contains(series([path]), whole)[0])
+    return lambda path: bool(contains(series_of([path]), whole)[0])

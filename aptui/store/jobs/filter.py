@@ -25,7 +25,7 @@ from msgspec import Struct
 from aptui.core.results.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
-from aptui.store.jobs.texts import Mask, Texts, contains, engine
+from aptui.store.jobs.texts import Mask, Texts, contains, series_of
 
 STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
 """{status: its number in columns}."""
@@ -170,7 +170,7 @@ class Filter(Struct, frozen=True):
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
         if terms and texts:
-            series = engine()(list(texts))
+            series = series_of(texts)
             for term in terms:
                 starts, pieces = series.str.find(term.pattern), series.str.extract(term.pattern, 0)
                 for row, (text, start, piece) in enumerate(zip(texts, starts, pieces, strict=True)):
@@ -370,7 +370,7 @@ def _of(values: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | None, co
 
 def _words(term: TextMatch) -> set[str]:
     names = [*STATUS_WORDS, *_ALIASES]
-    mask = _checked(term, lambda: contains(engine()(names), term.pattern))
+    mask = _checked(term, lambda: contains(series_of(names), term.pattern))
     return {_ALIASES.get(name, name) for name, is_hit in zip(names, mask, strict=True) if is_hit}
 
 
@@ -425,7 +425,7 @@ def _with_logs(
     places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))
     if len(places):
         said = columns.said(term.field, places if rows is None else rows[places], check)
-        found[places] = _checked(term, lambda: contains(engine()(said), f"(?m){term.pattern}"))
+        found[places] = _checked(term, lambda: contains(series_of(said), f"(?m){term.pattern}"))
     return found
 
 
@@ -440,7 +440,7 @@ def _checked(term: TextMatch, search: Callable[[], Mask]) -> Mask:
 
 
 def _try(term: TextMatch) -> None:
-    _checked(term, lambda: contains(engine()(["x"]), term.pattern))
+    _checked(term, lambda: contains(series_of(["x"]), term.pattern))
 
 
 def _pattern_error(term: TextMatch, said: str) -> FilterError:

@@ -48,6 +48,11 @@ def engine() -> type[pl.Series]:
     return Series
 
 
+def series_of(texts: Sequence[str]) -> pl.Series:
+    """Return texts as they are searched; none is a column of text, too."""
+    return engine()(texts, dtype=_string())
+
+
 class _TextBlob:
     """A full chunk as it was loaded."""
 
@@ -167,13 +172,12 @@ class Texts:
         return series.str.to_lowercase().rank("dense").to_numpy().astype(np.int32)
 
     def _series(self, number: int) -> pl.Series:
-        make = engine()
         with self._lock:
             if number >= len(self._full):
-                return make(self._tail, dtype=_string())
+                return series_of(self._tail)
             chunk = self._full[number]
             if isinstance(chunk, _TextBlob):
-                chunk = self._full[number] = make(chunk.texts(), dtype=_string())
+                chunk = self._full[number] = series_of(chunk.texts())
             return chunk
 
 

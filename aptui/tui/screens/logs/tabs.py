@@ -98,12 +98,12 @@ class LineFilter:
         """Return which lines pass; the three are as long as each other."""
         import numpy as np  # for start-up
 
-        from aptui.store.jobs.texts import contains, engine
+        from aptui.store.jobs.texts import contains, series_of
 
         mask: Mask = np.ones(len(texts), np.bool_)
         columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
-            found = contains(engine()(list(columns[term.field])), term.pattern)
+            found = contains(series_of(columns[term.field]), term.pattern)
             mask &= ~found if term.is_negated else found
         return mask
 

@@ -447,6 +447,13 @@ def test_the_filter_language_is_about_text_source_and_level(words, hits):
     assert [at for at, is_hit in enumerate(mask.tolist()) if is_hit] == hits
 
 
+def test_of_no_texts_none_passes():
+    found = parsed("data -warn source:game")
+
+    assert found.passing([]) == []
+    assert found.masks([], [], "").tolist() == []
+
+
 def test_where_a_text_is_hit_is_known_in_letters():
     assert parsed("ö !x").spans_of("für öde Öfen") == ((4, 5),)
     assert parsed("source:x").spans_of("x") == ()
