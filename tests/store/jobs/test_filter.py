@@ -396,4 +396,4 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
     with pytest.raises(StoppedError):
         Filter("a", parse("a").terms).matches(Rows(PATHS), None, check)
-    assert language.engine is columns_of_text.engine
+    assert language.series_of is columns_of_text.series_of
