@@ -262,7 +262,6 @@ def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytes
         raise HostError("filters need the library 'polars'")
 
     monkeypatch.setattr(texts, "engine", missing)
-    monkeypatch.setattr("aptui.store.jobs.filter.engine", missing)
     jobs.set_filter("rock")
     jobs.settle()
 
