@@ -186,10 +186,11 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def open_feed(self) -> None:
         """Begin to read jobs and to listen to news."""
         # For start-up: numpy, and the records of news, come after the first paint.
+        from aptui.config.dirs import asset_database
         from aptui.tui.data.feed import Feed
         from aptui.tui.rejected_peers import RejectedPeers
 
-        database, ms, news = self.session.cache_dir / "assetdb.sqlite", self.session.clock_ms, self.clock.wake_for_news
+        database, ms, news = asset_database(self.session.cache_dir), self.session.clock_ms, self.clock.wake_for_news
         self.feed = Feed(database, known_names(self), more_builders=finder(self), wake=self.wake, wake_for_news=news, clock_ms=ms)
         self.session.listeners.append(self.feed)
         self.session.listeners.append(RejectedPeers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
