@@ -39,8 +39,9 @@ class Ping(Struct, frozen=True):
 class Subscribe(Struct, frozen=True):
     """Hear the news from now on.
 
-    Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not
-    only for what settled. Every notice carries `epoch` and `seq`; a client that reads too slowly is dropped and comes back.
+    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [how long each runs, …]}; `wants_all` also
+    asks for what is pending and starting, not only for what settled. Every notice carries `epoch` and `seq`; a client that reads
+    too slowly is dropped and comes back.
 
     `is_coalesced`: all news, ten times a second at most, of each thing the newest alone (`beat`), for those who draw.
     """

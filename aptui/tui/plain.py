@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
@@ -55,7 +55,7 @@ class Stream:
         self._dropped = 0
         self.progress: Progress | None = None
 
-    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note nothing: what rests is not told here."""
 
     def lost(self) -> None:

@@ -6,7 +6,7 @@ Tests: `tests/tui/test_foreign_database.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.notices import ConnectionsChanged
@@ -49,7 +49,7 @@ class RejectedPeers:
         if len(fresh) > _AT_ONCE:
             self._tell(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
-    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Nothing is to be read."""
 
     def lost(self) -> None:

@@ -246,9 +246,9 @@ class Pipeline:
         """Return how many runs of jobs were measured since the engine opened, and what was expected of them (ms)."""
         return self.jobs.reports.run_count, self.jobs.reports.spent_ms
 
-    def running_job_ids(self) -> list[int]:
-        """Return the ids of the jobs that run; analyses have none."""
-        return [job.id for job in self.running.values() if not job.is_analysis]
+    def running_job_ids(self) -> dict[int, int]:
+        """Return {id: run key} of the jobs that run; analyses have no id."""
+        return {job.id: job.run_key for job in self.running.values() if not job.is_analysis}
 
     def next_job(self, job_id: int = 0) -> Job | None:
         """Return the job that would start next, or this one; None when it is not ready."""

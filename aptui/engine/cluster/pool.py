@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
@@ -153,9 +154,10 @@ class ClusterPool(Pool):
         ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
         return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
 
-    def jobs_at_work(self) -> list[int]:
-        """Return the run keys of the jobs that workers are at, here or away."""
-        return [*super().jobs_at_work(), *self._away]
+    def jobs_at_work(self) -> dict[int, int]:
+        """Return the run keys of the jobs that workers are at, here or away, each with the ms since it began or was sent."""
+        now_s = self._clock()
+        return super().jobs_at_work() | {key: int(1000 * (now_s - errand.sent_s)) for key, errand in self._away.items()}
 
     @property
     def is_idle(self) -> bool:
@@ -227,8 +229,8 @@ class ClusterPool(Pool):
                 kept.append(waiting)
             else:
                 counts[order.builder] += 1
-                self._away[order.run_key] = waiting.errand
-                self._scheduler.send(waiting.errand)
+                self._away[order.run_key] = errand = replace(waiting.errand, sent_s=now_s)
+                self._scheduler.send(errand)
         self._held = kept
 
     def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:

@@ -44,7 +44,7 @@ class RemoteWorker(Struct, frozen=True):
 
 
 class RemoteTask(Struct, frozen=True):
-    """One run on its way: an order and what it takes along."""
+    """One run on its way: an order and what it takes along; `sent_s`: when it left."""
 
     order: ProcessOrder
     builder: Builder
@@ -52,6 +52,7 @@ class RemoteTask(Struct, frozen=True):
     needs: tuple[str, ...]
     memory_bytes: int
     name: str
+    sent_s: float = 0.0
 
 
 def resources_of(errand: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:

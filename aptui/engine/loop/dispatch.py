@@ -255,9 +255,9 @@ class RunDispatcher:
         if self._shared is not None:
             self._shared.discarded(run_keys)
 
-    def at_work(self) -> list[int]:
-        """Return the run keys of the jobs that workers are at, not of those that wait behind them."""
-        return [] if self.pool_if_any is None else self.pool_if_any.jobs_at_work()
+    def at_work(self) -> dict[int, int]:
+        """Return {run key of a job that a worker is at: ms since it began}, without those that wait behind them."""
+        return {} if self.pool_if_any is None else self.pool_if_any.jobs_at_work()
 
     def committed(self, command: CommitProducts, done: Iterable[int]) -> None:
         """These runs of a commit are in the cache."""

@@ -139,14 +139,16 @@ class Pool:
         """Whether every order has been answered."""
         return not self._waiting and not self._results and not any(slot.messages for slot in self._crew.slots)
 
-    def jobs_at_work(self) -> list[int]:
-        """Return the run keys of the jobs that workers are at in this moment; what waits behind them is not among them.
+    def jobs_at_work(self) -> dict[int, int]:
+        """Return the run keys of the jobs that workers are at in this moment, each with the ms since its worker began it.
+
+        What waits behind them is not among them.
 
         Of copies that travel together nobody knows which one it is: it counts as the first.
         """
         heads = [slot.messages[0] for slot in self._crew.slots if slot.messages and slot.is_ready]
-        rests = [message.rest for message in heads if message.is_job or message.kind is wire.FrameKind.COPY]
-        return [rest[0].run_key for rest in rests if rest]
+        jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
+        return {message.rest[0].run_key: int(1000 * (self._clock() - message.began_s)) for message in jobs}
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
         """Return what is known of the log of a run; None where no worker is at it. `asks`: also have its worker say more."""

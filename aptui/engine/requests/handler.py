@@ -240,14 +240,17 @@ class RequestHandler:
         self._tell_connections()
         engine = live.engine
         if engine is None:
-            request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[])
+            request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[])
             return
         seq, ticket = engine.seq, engine.ordered_ticket
 
         def answer() -> None:
             waiting = engine.news.begun.waiting_ids() | engine.pipeline.told_pending_ids()
-            running = [job_id for job_id in engine.pipeline.running_job_ids() if job_id not in waiting]
-            request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
+            running = {job_id: for_ms for job_id, for_ms in engine.running_jobs().items() if job_id not in waiting}
+            request.answer(
+                epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
+                running=[*running], running_ms=[*running.values()],
+            )  # fmt: skip
 
         # A client that reads the database after the answer misses nothing that was published before.
         self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,7 +70,7 @@ class Batch(Struct, frozen=True):
 
     Args:
         table: all jobs, read anew; None = as they were.
-        running: ids of the jobs that ran when we subscribed; None = as they were.
+        running: the jobs that ran when we subscribed, {id: since when, in ms}; None = as they were.
         are_assets_stale: sources or products changed, so trees are not what the database says.
         gateway: what it tells of itself, where `connections` are there; None = none runs.
         missing_scans: how far searches for missing dependencies have come.
@@ -78,7 +78,7 @@ class Batch(Struct, frozen=True):
     """
 
     table: JobTable | None = None
-    running: frozenset[int] | None = None
+    running: dict[int, int] | None = None
     jobs: tuple[JobNews, ...] = ()
     are_assets_stale: bool = False
     said: tuple[Said, ...] = ()
@@ -100,7 +100,7 @@ class Batch(Struct, frozen=True):
 
 class _Pending(Struct):
     table: JobTable | None = None
-    running: frozenset[int] | None = None
+    running: dict[int, int] | None = None
     jobs: dict[JobKey, JobNews] = field(default_factory=dict)
     are_assets_stale: bool = False
     said: list[Said] = field(default_factory=list)
@@ -161,12 +161,13 @@ class Feed:
 
     # ----------------------------------------------------------------------------------------------- the session's thread
 
-    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
-        """Note that news come from now on, what ran at that moment, and that everything has to be read."""
+    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+        """Note that news come from now on, what ran at that moment and for how long, and that everything has to be read."""
+        now_ms = self._clock_ms()
         with self._lock:
             # What came over an earlier connection is in what the new one answered, or in what is read now.
             self._pending.jobs.clear()
-            self._pending.running = frozenset(running)
+            self._pending.running = {job_id: now_ms - for_ms for job_id, for_ms in running.items()}
             self._subscribed = (epoch, seq)
             self._is_connected = True
             self._delivered.clear()
@@ -176,7 +177,7 @@ class Feed:
         """Note that the connection is gone: what was read stays, nothing runs any more as far as we know."""
         with self._lock:
             self._is_connected = False
-            self._pending.running = frozenset()
+            self._pending.running = {}
             self._pending.jobs = {key: kept for key, kept in self._pending.jobs.items() if kept.notice.status != "processing"}
         self._wake()
 

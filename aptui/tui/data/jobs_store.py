@@ -320,8 +320,7 @@ class JobsStore:
             self._overlay(self._running, PROCESSING)
         if batch.running is not None:
             self._overlay(self._running, None)
-            now_ms = self._clock_ms()
-            self._running = {key: self._running.get(key, now_ms) for key in batch.running}
+            self._running = dict(batch.running)
             self._overlay(self._running, PROCESSING)
         if batch.table is not None:
             self._want()  # once it is known what runs: that stands first

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,8 +65,8 @@ class EngineFacts(Struct, frozen=True):
 class NoticeListener(Protocol):
     """Hears what an engine says, in the session's thread; `feed.Feed` is one."""
 
-    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
-        """News come from now on; these jobs ran at that moment."""
+    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+        """News come from now on; at that moment these jobs ran, {job id: for so many ms}."""
 
     def take(self, news: Sequence[NoticeLine]) -> None:
         """Take news, in their order."""
@@ -165,7 +166,7 @@ class NoSession:
     def open(self) -> None:
         """Let listeners read what rests."""
         for listener in self.listeners:
-            listener.subscribed(0, 0, ())
+            listener.subscribed(0, 0, {})
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Refuse."""
@@ -314,7 +315,7 @@ class LinkSession:
     def _have_read(self) -> None:
         """Have what rests read although no news will come; an engine that we understand has it read anew."""
         for listener in self.listeners:
-            listener.subscribed(0, 0, ())
+            listener.subscribed(0, 0, {})
 
     def _attach(self) -> EngineClient | None:
         """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
@@ -385,9 +386,9 @@ class LinkSession:
         health = msgspec.convert(answer.get("health"), prepared(Health | None))
         self.latest_progress, self.latest_health = progress or self.latest_progress, health or self.latest_health
         epoch, seq = (msgspec.convert(answer.get(name, 0), prepared(int)) for name in ("epoch", "seq"))
-        running = msgspec.convert(answer.get("running", ()), prepared(tuple[int, ...]))
+        running, for_ms = (msgspec.convert(answer.get(name, ()), prepared(tuple[int, ...])) for name in ("running", "running_ms"))
         for listener in self.listeners:
-            listener.subscribed(epoch, seq, running)
+            listener.subscribed(epoch, seq, dict(zip_longest(running, for_ms, fillvalue=0)))
 
     def _note(self, notice: Notice) -> None:
         from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # for start-up

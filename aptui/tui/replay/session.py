@@ -76,7 +76,7 @@ class ReplaySession:
         self.is_playing = True
         self._database, self._clock_s = database, clock_s
         self._database_moment = database.moment()
-        self._running, self._moment = set(head.running), (head.epoch, head.seq)
+        self._running, self._moment = dict.fromkeys(head.running, 0), (head.epoch, head.seq)
         self._base_ms, self._since_s = 0.0, clock_s()
         self._block, self._queue = 0, list[TimedNews]()
         self._wishes: list[Callable[[], None]] = []
@@ -284,7 +284,7 @@ class ReplaySession:
         self.latest_progress = msgspec.convert(head.progress, prepared(Progress | None))
         self.latest_health = msgspec.convert(head.health, prepared(Health | None))
         self.connections, self.gateway = (), None
-        self._running, self._moment = set(head.running), (head.epoch, head.seq)
+        self._running, self._moment = dict.fromkeys(head.running, 0), (head.epoch, head.seq)
         self._block, self._queue = 0, []
         jobs: dict[JobKey, JobChanged] = {}
         for news in self._taken(at_ms):
@@ -305,7 +305,7 @@ class ReplaySession:
             ConnectionsChanged(0, self.connections, self.gateway),
         )
         for listener in self.listeners:
-            listener.subscribed(*moment, tuple(self._running))
+            listener.subscribed(*moment, {job: max(0, self.at_ms - began_ms) for job, began_ms in self._running.items()})
             listener.take([NoticeLine(*moment, notice) for notice in known if notice is not None])
 
     def _put_in(self, jobs: Collection[JobChanged]) -> None:
@@ -317,7 +317,9 @@ class ReplaySession:
         self._moment = max(self._moment, moment)
         match news.line.notice:
             case JobChanged() as notice:
-                (self._running.add if notice.status == "processing" else self._running.discard)(notice.job_id)
+                self._running.pop(notice.job_id, None)
+                if notice.status == "processing":
+                    self._running[notice.job_id] = news.at_ms
                 return notice if moment > self._database_moment else None
             case Progress() as progress:
                 self.latest_progress = progress

@@ -199,6 +199,25 @@ class Ears:
         return ()
 
 
+def test_who_subscribes_is_told_for_how_long_a_worker_is_at_a_job(project: LiveProject) -> None:
+    command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
+    project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
+    with project.running() as live:
+        live.server = Ears()  # type: ignore[assignment]
+        project.write("assets/a.slow", "a")
+
+        def told() -> list[int]:
+            said = project.ask(port.Subscribe(wants_all=False)).answered
+            assert said is not None
+            assert len(said["running"]) == len(said["running_ms"])
+            return list(said["running_ms"])
+
+        project.until(lambda: any(for_ms >= 100 for for_ms in told()))
+        project.write("go", "")
+        project.until_idle()
+        assert told() == []
+
+
 def test_every_step_is_told_as_long_as_somebody_is_there_who_does_more_than_draw(project: LiveProject) -> None:
     with project.running() as live:
         live.server = Ears()  # type: ignore[assignment]

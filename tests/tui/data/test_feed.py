@@ -116,7 +116,7 @@ class World:
     def subscribe(self) -> None:
         self.lose()
         self.line = []
-        self.feed.subscribed(self.epoch, self.seq, sorted(self.running))
+        self.feed.subscribed(self.epoch, self.seq, dict.fromkeys(sorted(self.running), 0))
 
     def lose(self) -> None:
         if self.line is not None:
@@ -194,7 +194,7 @@ def feed() -> Feed:
 
 
 def test_news_wait_until_rows_were_read(feed: Feed) -> None:
-    feed.subscribed(1, 5, [1])
+    feed.subscribed(1, 5, {1: 0})
     feed.take([NoticeLine(1, 6, notice(1))])
 
     assert not feed.drain().jobs
@@ -202,13 +202,13 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
     feed.read()
     batch = feed.drain()
     assert batch.table is not None
-    assert batch.running == {1}
+    assert batch.running == {1: NOW_MS}
     assert [(news.notice.job_id, news.is_later) for news in batch.jobs] == [(1, True)]
     assert not feed.drain()
 
 
 def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
-    feed.subscribed(1, 3, [])
+    feed.subscribed(1, 3, {})
     feed.take([NoticeLine(1, 5, notice(1))])
     feed.take([NoticeLine(1, 6, notice(2))])
     feed.read()
@@ -217,7 +217,7 @@ def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
 
 
 def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
-    feed.subscribed(1, 5, [])
+    feed.subscribed(1, 5, {})
     feed.read()
     feed.take([NoticeLine(1, 6, notice(1, status="processing"))])
     feed.take([NoticeLine(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))])
@@ -227,7 +227,7 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
 
 
 def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
-    feed.subscribed(1, 5, [])
+    feed.subscribed(1, 5, {})
     feed.read()
     feed.drain()
     feed.take([NoticeLine(2, 1, notice(1))])
@@ -237,14 +237,14 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
 
 
 def test_a_lost_connection_lets_nothing_run(feed: Feed) -> None:
-    feed.subscribed(1, 5, [1])
+    feed.subscribed(1, 5, {1: 0})
     feed.read()
     assert feed.drain().is_connected
     feed.lost()
 
     batch = feed.drain()
     assert not batch.is_connected
-    assert batch.running == frozenset()
+    assert batch.running == {}
 
 
 def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
@@ -311,7 +311,7 @@ def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, 
     woken = threading.Event()
     feed = Feed(store.path, {}, wake=woken.set)
     monkeypatch.setattr("aptui.tui.data.feed.CATCH_UP_S", (0.01,) * 500)
-    feed.subscribed(3, 9, [])
+    feed.subscribed(3, 9, {})
     first = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
     store.put(put_job=[job_row(2, 1, platform="server")], put_state=[("seq", "9")])
     second = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
@@ -385,7 +385,7 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
 
 
 def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
-    feed.subscribed(1, 5, [])
+    feed.subscribed(1, 5, {})
     feed.read()
     feed.take([NoticeLine(1, 6, notice(1))])
     item = feed.drain().jobs[0]

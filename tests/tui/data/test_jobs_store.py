@@ -167,7 +167,7 @@ def test_what_runs_is_the_newest_of_all_once_people_sort_again(jobs: JobsStore) 
 
 def test_what_ran_already_when_we_came_stands_first(filled: Store) -> None:
     with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
-        jobs.apply(Batch(table=table_of(filled), running=frozenset({4})))
+        jobs.apply(Batch(table=table_of(filled), running={4: NOW_MS}))
         jobs.settle()
 
         assert shown(jobs)[0] == 4
@@ -371,9 +371,9 @@ def test_an_analysis_is_listed_only_while_it_failed(jobs: JobsStore) -> None:
 
 
 def test_earlier_news_tell_only_what_runs(jobs: JobsStore) -> None:
-    jobs.apply(Batch(running=frozenset({1, 4})))
+    jobs.apply(Batch(running={1: NOW_MS, 4: NOW_MS - 18_000}))
     assert [jobs.cell(index, "status").text for index in (0, 5)] == ["▶ processing", "▶ processing"]
-    assert jobs.cell(0, "duration").text == "0 s…"
+    assert [jobs.cell(index, "duration").text for index in (0, 5)] == ["0 s…", "18 s…"]
     before = jobs.version
     assert jobs.tick()
     assert jobs.version > before
@@ -383,7 +383,7 @@ def test_earlier_news_tell_only_what_runs(jobs: JobsStore) -> None:
     assert jobs.cell(0, "platform").text == "linux"
     jobs.apply(news(notice(1, status="processing"), is_later=False))
     assert jobs.cell(0, "status").text == "▶ processing"
-    jobs.apply(Batch(running=frozenset()))
+    jobs.apply(Batch(running={}))
     assert jobs.counts()["processing"] == 0
     assert not jobs.tick()
 

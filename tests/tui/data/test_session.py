@@ -42,7 +42,7 @@ class Ears:
             self.changed.notify_all()
 
     def subscribed(self, epoch, seq, running) -> None:
-        self._note("subscribed", epoch, seq, tuple(running))
+        self._note("subscribed", epoch, seq, running)
 
     def take(self, news) -> None:
         for line in news:
@@ -63,6 +63,15 @@ def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession,
     return session, ears
 
 
+def test_it_tells_for_how_long_jobs_run_and_an_engine_that_does_not_say_ran_them_from_now_on():
+    session, ears = LinkSession(Places("game", Path("/c"), "", None, int)), Ears()
+    session.listeners.append(ears)
+    session._take_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
+    session._take_subscription({"epoch": 7, "seq": 1, "running": [4]})
+
+    assert ears.heard == [("subscribed", 7, 1, {4: 18_000, 9: 20}), ("subscribed", 7, 1, {4: 0})]
+
+
 def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
     with link_room.running() as engine:
         session, ears = opened(engine.room.server.path)
@@ -70,7 +79,7 @@ def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
         engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, Said(0, 1, "hello"))])
         ears.await_(lambda heard: ("take", 7, 1, Said(0, 1, "hello")) in heard)
 
-        assert ears.heard[0] == ("subscribed", 7, 0, ())
+        assert ears.heard[0] == ("subscribed", 7, 0, {})
         assert session.latest_progress == BUSY
         assert (session.engine.version, session.engine.epoch) == ("1.2.3", 7)
         session.close()
@@ -135,7 +144,7 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
     session, ears = opened("/nowhere/engine.sock", start, lambda: holders[0])
     until(lambda: session.state is SessionState.WAITING)
     ears.await_(lambda heard: heard)
-    assert (started, ears.heard) == ([], [("subscribed", 0, 0, ())]), "what rests can be read meanwhile"
+    assert (started, ears.heard) == ([], [("subscribed", 0, 0, {})]), "what rests can be read meanwhile"
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="one starts when the other run ends"):
         session.ask(Ping()).result(PATIENCE_S)
@@ -182,7 +191,7 @@ def test_a_read_only_session_starts_nothing_and_asks_nothing():
     until(lambda: session.state is SessionState.DETACHED)
 
     ears.await_(lambda heard: heard)
-    assert ears.heard == [("subscribed", 0, 0, ())], "what rests can be read, once"
+    assert ears.heard == [("subscribed", 0, 0, {})], "what rests can be read, once"
     with pytest.raises(KnownError, match="read-only"):
         session.ask(Shutdown()).result(PATIENCE_S)
     session.close()
@@ -194,7 +203,7 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
     session.listeners.append(ears)
     session.open()
 
-    assert ears.heard == [("subscribed", 0, 0, ())]
+    assert ears.heard == [("subscribed", 0, 0, {})]
     with pytest.raises(KnownError, match="without an engine"):
         session.ask(Ping()).result(PATIENCE_S)
     session.close()
@@ -204,7 +213,7 @@ def test_over_an_engine_that_it_does_not_understand_what_rests_is_read(link_room
     monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
     with link_room.running() as engine:
         session, ears = opened(engine.room.server.path)
-        ears.await_(lambda heard: ("subscribed", 0, 0, ()) in heard)
+        ears.await_(lambda heard: ("subscribed", 0, 0, {}) in heard)
 
         assert session.state is SessionState.DETACHED
         assert session.trouble == "the engine is of another version (1.2.3)"
