@@ -23,12 +23,20 @@ RUNS_KEPT = 5
 _NO_UUID = "zeroblob(16)"
 
 
-def _upsert(table: str, columns: str, key: str, values: str = "") -> str:
+def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str = "") -> str:
+    """Return the SQL that puts a row, or changes the one that has its key if it differs.
+
+    Args:
+        fixed: columns that never change. An index of a column that is set is written again, whether it differs or not.
+    """
     names = [name.strip() for name in columns.split(",")]
-    keys = {name.split()[0] for name in key.split(", ")}
-    updates = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    never = {name.split()[0] for name in f"{key}, {fixed}".split(", ") if name}
+    may = [name for name in names if name not in never]
+    updates = ", ".join(f"{name} = excluded.{name}" for name in may)
+    # BINARY: a name that differs in case alone is another one.
+    differs = " OR ".join(f"{name} IS NOT excluded.{name} COLLATE BINARY" for name in may)
     values = values or ", ".join("?" * len(names))
-    return f"INSERT INTO {table}({columns}) VALUES ({values}) ON CONFLICT({key}) DO UPDATE SET {updates}"
+    return f"INSERT INTO {table}({columns}) VALUES ({values}) ON CONFLICT({key}) DO UPDATE SET {updates} WHERE {differs}"
 
 
 def _replace(table: str, count: int) -> str:
@@ -114,13 +122,16 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_conflict": (("DELETE FROM aptui_conflicts WHERE job_id = ?", None),),
     "put_source": (
         (_upsert("Sources", "SourceID, ScanFolderPK, SourceName, SourceGuid", "SourceID"), itemgetter(slice(0, 4))),
-        (_replace("aptui_sources", 6), itemgetter(0, *range(4, 9))),
+        (
+            _upsert("aptui_sources", "source_id, path_key, digest, identity, mtime_ms, hash64", "source_id", fixed="path_key"),
+            itemgetter(0, *range(4, 9)),
+        ),
     ),
     "drop_legacy": (("DELETE FROM aptui_legacy WHERE source_id = ?", None),),
     "put_legacy": ((_replace("aptui_legacy", 3), None),),
     "put_analysis": ((_replace("aptui_analyses", 12), None),),
     "put_job": (
-        (_upsert("Jobs", _JOB_COLUMNS, "JobID"), itemgetter(slice(0, _JOB_WIDTH))),
+        (_upsert("Jobs", _JOB_COLUMNS, "JobID", fixed="SourcePK, JobKey, Platform, BuilderGuid"), itemgetter(slice(0, _JOB_WIDTH))),
         (_replace("aptui_jobs", 12), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 11))),
     ),
     "put_product": (
@@ -130,6 +141,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
                 "ProductID, JobPK, ProductName, SubID, AssetType, Hash, Flags, LegacyGuid",
                 "ProductID",
                 f"?, ?, ?, ?, ?, ?, ?, {_NO_UUID}",
+                fixed="JobPK, ProductName, SubID, LegacyGuid",
             ),
             itemgetter(slice(0, 7)),
         ),

@@ -72,20 +72,43 @@ def test_put_changes_what_is_there(store: Store) -> None:
     fill(store)
 
     store.put(
-        put_source=[source_row(rel="Moved.png")],
+        put_source=[(1, 1, "TEXTURES/ärger.png", uuid_of(7), "textures/ärger.png", b"other", "name", 8, 9)],
         put_job=[job_row(fingerprint=8, state="failed", status=2, error="broken")],
-        put_product=[product_row(name="linux/moved.png")],
+        put_product=[(*product_row()[:4], b"O" * 16, -3, 2, b"other", 11)],
         put_file=[(1, "Textures/a.png", 0, 5, 6)],
     )
 
-    assert store.rows("SELECT SourceName, path_key FROM Sources JOIN aptui_sources ON source_id = SourceID") == [
-        ("Moved.png", "moved.png")
-    ]
+    assert store.rows(
+        "SELECT SourceName, SourceGuid, path_key, digest FROM Sources JOIN aptui_sources ON source_id = SourceID"
+    ) == [("TEXTURES/ärger.png", uuid_of(7), "textures/ärger.png", b"other")]
     assert store.rows("SELECT Fingerprint, Status, state, error FROM Jobs JOIN aptui_jobs ON job_id = JobID") == [
         (8, 2, "failed", "broken")
     ]
-    assert store.rows("SELECT ProductName, LegacyGuid, Hash FROM Products") == [("linux/moved.png", bytes(16), -2)]
-    assert store.rows("SELECT FileName, ModTime, Hash FROM Files") == [("Moved.png", 4, 5), ("Textures/a.png", 5, 6)]
+    assert store.rows(
+        "SELECT AssetType, LegacyGuid, Hash, Flags, digest, size FROM Products JOIN aptui_products ON product_id = ProductID"
+    ) == [(b"O" * 16, bytes(16), -3, 2, b"other", 11)]
+    assert store.rows("SELECT FileName, ModTime, Hash FROM Files") == [("TEXTURES/ärger.png", 8, 9), ("Textures/a.png", 5, 6)]
+
+
+def test_what_is_as_it_was_is_not_written(store: Store) -> None:
+    fill(store)
+    before = store.writer._database.total_changes
+
+    store.put(put_source=[source_row()], put_file=[(1, "Textures/a.png", 0, 1, 2)], put_folder=[(1, "textures", DIGEST, (FACT,))])
+
+    assert store.writer._database.total_changes == before
+    store.put(put_source=[source_row(rel="Textures/ärger.png")])
+    assert store.rows("SELECT SourceName FROM Sources") == [("Textures/ärger.png",)]
+
+
+@pytest.mark.parametrize(("operation", "indexes"), [("put_job", 3), ("put_product", 0)])
+def test_a_row_that_changes_costs_the_indexes_of_what_may_differ(store: Store, operation: str, indexes: int) -> None:
+    sql = STATEMENTS[operation][0][0]
+    store.writer.close()
+
+    steps = store.rows(f"EXPLAIN {sql}", *[None] * sql.count("?"))
+
+    assert [step[1] for step in steps].count("IdxDelete") == indexes  # of jobs: run key, unfinished, warnings and errors
 
 
 def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
