@@ -19,7 +19,9 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses
     "drop_analysis": "source_id, builder_uuid",
     "drop_job": "job_id",  # with its products, runs and conflicts
-    "drop_products": "job_id",
+    "drop_products": "job_id",  # those that the same rows put again, by name and sub id, keep their ids
+    "drop_product": "product_id",
+    "drop_declared": "product_id",  # its links, former sub ids and facts
     "drop_draft": "job_id",  # what it has made is its final, or gone
     "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders

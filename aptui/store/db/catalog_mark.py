@@ -19,14 +19,14 @@ CATALOG_STATE = "catalogs"
 """Key in `aptui_state`: the catalogs made of the present rows, as `engine.cache.catalog` describes them; absent = older."""
 MOST_NAMES = 256
 """When more products have changed, catalogs are written whole."""
-_CHANGING = ("drop_source", "drop_job", "drop_products", "put_product", "put_link", "put_legacy_sub_id")
+_CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
 # Sources are saved again and again; only another UUID changes what a catalog says.
 _TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
     WHEN OLD.SourceGuid <> NEW.SourceGuid BEGIN SELECT aptui_products_changed(); END"""
 _OF_JOB = "SELECT ProductName FROM Products WHERE JobPK = ?"
 _OF_SOURCE = "SELECT p.ProductName FROM Jobs j CROSS JOIN Products p ON p.JobPK = j.JobID WHERE j.SourcePK = ?"
 _OF_PRODUCT = "SELECT ProductName FROM Products WHERE ProductID = ?"
-_DROPS = (("drop_products", _OF_JOB), ("drop_job", _OF_JOB), ("drop_source", _OF_SOURCE))
+_DROPS = (("drop_products", _OF_JOB), ("drop_product", _OF_PRODUCT), ("drop_job", _OF_JOB), ("drop_source", _OF_SOURCE))
 _NAME = 2
 """Column of "put_product"."""
 

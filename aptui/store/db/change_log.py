@@ -121,9 +121,14 @@ _PRODUCTS_OF_SOURCES = f"""{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Jobs j
     CROSS JOIN Products p ON p.JobPK = j.JobID CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 _NEW_PRODUCTS = f"{_READ_PRODUCT} FROM {PRODUCTS_FROM} WHERE p.ProductID > ?"
-_GOING = (("drop_products", _PRODUCTS_OF_JOBS), ("drop_job", _PRODUCTS_OF_JOBS), ("drop_source", _PRODUCTS_OF_SOURCES))
+_GOING = (
+    ("drop_products", _PRODUCTS_OF_JOBS),
+    ("drop_product", _PRODUCTS_IN),
+    ("drop_job", _PRODUCTS_OF_JOBS),
+    ("drop_source", _PRODUCTS_OF_SOURCES),
+)
 _OF_IDS = ("put_product", "put_link")
-_CHANGING = ("drop_source", "drop_job", "drop_products", "put_source", "put_product", "put_link")
+_CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_source", "put_product", "put_link")
 
 
 # ------------------------------------------------------------------------------------------------------------------ writing

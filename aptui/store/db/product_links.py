@@ -96,6 +96,7 @@ _OF_JOBS = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN Jobs
     CROSS JOIN Products p ON p.JobPK = j.JobID {_TARGET_JOIN} WHERE {_NO_INTERMEDIATE}"""
 _OF_SOURCES = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
     CROSS JOIN Products p ON p.JobPK = j.JobID {_TARGET_JOIN} WHERE {_NO_INTERMEDIATE}"""
+_GOING = (("drop_products", _OF_JOBS), ("drop_product", _OF_PRODUCTS), ("drop_job", _OF_JOBS), ("drop_source", _OF_SOURCES))
 _IDENTITIES = """SELECT s.SourceID, s.SourceGuid, o.path_key FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value
     CROSS JOIN aptui_sources o ON o.source_id = s.SourceID"""
 
@@ -238,7 +239,7 @@ class ProductLinkProjection:
             self._fresh.update(cast("int", row[0]) for row in rows["put_link"])
         if not self._are_there:
             return
-        for operation, sql in (("drop_products", _OF_JOBS), ("drop_job", _OF_JOBS), ("drop_source", _OF_SOURCES)):
+        for operation, sql in _GOING:
             self._note(sql, [row[0] for row in rows.get(operation, ())])
         self._note(_OF_SOURCES, self._renamed(rows.get("put_source", ())))
         self._note_uuids(rows)

@@ -109,6 +109,16 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_analysis": (("DELETE FROM aptui_analyses WHERE source_id = ? AND builder = ?", None),),
     "drop_job": (("DELETE FROM Jobs WHERE JobID = ?", None),),
     "drop_products": (("DELETE FROM Products WHERE JobPK = ?", None),),
+    "drop_product": (("DELETE FROM Products WHERE ProductID = ?", None),),
+    "drop_declared": tuple(
+        (f"DELETE FROM {table} WHERE {key} = ?", None)
+        for table, key in (
+            ("aptui_product_links", "product_id"),
+            ("ProductDependencies", "ProductPK"),
+            ("LegacySubIDs", "ProductPK"),
+            ("aptui_facts", "product_id"),
+        )
+    ),
     "drop_draft": (("DELETE FROM aptui_drafts WHERE job_id = ?", None),),
     "drop_edges": (
         (

@@ -31,6 +31,7 @@ from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.catalog_mark import CatalogMark
 from aptui.store.db.change_log import ChangeLog
+from aptui.store.db.kept_products import keep_products
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, reshaped
@@ -315,7 +316,8 @@ class Writer:
         self._mark.begin()
         self._changes.begin()
         try:
-            for rows in batches:
+            for batch in batches:
+                rows = keep_products(self._database, batch)
                 self._links.watch(rows)
                 self._mark.watch(rows)
                 self._changes.watch(rows)

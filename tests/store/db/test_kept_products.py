@@ -1,0 +1,193 @@
+"""Products that are made again: their rows stay, nothing is written of what is as it was, and readers see what they saw before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aptui.core.model import LinkKind
+from aptui.store.db import writer
+
+from ..conftest import Store, job_row, source_row
+
+Rows = dict[str, list[tuple[object, ...]]]
+PRODUCTS = """SELECT p.ProductID, p.ProductName, p.SubID, o.digest FROM Products p
+JOIN aptui_products o ON o.product_id = p.ProductID ORDER BY p.ProductID"""
+
+
+def product(product_id: int, name: str, digest: bytes = b"1", sub_id: int = 0, job_id: int = 1) -> tuple[object, ...]:
+    return (product_id, job_id, name, sub_id, b"T" * 16, -int(digest), 1, digest, len(digest))
+
+
+def link(product_id: int, path: str, at: int = 0, job_id: int = 1) -> tuple[object, ...]:
+    return (product_id, job_id, at, int(LinkKind.PRODUCT_FILE), "linux", path, None, 0, bytes(16), 0, 2)
+
+
+def again(*products: tuple[object, ...], **more: list[tuple[object, ...]]) -> Rows:
+    """Return the rows of a run that made these."""
+    return {"drop_products": [(1,)], "put_product": list(products), **more}
+
+
+@pytest.fixture
+def made(store: Store) -> Store:
+    """A job with two products, of which one needs the other."""
+    store.put(put_source=[source_row()], put_job=[job_row()])
+    store.put(
+        put_product=[product(1, "linux/a"), product(2, "linux/b", sub_id=1)], put_link=[link(1, "b")],
+        put_legacy_sub_id=[(1, 1, 77)], put_facts=[(1, 1, 4, 4, 0, 0, 0.5, "png")],
+    )  # fmt: skip
+    return store
+
+
+def written(store: Store, rows: Rows) -> int:
+    """Return how many rows it takes to put `rows`."""
+    before = store.writer._database.total_changes
+    store.put(**rows)
+    return store.writer._database.total_changes - before
+
+
+DECLARED: dict[str, Any] = {
+    "put_link": [link(8, "b")], "put_legacy_sub_id": [(8, 1, 77)], "put_facts": [(8, 1, 4, 4, 0, 0, 0.5, "png")],
+}  # fmt: skip
+
+
+def test_what_is_made_again_as_it_was_is_not_written(made: Store) -> None:
+    assert written(made, again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED)) == 0
+
+    assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"1"), (2, "linux/b", 1, b"1")]
+    assert made.writer.product_changes()[0] == 1
+
+
+def test_other_bytes_are_two_rows_changed_and_two_entries_of_the_feed(made: Store) -> None:
+    rows = again(product(8, "linux/a", b"22"), product(9, "linux/b", b"22", 1), **DECLARED)
+
+    assert written(made, rows) == 2 * (2 + 1)  # of each the two halves of its row, and what is told of it
+
+    assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
+    assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]
+
+
+def test_a_product_of_another_sub_id_or_name_is_another_one(made: Store) -> None:
+    made.put(**again(product(8, "linux/a", sub_id=5), product(9, "linux/b", sub_id=1), product(10, "linux/B", sub_id=1)))
+
+    assert made.rows(PRODUCTS) == [(2, "linux/b", 1, b"1"), (8, "linux/a", 5, b"1"), (10, "linux/B", 1, b"1")]
+    assert [made.count(table) for table in ("aptui_product_links", "ProductDependencies", "LegacySubIDs", "aptui_facts")] == [0] * 4
+
+
+@pytest.mark.parametrize("less", sorted(DECLARED))
+def test_what_a_product_does_not_declare_any_more_goes(made: Store, less: str) -> None:
+    declared = {operation: rows for operation, rows in DECLARED.items() if operation != less}
+    tables = {"put_link": "aptui_product_links", "put_legacy_sub_id": "LegacySubIDs", "put_facts": "aptui_facts"}
+
+    made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **declared))
+
+    assert {table: made.count(table) for table in tables.values()} == {
+        table: int(operation != less) for operation, table in tables.items()
+    }
+    assert made.count("ProductDependencies") == int(less != "put_link")
+
+
+def test_other_links_are_the_only_ones(made: Store) -> None:
+    made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), put_link=[link(8, "nowhere")]))
+
+    assert made.rows("SELECT product_id, path FROM aptui_product_links") == [(1, "nowhere")]
+    assert made.rows("SELECT ProductPK, UnresolvedPath FROM ProductDependencies") == [(1, "nowhere")]
+
+
+def test_what_a_scan_found_missing_was_in_the_last_run(made: Store) -> None:
+    found = (1, "scanner", "1", "", bytes(16), 0, "what", "when", 5, "linux/a")
+    made.put(put_missing=[found], put_missing_scan=[(1, b"1", "terms", b"", "linux/a")])
+
+    made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED))
+
+    assert made.count("MissingProductDependencies") == 0
+    assert made.rows("SELECT product_id FROM aptui_missing_scans") == [(1,)]  # of these bytes: nobody need read them again
+
+
+def test_a_product_that_another_job_makes_from_now_on_is_a_row_of_that(made: Store) -> None:
+    made.put(put_job=[job_row(2, job_key="Other")])
+
+    made.put(
+        drop_products=[(1,), (2,)],
+        put_product=[product(8, "linux/a"), product(9, "linux/b", sub_id=1, job_id=2)],
+    )
+
+    assert made.rows("SELECT ProductID, JobPK, ProductName FROM Products") == [(1, 1, "linux/a"), (9, 2, "linux/b")]
+
+
+def test_rows_that_are_saved_twice_are_as_they_came(made: Store) -> None:
+    rows = again(product(8, "linux/a", b"22"), product(9, "linux/c"), **DECLARED)
+    told = {operation: list(listed) for operation, listed in rows.items()}
+
+    made.put(**rows)
+
+    assert rows == told
+
+
+# -------------------------------------------------------------------------------------------------- as if all were put anew
+
+_bytes = st.sampled_from([b"1", b"2"])
+_made = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.integers(0, 1), _bytes, st.sampled_from(["", "a", "c", "z", "*"]), st.booleans(), st.booleans()
+    ),
+    max_size=4, unique_by=lambda one: one[:2],
+)  # fmt: skip
+_runs = st.lists(st.tuples(st.integers(1, 2), _made), min_size=1, max_size=3)
+_SEEN = (
+    """SELECT JobPK, ProductName, SubID, AssetType, LegacyGuid, Hash, Flags, digest, size
+    FROM Products JOIN aptui_products ON product_id = ProductID""",
+    "SELECT JobPK, ProductName, p.SubID, l.SubID FROM LegacySubIDs l JOIN Products p ON ProductID = ProductPK",
+    "SELECT JobPK, ProductName, SubID, width, seconds, format FROM aptui_facts JOIN Products ON ProductID = product_id",
+    "SELECT JobPK, ProductName, p.SubID, at, kind, path, prefix FROM aptui_product_links JOIN Products p ON ProductID = product_id",
+    """SELECT JobPK, ProductName, SubID, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,
+    UnresolvedDependencyType, FromAssetId FROM ProductDependencies JOIN Products ON ProductID = ProductPK""",
+    "SELECT kind, uuid, sub_id, name, asset_type, digest, size, is_removed FROM aptui_changes WHERE kind > 0",
+)
+
+
+def rows_of(runs: list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]], first_id: int) -> list[Rows]:
+    """Return the batches of a transaction in which these jobs ran."""
+    found = []
+    for job_id, products in runs:
+        rows: Rows = {"drop_products": [(job_id,)], "put_job": [job_row(job_id, job_id)]}
+        for name, sub_id, digest, path, has_former, has_facts in products:
+            first_id += 1
+            rows.setdefault("put_product", []).append(product(first_id, f"linux/{name}{job_id}", digest, sub_id, job_id))
+            if path:
+                one = link(first_id, path if path == "*" else f"{path}{3 - job_id}", job_id=job_id)
+                rows.setdefault("put_link", []).append((*one[:6], "" if path == "*" else None, *one[7:]))
+            if has_former:
+                rows.setdefault("put_legacy_sub_id", []).append((first_id, job_id, 9))
+            if has_facts:
+                rows.setdefault("put_facts", []).append((first_id, job_id, len(digest), 1, 1, 1, 0.5, "png"))
+        found.append(rows)
+    return found
+
+
+def transact(store: Store, batches: list[Rows]) -> None:
+    """Apply several batches in one transaction."""
+    store.writer._ask(lambda: store.writer._transact(batches, durable=False))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(transactions=st.lists(_runs, min_size=1, max_size=5))
+def test_readers_see_what_they_would_see_if_all_were_put_anew(
+    make_store: Callable[[], Store], transactions: list[list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]]]
+) -> None:
+    seen = []
+    for keep in (writer.keep_products, lambda _database, rows: rows):
+        store = make_store()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "keep_products", keep)
+            store.put(put_source=[source_row(1, "one"), source_row(2, "two")], put_job=[job_row(1, 1), job_row(2, 2)])
+            for at, runs in enumerate(transactions):
+                batches = rows_of(runs, 100 * at)
+                transact(store, batches)
+        seen.append([sorted(store.rows(sql), key=repr) for sql in _SEEN])
+        store.close()
+    assert seen[0] == seen[1]
