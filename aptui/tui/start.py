@@ -1,6 +1,6 @@
 """Opens the screen on a real terminal, after guard, signals and collector are set; a dumb terminal gets plain lines.
 
-Tests: `tests/cli/test_main.py`.
+Tests: `tests/tui/test_start.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
+from aptui.shared.lean_imports import without
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -48,7 +49,10 @@ def run(
     """
     gc.disable()
     from aptui.tui.preferences import state  # for start-up
-    from aptui.tui.terminal import driver, safety, skeleton
+    from aptui.tui.terminal import safety, skeleton
+
+    with without("ssl"):  # a loop that speaks to a terminal alone needs no TLS
+        from aptui.tui.terminal import driver
 
     session = session_factory()
     if not driver.is_possible():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
@@ -19,6 +19,9 @@ from aptui.store.logs.log_lines import Said, said_in
 from aptui.store.logs.logs import path_of
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.store.queries.reader import JobRow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class JobRowColumns:

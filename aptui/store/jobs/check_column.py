@@ -6,12 +6,15 @@ Tests: `tests/store/jobs/test_check_column.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from aptui.store.jobs.texts import Codes, Mask, Texts
 from aptui.store.queries.problems.checks import CheckMark
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class CheckColumn:

@@ -16,16 +16,18 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.core.results.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, series_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
 """{status: its number in columns}."""

@@ -6,9 +6,9 @@ Tests: `tests/store/jobs/test_job_table.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from aptui.core.results.facts import ProductFacts
 from aptui.store.db.schema import uuid_text
@@ -18,6 +18,9 @@ from aptui.store.jobs.job_table import ANALYSIS, FAILED, AnalysisKeys, JobTable,
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, Reader
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
 _STATE = " ".join(f"WHEN '{state}' THEN {STATUS_CODES[shown]}" for state, shown in SHOWN.items())

@@ -10,10 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.core.notices import JobChanged
@@ -23,6 +22,9 @@ from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.problems.checks import CheckMark
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
 FAILED_FIRST = "failed_first"
@@ -43,7 +45,7 @@ _TEXTS = ("source", "reason", "error", "cause", "group")
 
 Moment = tuple[int, int]
 """(epoch, seq): when something became so; later moments compare greater."""
-Rows = npt.NDArray[np.integer]
+Rows: TypeAlias = "npt.NDArray[np.integer]"
 ANALYSIS = "CreateJobs_"
 _RECENT = 4096
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")

@@ -8,13 +8,16 @@ Tests: `tests/store/jobs/test_job_table.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.store.jobs.texts import CHUNK
 from aptui.store.queries.reader import Reader
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class Packed(Struct, frozen=True):

@@ -13,14 +13,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import polars as pl
 
 CHUNK = 16_384
@@ -29,8 +29,8 @@ _FEW = 20_000
 """So many texts are sorted by Python before polars pays for its import."""
 _SEPARATOR = "\0"
 
-Codes = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
+Codes: TypeAlias = "npt.NDArray[np.int32]"
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 
 def engine() -> type[pl.Series]:

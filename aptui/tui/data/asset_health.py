@@ -8,8 +8,9 @@ Tests: `tests/tui/data/test_asset_health.py`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.store.jobs.job_table import Moment
@@ -19,6 +20,9 @@ from aptui.store.queries.reader import Reader
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import ROLES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from aptui.store.jobs.filter import Filter, TextMatch, parse
@@ -24,7 +23,10 @@ from aptui.store.jobs.texts import Codes, Mask, contains, engine
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader
 
-Ints = npt.NDArray[np.signedinteger[Any]]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Ints: TypeAlias = "npt.NDArray[np.signedinteger[Any]]"
 _FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
 _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
 

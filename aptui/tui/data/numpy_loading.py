@@ -1,10 +1,17 @@
-"""Imports numpy so that it starts no threads."""
+"""Imports numpy so that it starts no threads, and without its documentation.
+
+Tests: `tests/tui/test_start.py`.
+"""
 
 from __future__ import annotations
 
 import os
 
+from aptui.shared.lean_imports import hollow
+
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_NOT_NEEDED = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars", "numpy._typing")
+"""What gives numpy's functions their documentation, and what stands in annotations of its linear algebra: a fifth of the import."""
 
 
 def load_numpy() -> None:
@@ -14,7 +21,8 @@ def load_numpy() -> None:
     """
     chosen = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
-    import numpy  # noqa: F401, ICN001  # it is enough that it is there; for start-up
+    with hollow(*_NOT_NEEDED):
+        import numpy  # noqa: F401, ICN001  # it is enough that it is there; for start-up
 
     if chosen is None:
         del os.environ[_BLAS_THREADS]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from aptui.core.notices import LogLevel
 from aptui.store.jobs.filter import STATUS_CODES, Filter, parse
@@ -17,6 +17,9 @@ from aptui.store.jobs.texts import Texts
 from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.lines import LogLine
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class EventLines:

@@ -1,0 +1,47 @@
+"""What is left out of an import is left out of that import alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from aptui.shared.lean_imports import hollow, without
+
+
+@pytest.fixture(autouse=True)
+def _not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+
+
+def test_a_module_that_is_not_to_be_found_is_found_again_after() -> None:
+    with without("colorsys"), pytest.raises(ImportError):
+        import colorsys
+
+    import colorsys
+
+    assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+
+
+def test_a_hollow_module_has_every_type_while_it_is_one_and_is_whole_after() -> None:
+    with hollow("colorsys"):
+        from colorsys import Anything  # type: ignore[attr-defined]
+
+        assert Anything[int] | None
+
+    import colorsys
+
+    assert not hasattr(colorsys, "Anything")
+    assert hasattr(colorsys, "rgb_to_hsv")
+
+
+@pytest.mark.parametrize("leave_out", [without, hollow])
+def test_what_is_imported_already_stays(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
+    import colorsys
+
+    with leave_out("colorsys"):
+        assert sys.modules["colorsys"] is colorsys
+
+    assert sys.modules["colorsys"] is colorsys
