@@ -116,7 +116,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.feed: Feed | None = None
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
-        self.clock = FrameClock(self, self.draw_frame, self.line_rest_s)
+        self.clock = FrameClock(self, self.draw_frame, self.line_rest_s, key_s=self.line_key_s)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
         self.sheets = Sheets(self, self.switcher, lambda: self.keymap)
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
@@ -209,16 +209,18 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
         self.clock.in_ui(do, *arguments)
 
-    def draw_frame(self) -> None:
-        """Hand out what happened, and draw it."""
+    def draw_frame(self) -> bool:
+        """Hand out a part of what happened; return whether there is more. After the last one, draw it."""
         if not self.is_running or self.feed is None:
-            return
-        self.switcher.take(self.feed.drain())
+            return False
+        if self.switcher.take(self.feed):
+            return True
         self._draw_lines()
         self.switcher.draw()
         if self.pane is None or not self.pane.awaited(None):
             self.main_screen().show()
         self.gate.look()
+        return False
 
     def _draw_lines(self) -> None:
         # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.

@@ -3,6 +3,9 @@
 News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key. Where they do
 not end they are drawn four times a second: nobody reads faster, and a frame costs as much as two thousand of them.
 
+Many news are applied in parts, and drawn after the last. A key that comes meanwhile is next: until its echo has left no part is
+applied, and nothing is drawn of news.
+
 Tests: `tests/tui/test_frame_clock.py`.
 """
 
@@ -34,20 +37,23 @@ class FrameClock:
 
     Args:
         app: whose thread it is.
-        draw: draws one frame.
+        draw: draws one frame, or applies a part of what is to be drawn and returns whether there is more to apply.
         rest_s: for how many seconds the line is to be left to keys.
+        key_s: after how many seconds to look again whether the last key was echoed, 0 = none waits for that.
         clock: for tests.
     """
 
     def __init__(
-        self, app: App[Any], draw: Callable[[], object], rest_s: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, app: App[Any], draw: Callable[[], bool], rest_s: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic, key_s: Callable[[], float] = lambda: 0.0,
     ) -> None:  # fmt: skip
-        self._app, self._draw, self._rest_s, self._clock = app, draw, rest_s, clock
+        self._app, self._draw, self._rest_s, self._clock, self._key_s = app, draw, rest_s, clock, key_s
         self._context: contextvars.Context | None = None
         self._is_woken = self._is_news_due = False
         self._next_s = self._news_s = self._ended_s = 0.0
         self._told_s, self._free, self._news_free = 0.0, _BURST, _NEWS_BURST
+        self._is_amid = self._is_asked_amid = False
+        self._spent_s = 0.0
 
     def start(self) -> None:
         """Take the calling thread's context for what other threads ask for; before this, nothing is called."""
@@ -95,7 +101,7 @@ class FrameClock:
         if now_s - self._told_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST
         next_s = self._news_s if self._news_free else max(self._news_s, self._told_s + NEWS_FRAME_S)
-        rest_s = max(self._rest_s(), next_s - now_s)
+        rest_s = max(self._rest_s(), self._key_s(), next_s - now_s)
         if rest_s > 0:
             self._after(rest_s, self._arm_for_news)
             return
@@ -109,10 +115,28 @@ class FrameClock:
             self._app.call_later(do)
 
     def _frame(self) -> None:
-        self._is_woken = self._is_news_due = False
+        if self._is_amid:
+            self._is_asked_amid = True  # what it is asked for may not be among the parts
+            return
+        self._is_woken = self._is_news_due = self._is_asked_amid = False
+        self._spent_s = 0.0
+        self._part()
+
+    def _part(self) -> None:
+        wait_s = self._key_s() if self._is_amid else 0.0
+        if wait_s > 0:
+            self._after(wait_s, self._part)
+            return
         began_s = self._clock()
-        self._draw()
+        self._is_amid = False  # so that one that raises ends it
+        is_amid = self._draw()
         self._ended_s = self._clock()
-        took_s = self._ended_s - began_s
-        self._next_s = max(began_s + FRAME_S, self._ended_s + took_s)
-        self._news_s = self._ended_s + min(_SHARE * took_s, _LONGEST_REST_S)
+        self._spent_s += self._ended_s - began_s
+        if is_amid:
+            self._is_amid = True
+            self._after(0, self._part)
+            return
+        self._next_s = max(began_s + FRAME_S, self._ended_s + self._spent_s)
+        self._news_s = self._ended_s + min(_SHARE * self._spent_s, _LONGEST_REST_S)
+        if self._is_asked_amid:
+            self._after(0, self._frame)

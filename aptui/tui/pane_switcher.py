@@ -18,7 +18,7 @@ from aptui.tui.frame.tabbar import TabBar
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from aptui.tui.data.feed import Batch
+    from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.pane import Pane, PaneSpec
     from aptui.tui.preferences.state import UiMemory
 
@@ -49,6 +49,8 @@ class PaneSwitcher:
         self._current = ""
         self._focus_of: dict[str, Widget] = {}
         self._has_table_passed = False
+        self._parts: list[Batch] = []
+        """News that are still to be handed out, the oldest last."""
 
     # ---------------------------------------------------------------------------------------------------------------- panes
 
@@ -118,12 +120,15 @@ class PaneSwitcher:
 
     # ----------------------------------------------------------------------------------------------------------------- news
 
-    def take(self, batch: Batch) -> None:
-        """Hand news to all panes."""
+    def take(self, feed: Feed) -> bool:
+        """Hand a part of the news to all panes; return whether there are more that came before now."""
+        self._parts = self._parts or feed.drain().parts()
+        batch = self._parts.pop()
         if batch.table is not None:
             self._has_table_passed = True
         for pane in self.mounted.values():
             pane.on_news(batch)
+        return bool(self._parts)
 
     def draw(self) -> None:
         """Have the pane drawn that is in sight."""

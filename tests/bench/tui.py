@@ -294,7 +294,10 @@ def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
 
 @row
 def line(room: Room) -> None:
-    """A line of 16 KB/s and 150 ms while an engine tells news ten thousand times a second: a key to its echo on the far screen."""
+    """A line of 16 KB/s and 150 ms while an engine tells news ten thousand times a second: a key to its echo on the far screen.
+
+    What tells the news and what plays the terminal compete with the app for the processor: what they took is said, too.
+    """
     jobs = room.jobs[0]
     folder = room.folder(jobs)
     command = [*_APTUI, "--project", str(folder), "--read-only"]
@@ -305,20 +308,25 @@ def line(room: Room) -> None:
         engine.begin()
         time.sleep(1)
         terminal.most_under_way = 0
-        times = [_echo(terminal, replay) for _ in range(_ECHOES)]
+        began_s = time.perf_counter()
+        spent = {"app": terminal.processor_s, "news": engine.processor_s, "terminal": time.process_time}
+        before = {name: processor_s() for name, processor_s in spent.items()}
+        times = [_echo(terminal, replay, "jk"[number % 2]) for number in range(_ECHOES)]
+        passed_s = time.perf_counter() - began_s
+        shares = ", ".join(f"{name} {(processor_s() - before[name]) / passed_s:.0%}" for name, processor_s in spent.items())
         engine.end()
     say(
         f"16 KB/s, 150 ms, 10,000/s: key to screen, {jobs:,} jobs",
         times,
         "≤ 350",
-        more=f"{terminal.most_under_way:,} B on the line",
+        more=f"{terminal.most_under_way:,} B on the line; of a core: {shares}",
     )
 
 
-def _echo(terminal: FarTerminal, replay: Replay) -> float:
-    """Press `j` and return after how many milliseconds the cursor has moved."""
+def _echo(terminal: FarTerminal, replay: Replay, key: str) -> float:
+    """Press a key that moves the cursor and return after how many milliseconds it has moved."""
     before, sent_s = _cursor_line(replay.last()), time.perf_counter()
-    terminal.send("j")
+    terminal.send(key)
     while time.perf_counter() - sent_s < _ECHO_PATIENCE_S:
         for at_s, lines in replay.steps():
             if _cursor_line(lines) != before:

@@ -81,12 +81,16 @@ class TimedTerminal(Terminal):
 
     def processor_s(self) -> float:
         """Return the processor time the app has taken."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return _processor_s(self.process.pid)
 
     def rss_mb(self) -> float:
         """Return its resident memory in MB."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Replay:
@@ -215,6 +219,10 @@ class EngineOfNews:
     def begin(self) -> None:
         """Tell news from now on."""
         self._process.send_signal(signal.SIGUSR1)
+
+    def processor_s(self) -> float:
+        """Return the processor time that the telling has taken."""
+        return _processor_s(self._process.pid)
 
     def end(self) -> None:
         """Stop; refuse a figure that the app got by not listening."""

@@ -15,13 +15,21 @@ class Screen:
     def __init__(self, rest_s: Callable[[], float] = lambda: 0.0) -> None:
         self.loop, self.takes_s = SimulatedLoop(), 0.0
         self.drawn_s: list[float] = []
-        self.clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
+        self.parts, self.key_until_s = 1, 0.0
+        self._left = 0
+        self.clock = FrameClock(
+            FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s,  # type: ignore[arg-type]
+            lambda: 0.02 if self.loop.now_s < self.key_until_s else 0.0,
+        )  # fmt: skip
         self.clock.start()
         self.loop.run(10.0)
 
-    def _draw(self) -> None:
-        self.drawn_s.append(self.loop.now_s)
+    def _draw(self) -> bool:
+        self._left = (self._left or self.parts) - 1
+        if not self._left:
+            self.drawn_s.append(self.loop.now_s)
         self.loop.now_s += self.takes_s
+        return self._left > 0
 
     def flood(self, ask: Callable[[], None], until_s: float) -> None:
         """Ask for frames all the time."""
@@ -128,3 +136,52 @@ def test_news_wait_until_the_line_had_its_rest_and_a_frame_that_somebody_asked_f
     screen.loop.run(13.0)
 
     assert screen.drawn_s[1] == pytest.approx(12.5, abs=0.01)
+
+
+def test_news_wait_until_a_key_was_echoed():
+    screen = Screen()
+    screen.key_until_s = 10.1
+
+    screen.clock.wake_for_news()
+    screen.loop.run(11.0)
+
+    assert screen.drawn_s == [pytest.approx(10.1, abs=0.021)]
+
+
+def test_between_parts_of_the_news_a_key_is_next_and_what_others_do_comes_in_between():
+    screen, done = Screen(), []
+    screen.parts, screen.takes_s = 4, 0.01
+
+    screen.clock.wake_for_news()
+    screen.clock.in_ui(lambda: done.append(screen.loop.now_s))
+    screen.loop.run(10.015)
+    screen.key_until_s = 10.2
+    screen.loop.run(11.0)
+
+    assert done[0] < 10.02, "a thread waits for one part, not for all"
+    assert screen.drawn_s == [pytest.approx(10.22, abs=0.021)]
+
+
+def test_a_frame_asked_for_amid_the_parts_of_another_comes_after_it():
+    screen = Screen()
+    screen.parts, screen.takes_s = 4, 0.01
+
+    screen.clock.wake_for_news()
+    screen.loop.run(10.015)
+    screen.clock.wake()
+    screen.loop.run(11.0)
+
+    assert len(screen.drawn_s) == 2
+    screen.clock.wake_for_news()
+    screen.loop.run(12.0)
+    assert len(screen.drawn_s) == 3
+
+
+def test_after_a_frame_of_many_parts_that_took_long_as_long_is_left_as_after_one_of_one_part():
+    screen = Screen()
+    screen.parts, screen.takes_s = 4, 0.05
+
+    screen.flood(screen.clock.wake_for_news, 30.0)
+
+    news = len([at_s for at_s in screen.drawn_s if at_s > 20.0]) / 10
+    assert 1.1 <= news <= 1.4

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.notices import (
     ConnectionsChanged,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
+_PART = 400
+"""News of so many jobs are applied at once, in two milliseconds; a key that comes meanwhile waits for no more."""
 _MESSAGES_KEPT = 200
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
@@ -96,6 +99,11 @@ class Batch(Struct, frozen=True):
             self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.said or self.progress
             or self.health or self.connections is not None or self.missing_scans or self.error
         )  # fmt: skip
+
+    def parts(self, most: int = _PART) -> list[Batch]:
+        """Return it in parts that are soon applied, the first one last: all that is not of a job, then the news of jobs."""
+        rest = [Batch(jobs=self.jobs[at : at + most], is_connected=self.is_connected) for at in range(most, len(self.jobs), most)]
+        return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
 
 
 class _Pending(Struct):

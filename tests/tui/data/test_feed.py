@@ -28,7 +28,7 @@ from aptui.shared.health import Connection, Health
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
-from aptui.tui.data.feed import Feed
+from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import JobsStore
 from tests.store.conftest import BUILDER, Store, job_row, source_row
 
@@ -66,6 +66,7 @@ class World:
         self.meanwhile: list[Any] = []
         self.feed = feed_of(self._read)
         self.store = JobsStore(clock_ms=lambda: NOW_MS)
+        self.parts: list[Batch] = []
 
     def _read(self) -> JobTable:
         found = table(self.rests, self.moment)
@@ -133,7 +134,14 @@ class World:
             self.meanwhile = list(meanwhile)
             self.feed.read()
 
+    def part(self) -> None:
+        """Apply the news of one job; whatever happens before the next is not in what was drained."""
+        self.parts = self.parts or self.feed.drain().parts(1)
+        self.store.apply(self.parts.pop())
+
     def frame(self) -> None:
+        while self.parts:
+            self.part()
         self.store.apply(self.feed.drain())
 
     def look(self) -> None:
@@ -162,7 +170,7 @@ MOVES = st.one_of(
     st.tuples(st.just("settle"), JOBS, st.sampled_from(("completed", "failed"))),
     JOBS.map(lambda job_id: ("drop", job_id)),
 )
-LOOKS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("commit",)])
+LOOKS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("part",), ("commit",)])
 READS = st.lists(st.one_of(MOVES, LOOKS), max_size=5).map(lambda steps: ("read", *steps))
 BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",)])
 
@@ -224,6 +232,22 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
     feed.take([NoticeLine(1, 8, notice(1, status="failed"))])
 
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
+
+
+def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
+    feed.subscribed(1, 5, [3])
+    feed.take([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
+    feed.take([NoticeLine(1, 13, Said(0, 30, "a"))])
+    feed.read()
+
+    batch = feed.drain()
+    parts = batch.parts(3)[::-1]
+
+    assert [len(part.jobs) for part in parts] == [3, 3, 1]
+    assert tuple(news for part in parts for news in part.jobs) == batch.jobs
+    assert (parts[0].table, parts[0].running, parts[0].said) == (batch.table, batch.running, batch.said)
+    assert all(part.table is part.running is None and not part.said for part in parts[1:])
+    assert batch.parts() == [batch]
 
 
 def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:

@@ -21,6 +21,7 @@ from tests.tui.output.room import picture
 COLUMNS, LINES = 160, 45
 _TOP, ROWS = 5, 20
 """So many lines of the screen are rows with news."""
+_PARTS, _STEPS = 6, 6
 _STATUSES = ("pending", "processing", "completed", "failed")
 _CURSOR = Style(bgcolor="#2b3647")
 
@@ -84,17 +85,22 @@ class FarScreen:
         rate: bytes a second that arrive.
         round_trip_s: of an empty line.
         news_a_second: how many rows change.
-        heeds: whether news leave the line to keys.
+        heeds: whether news leave the line, and the processor, to keys.
+        frame_s: how long the processor is at a frame of news, the most of it to apply them; a step of a key takes a twentieth.
     """
 
-    def __init__(self, rate: float, round_trip_s: float, news_a_second: int, *, heeds: bool = True) -> None:
+    def __init__(
+        self, rate: float, round_trip_s: float, news_a_second: int, *, heeds: bool = True, frame_s: float = 0.0
+    ) -> None:  # fmt: skip
         self.loop = SimulatedLoop()
         self._rate, self._half_s, self._news_s = rate, round_trip_s / 2, 1 / news_a_second
         self._console = Console(force_terminal=True, color_system="truecolor", width=COLUMNS, height=LINES)
         self._screen = ModelTerminal(COLUMNS, LINES)
         self._layer = OutputLayer(self._leave, Abilities(), self.loop, clock=lambda: self.loop.now_s)  # type: ignore[arg-type]
         rest_s = self._layer.rest_s if heeds else lambda: 0.0
-        self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
+        key_s = self._layer.key_s if heeds else lambda: 0.0
+        self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s, key_s)  # type: ignore[arg-type]
+        self._frame_s, self._most_parts, self._parts = frame_s, _PARTS if heeds else 1, 0
         self._free_s = 0.0
         self._random = random.Random(8)
         self._cells, self._cursor, self._wanted, self._news = [""] * ROWS, 0, 0, 0
@@ -105,7 +111,8 @@ class FarScreen:
         """When something arrived."""
         self._clock.start()
         self._layer.open()
-        self._draw()
+        while self._draw():
+            pass
         self.loop.call_later(1.0, self._tell)
 
     def press(self) -> None:
@@ -115,6 +122,14 @@ class FarScreen:
 
     def _typed(self) -> None:
         self._layer.typed()
+        self._step(_STEPS)
+
+    def _step(self, left: int) -> None:
+        """Hand the key on, from one part of the app to the next."""
+        self.loop.now_s += self._frame_s / 20
+        if left:
+            self.loop.call_later(0.0, self._step, left - 1)
+            return
         old, self._cursor = self._cursor, self._wanted
         self._show(min(old, self._cursor), max(old, self._cursor))
 
@@ -126,9 +141,14 @@ class FarScreen:
         self._clock.wake_for_news()
         self.loop.call_later(self._news_s, self._tell)
 
-    def _draw(self) -> None:
+    def _draw(self) -> bool:
+        self.loop.now_s += self._frame_s / self._most_parts
+        self._parts = (self._parts or self._most_parts) - 1
+        if self._parts:
+            return True
         self.frames_drawn += 1
         self._show(0, ROWS - 1)
+        return False
 
     def _show(self, first: int, last: int) -> None:
         lines = []

@@ -84,3 +84,28 @@ def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
     assert 0.1 < pace.takes_s(1000) < 0.13
     pace.forget()
     assert pace.takes_s(1000) == 0
+
+
+def test_a_key_is_waited_for_until_a_frame_leaves_or_none_will_come():
+    pace = proven()
+    assert pace.key_s(1.0) == 0
+
+    pace.typed(1.0)
+    assert 0 < pace.key_s(1.01) < 0.05
+    pace.drew(1.02)
+    assert pace.key_s(1.03) == 0
+
+    pace.typed(2.0)
+    assert pace.key_s(2.2) > 0
+    assert pace.key_s(2.3) == 0
+
+
+def test_a_key_held_down_that_draws_nothing_holds_news_up_once():
+    pace = proven()
+    held = []
+
+    for tenth in range(20, 60):
+        pace.typed(tenth / 10)
+        held.append(pace.key_s(tenth / 10 + 0.04) > 0)
+
+    assert held == [True, True, True] + [False] * 37

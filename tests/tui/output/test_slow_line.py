@@ -40,6 +40,14 @@ def test_a_line_slower_than_the_news_is_left_to_keys_most_of_the_time():
     assert sorted(heeding.echo_ms)[12] < sorted(heedless.echo_ms)[12] - 50
 
 
+def test_where_the_processor_is_slow_a_key_waits_for_a_part_of_the_news_and_for_no_frame_of_them():
+    heeding = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15))
+    heedless = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15, heeds=False))
+
+    assert p95(heeding.echo_ms) <= 260
+    assert p95(heeding.echo_ms) < p95(heedless.echo_ms) - 100
+
+
 def test_a_quick_line_gets_four_frames_of_news_a_second():
     far = FarScreen(10_000_000, 0.02, 2000)
     far.loop.run(3.0)

@@ -25,6 +25,11 @@ class ThriftyApp(App[None]):
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.rest_s()
 
+    def line_key_s(self) -> float:
+        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that."""
+        output = getattr(self._driver, "output", None)
+        return 0.0 if output is None else output.key_s()
+
     def line_takes_s(self, size: int) -> float:
         """Return for how many seconds so many bytes would fill the line, 0 = nobody knows, or no time worth a word."""
         output = getattr(self._driver, "output", None)

@@ -110,6 +110,10 @@ class OutputLayer:
         """Return for how many seconds what nobody waits for is better not drawn."""
         return self.pace.rest_s(self._clock())
 
+    def key_s(self) -> float:
+        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that."""
+        return self.pace.key_s(self._clock())
+
     def takes_s(self, size: int) -> float:
         """Return for how many seconds so many bytes would fill the line, 0 = nobody knows so far."""
         return self.pace.takes_s(size)
@@ -203,6 +207,7 @@ class OutputLayer:
         self._left_at = self._cursor
         if not frame:
             return
+        self.pace.drew(self._clock())
         if self.is_synchronized:
             frame = f"{_BEGIN}{frame}{_END}"
         if self.pace.asks:

@@ -8,6 +8,9 @@ On a slow line that is not enough: a key would meet a frame of news on its way m
 quickest answer the others took, for how many bytes, says what a frame costs; news are then drawn so seldom (`rest_s`) that the line
 is free most of the time.
 
+Between a key and the frame that echoes it no news are applied, and none are drawn (`key_s`): where the processor is slow that is
+what a key would wait for.
+
 No clock here: times are handed in, and all methods may be called from any thread.
 
 Tests: `tests/tui/output/test_pace.py`, `tests/tui/output/test_slow_line.py`.
@@ -21,6 +24,8 @@ from collections import deque
 
 ECHO_S = 0.25
 """So long after a key its echo is looked for."""
+_LOOK_S = 0.02
+"""So soon is looked again whether the echo has left."""
 _ACTED_S = 1.0
 """So long after a key people wait for what it brings, and may press the next."""
 _PATIENCE_S, _MOST_PATIENCE_S = 2.0, 32.0
@@ -49,6 +54,7 @@ class Pace:
         self._quickest_s = math.inf
         self._seen: deque[tuple[float, int]] = deque(maxlen=_LOOKED_AT)
         self._left_s, self._left_bytes = -math.inf, 0
+        self._drew_s = self._first_typed_s = -math.inf
         self.typed_s = -math.inf
         """When somebody last pressed a key."""
         self.round_trip_s = 0.0
@@ -71,7 +77,22 @@ class Pace:
 
     def typed(self, now_s: float) -> None:
         """Note that somebody pressed a key."""
-        self.typed_s = now_s
+        with self._lock:
+            if self._first_typed_s <= self._drew_s:
+                self._first_typed_s = now_s
+            self.typed_s = now_s
+
+    def drew(self, now_s: float) -> None:
+        """Note that a frame leaves."""
+        self._drew_s = now_s
+
+    def key_s(self, now_s: float) -> float:
+        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that.
+
+        A key that draws nothing, such as `j` on the last row, holds news up for as long as an echo is looked for, once.
+        """
+        with self._lock:
+            return _LOOK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
 
     def echoes(self, now_s: float) -> bool:
         """Whether what is drawn now may be what a key asked for."""
