@@ -47,19 +47,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_the_first_rows_are_there_before_what_they_do_not_need(modules: set[str]) -> None:
-    late = {
-        "ssl",
-        "_hashlib",
-        "numpy.typing",
-        "numpy._typing",
-        "polars",
-        "pygments",
-        "pydoc",
-        "yaml",
-        "ruamel.yaml",
-        "peewee",
-        "PIL",
-    }
+    late = {"ssl", "_hashlib", "numpy.typing", "numpy._typing", "polars", "pygments", "pydoc", "peewee", "PIL"}
 
     assert "aptui.tui.screens.jobs.pane" in modules
     assert late & modules == set()
