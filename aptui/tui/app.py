@@ -1,4 +1,6 @@
-"""The app: assembles frame, panes and keys from their parts and passes on what Textual calls. What is true is the engine's.
+"""The app: assembles frame, panes and keys from parts and passes on what Textual calls. What is true is the engine's.
+
+Keys name what they do as `part.action`: `engine.pause` is `action_pause` of `AptuiApp.engine` (`actions`).
 
 Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and
 the visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
@@ -21,17 +23,17 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.tui import away
 from aptui.tui import commands as shell_commands
-from aptui.tui.builder_names import finder, known_names
-from aptui.tui.command_bar import CommandBar
+from aptui.tui.control.command_bar import CommandBar
+from aptui.tui.control.copying import Copying
+from aptui.tui.control.engine import EngineControl
+from aptui.tui.control.key_bindings import KeyBindings
+from aptui.tui.control.terminal import TerminalControl
 from aptui.tui.data.numpy_loading import load_numpy
-from aptui.tui.engine_control import EngineControl
+from aptui.tui.drawing import FrameDrawing
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
-from aptui.tui.frame.copying import Copying
 from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
-from aptui.tui.frame.line import Line
 from aptui.tui.frame.main_screen import MainScreen
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
@@ -41,11 +43,11 @@ from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.theme_manager import ThemeManager
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
+from aptui.tui.job_feed import JobFeed
 from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
-from aptui.tui.preferences.keymap import load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
@@ -71,6 +73,10 @@ def _palette() -> type[Provider]:
     return ShellProvider
 
 
+PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "terminal", "themes"})
+"""What has actions of its own."""
+
+
 class AptuiApp(ThriftyApp, inherit_bindings=False):
     """aptui on a terminal. Panes reach it as `self.shell`, of which they see what `pane.Shell` names."""
 
@@ -80,22 +86,22 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (10, "-tall")]  # noqa: RUF012  # Textual's own form
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(f"{number}", f"show_number({number})", f"screen {number}", show=False, id=f"app.screen_{number}")
+            Binding(f"{number}", f"switcher.number({number})", f"screen {number}", show=False, id=f"app.screen_{number}")
             for number in range(1, 8)
         ),
-        Binding("colon", "command", "command", show=False, id="app.command"),
-        Binding("i", "info", "info", show=False, id="app.info"),
-        Binding("P", "pause", "pause", show=False, id="app.pause"),
-        Binding("backslash", "plain", "plain", show=False, id="app.plain"),
-        Binding("ctrl+z", "suspend", "to the shell", show=False, id="app.suspend"),
-        Binding("T", "theme_next", "theme", show=False, id="app.theme"),
-        Binding("M", "mouse", "mouse", show=False, id="app.mouse"),
-        Binding("ctrl+l", "redraw", "redraw", show=False, id="app.redraw"),
-        Binding("ctrl+c", "copy_or_quit", "copy or leave", show=False, id="app.copy_or_quit"),
-        Binding("question_mark,f1", "help", "help", id="app.help"),
+        Binding("colon", "bar.open", "command", show=False, id="app.command"),
+        Binding("i", "sheets.info", "info", show=False, id="app.info"),
+        Binding("P", "engine.pause", "pause", show=False, id="app.pause"),
+        Binding("backslash", "terminal.plain", "plain", show=False, id="app.plain"),
+        Binding("ctrl+z", "terminal.suspend", "to the shell", show=False, id="app.suspend"),
+        Binding("T", "themes.next", "theme", show=False, id="app.theme"),
+        Binding("M", "terminal.mouse", "mouse", show=False, id="app.mouse"),
+        Binding("ctrl+l", "terminal.redraw", "redraw", show=False, id="app.redraw"),
+        Binding("ctrl+c", "copying.copy_or_quit", "copy or leave", show=False, id="app.copy_or_quit"),
+        Binding("question_mark,f1", "sheets.help", "help", id="app.help"),
         Binding("ctrl+p", "command_palette", "palette", id="app.palette", priority=True),
         Binding("q", "detach", "detach", id="app.detach"),
-        Binding("Q", "stop_engine", "stop the engine", show=False, id="app.stop_engine"),
+        Binding("Q", "engine.stop", "stop the engine", show=False, id="app.stop_engine"),
     ]
 
     def __init__(
@@ -109,23 +115,24 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self._filters = [each for each in self._filters if type(each).__name__ not in {"Monochrome", "NoColor"}]
         self.session, self.config, self.memory, self.person = session, config, memory, person
         self.panes = existing(panes)
-        self.keymap = load_keymap()
-        self.has_mouse = True
+        self.keys = KeyBindings(self, self.tell)
+        self.terminal = TerminalControl(self, person, self._read_again)
         self.engine_root = ""
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
-        self.feed: Feed | None = None
+        self.jobs = JobFeed(self)
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
-        self.clock = FrameClock(self, self.draw_frame, self.line_rest_s, key_s=self.line_key_s)
-        self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
-        self.sheets = Sheets(self, self.switcher, lambda: self.keymap)
+        self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again)
+        self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.gate = KeyGate(self.keyboard.awaited, lambda text: self.tell(text, "warning"))
+        self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
+        self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
-        self.themes = ThemeManager(self, self, person, theme)
+        self.themes = ThemeManager(self, self, self.switcher, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._lines: tuple[Line, ...] = ()
+        self._action_targets |= PARTS
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -160,15 +167,16 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Mount the frame first; everything that takes time comes after."""
         self.clock.start()
-        self.set_keymap(self.keymap.overrides)
+        self.keys.apply()
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
         self.call_after_refresh(self._open)
         self.themes.watch()
 
     async def _open(self) -> None:
         """Show the first pane, read what the database holds, attach."""
-        for mistake in (*self.themes.looks.mistakes, *self.keymap.mistakes):
+        for mistake in self.themes.looks.mistakes:
             self.tell(str(mistake), "warning", 15)
+        self.keys.tell_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         load_numpy()
         await self.switcher.show_first()
@@ -176,28 +184,17 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self.set_timer(_FIRST_ROWS_WITHIN_S, self.main_screen().show)
-        self.open_feed()
+        self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
+        self.jobs.open(self.clock.wake_for_news)
         self.wake()  # frames that panes asked for before there was a feed showed nothing
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
 
-    def open_feed(self) -> None:
-        """Begin to read jobs and to listen to news."""
-        # For start-up: numpy, and the records of news, come after the first paint.
-        from aptui.config.dirs import asset_database
-        from aptui.tui.data.feed import Feed
-        from aptui.tui.rejected_peers import RejectedPeers
-
-        database, ms, news = asset_database(self.session.cache_dir), self.session.clock_ms, self.clock.wake_for_news
-        self.feed = Feed(database, known_names(self), more_builders=finder(self), wake=self.wake, wake_for_news=news, clock_ms=ms)
-        self.session.listeners.append(self.feed)
-        self.session.listeners.append(RejectedPeers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
-
-    def _read_jobs(self) -> None:
-        if self.feed is not None:
-            self.feed.refresh()
+    @property
+    def feed(self) -> Feed | None:
+        """What reads jobs and hears news, None = it was not opened yet."""
+        return self.jobs.feed
 
     # ----------------------------------------------------------------------------------------------------------- the frames
 
@@ -209,29 +206,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
         self.clock.in_ui(do, *arguments)
 
-    def draw_frame(self) -> bool:
-        """Hand out a part of what happened; return whether there is more. After the last one, draw it."""
-        if not self.is_running or self.feed is None:
-            return False
-        if self.switcher.take(self.feed):
-            return True
-        self._draw_lines()
-        self.switcher.draw()
-        if self.pane is None or not self.pane.awaited(None):
-            self.main_screen().show()
-        self.gate.look()
-        return False
-
-    def _draw_lines(self) -> None:
-        # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
-        self._lines = self._lines or tuple(self.main_screen().query("StatusLine, TabBar, Rule, Banner").results(Line))
-        for line in self._lines:
-            line.changed()
-
-    def main_screen(self) -> MainScreen:
-        """Return the screen below whatever is open."""
-        return next(screen for screen in self.screen_stack if isinstance(screen, MainScreen))
-
     # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     @property
@@ -239,50 +213,21 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """The pane that is shown, or that a sheet covers."""
         return self.switcher.pane
 
-    async def action_show(self, pane_id: str) -> None:
+    async def show(self, pane_id: str) -> None:
         """Go to a pane."""
-        await self.switcher.show(pane_id)
-
-    async def action_show_number(self, number: int) -> None:
-        """Go to the pane with this number, if there is one."""
-        await self.switcher.show_number(number)
-
-    def remember_focus(self) -> None:
-        """Note where the focus is in the pane."""
-        self.switcher.remember_focus()
-
-    def give_focus_back(self) -> None:
-        """Put the focus where it was in the pane."""
-        self.switcher.give_focus_back()
-
-    def show_sheet(self, lines: Sequence[Any]) -> None:
-        """Show lines, parts of which are safe text, in the place of the pane until `Esc`."""
-        self.switcher.open_sheet("sheet-info", lines)
+        await self.switcher.action_show(pane_id)
 
     def on_sheet_closed(self) -> None:
         """Go back to the pane."""
         self.switcher.close_sheet()
 
-    def action_help(self) -> None:
-        """Show keys and commands of the place we are at."""
-        self.sheets.show_help(self.commands())
-
-    def action_keys(self) -> None:
-        """Test keys."""
-        self.sheets.test_keys()
-
-    def action_messages(self) -> None:
-        """Show what was said."""
-        self.switcher.open_sheet("sheet-messages", self.query_one(Toasts).history())
-
-    def action_info(self) -> None:
-        """Show project, engine, versions."""
-        more = [("Engine root", self.engine_root), ("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
-        self.sheets.show_info(self.session, self.config, more)
+    def _facts(self) -> list[tuple[str, str]]:
+        mouse = "on" if self.terminal.has_mouse else "off"
+        return [("Engine root", self.engine_root), ("Theme", self.theme), ("Mouse", mouse)]
 
     def actions_here(self) -> list[tuple[str, str, str]]:
         """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
-        return actions_of(self.main_screen(), self.keymap)
+        return actions_of(self.drawing.screen, self.keys.keymap)
 
     # -------------------------------------------------------------------------------------------- commands, questions, words
 
@@ -297,10 +242,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
-
-    def action_command(self, text: str = "") -> None:
-        """Open the `:` line."""
-        self.bar.open(text)
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
         """Do what was said."""
@@ -322,7 +263,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner; it is made safe, and is never markup."""
-        for toasts in self.main_screen().query(Toasts):
+        for toasts in self.drawing.screen.query(Toasts):
             toasts.tell(text, severity, seconds)
 
     def notify(  # ours takes what Textual's does
@@ -341,14 +282,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Run an action of the app, soon."""
         self.call_later(self.run_action, action, self)
 
-    def press(self, key: str) -> None:
-        """Do as if `key` were pressed."""
-        self.simulate_key(key)
-
-    def action_press(self, key: str) -> None:
-        """Do as if `key` were pressed: for clicks on hints."""
-        self.simulate_key(key)
-
     # ------------------------------------------------------------------------------------------------------------ the engine
 
     @property
@@ -362,17 +295,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def _show_engine(self) -> None:
         """Show that the engine came, went, or is an old one."""
-        self._draw_lines()
+        self.drawing.draw_lines()
         self.refresh_bindings()
         self.engine.show_state()
-
-    def action_pause(self) -> None:
-        """Pause; or, while paused, ask whether to run the next job or to go on."""
-        self.engine.pause()
-
-    def action_stop_engine(self) -> None:
-        """Stop the engine, after asking."""
-        self.engine.stop()
 
     # -------------------------------------------------------------------------------------------------------- keys and themes
 
@@ -383,10 +308,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def on_theme_picker_shown(self, event: ThemePicker.Shown) -> None:
         """Show a theme; close the picker if it is for good."""
         self.themes.preview(event.name, is_kept=event.is_kept)
-
-    def action_theme_next(self) -> None:
-        """Go to the next theme."""
-        self.themes.choose_next()
 
     async def on_event(self, event: events.Event) -> None:
         """Note when people did something."""
@@ -406,70 +327,20 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
             self.tell(f"cannot {what}: the screen is read-only", "warning")
         return False
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what needs an engine where none can be asked, and numbers without a pane."""
-        if action in {"pause", "stop_engine"}:
-            return self.can_ask
-        if action == "show_number":
-            return any(spec.number == parameters[0] for spec in self.panes)
-        return super().check_action(action, parameters)
-
     # ------------------------------------------------------------------------------------------------- leaving and the screen
 
     def action_detach(self) -> None:
         """Leave; the engine goes on."""
         self.exit()
 
-    def action_copy_or_quit(self) -> None:
-        """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
-        self.copying.copy_or_quit()
-
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how; the one way for everything in the app."""
         self.copying.copy(text, raw=raw)
 
-    def action_redraw(self) -> None:
-        """Draw everything again, and read it again."""
-        self._repaint()
-        if self.feed is not None:
-            self.feed.refresh()
+    def _read_again(self) -> None:
+        self.jobs.read_again()
         if self.pane is not None:
             self.pane.reload()
-
-    def _repaint(self) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write("\x1b[2J")
-        self.refresh(layout=True)
-
-    def action_plain(self) -> None:
-        """Write news as lines in the terminal's own scrollback, until a key is pressed."""
-        away.show_plain(self)
-
-    def action_suspend(self) -> None:
-        """Leave the terminal to the shell until its `fg`."""
-        away.suspend(self)
-
-    def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off: off leaves selecting to the terminal."""
-        self.has_mouse = is_on
-        self.person.put("mouse", is_on)
-        turn = getattr(self._driver, "set_mouse", None)
-        if turn is not None:
-            turn(is_on=is_on)
-        self.tell("the mouse is on" if is_on else "the mouse is off: the terminal selects")
-
-    def action_mouse(self) -> None:
-        """Turn the mouse on or off."""
-        self.set_mouse(is_on=not self.has_mouse)
-
-    def action_reload_keymap(self) -> None:
-        """Read the key bindings again."""
-        self.keymap = load_keymap()
-        self.set_keymap(self.keymap.overrides)
-        for mistake in self.keymap.mistakes:
-            self.tell(str(mistake), "warning", 15)
-        if not self.keymap.mistakes:
-            self.tell("keys read")
 
     # ------------------------------------------------------------------------------------------------------------ the end
 
@@ -485,8 +356,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.memory.save()
         self.person.save()
         self.session.close()
-        if self.feed is not None:
-            self.feed.close()
+        self.jobs.close()
 
 
 def _collect_garbage_again() -> None:

@@ -27,7 +27,7 @@ def shell_commands(app: Shell) -> list[Command]:
     def ask(verb: Verb, done: str) -> Callable[[str], None]:
         return lambda _rest: app.ask(verb, done)
 
-    commands = [Command(spec.id, f"go to {spec.title}", act(f"show('{spec.id}')")) for spec in app.panes]
+    commands = [Command(spec.id, f"go to {spec.title}", act(f"switcher.show('{spec.id}')")) for spec in app.panes]
     commands += session_commands(app)
     commands += [
         Command("pause", "start no more jobs", ask(Pause(), "paused"), needs_engine=True),
@@ -50,18 +50,18 @@ def shell_commands(app: Shell) -> list[Command]:
             True,
         ),
         Command("start", "start an engine, if none runs", lambda _rest: app.session.start_engine()),
-        Command("stop", "stop the engine (asks)", act("stop_engine"), needs_engine=True),
+        Command("stop", "stop the engine (asks)", act("engine.stop"), needs_engine=True),
         Command(
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
         ),
         Command("mouse", "turn the mouse on or off", partial(_mouse, app), lambda: ("on", "off")),
-        Command("keys", "test keys: what they are called, what they do", act("keys")),
-        Command("keymap", "read the key bindings again", act("reload_keymap")),
-        Command("messages", "what was said before", act("messages")),
-        Command("info", "project, engine, versions, watched roots", act("info")),
-        Command("help", "keys and commands of this place", act("help")),
-        Command("plain", "plain lines in the terminal's own scrollback", act("plain")),
-        Command("redraw", "draw and read everything again", act("redraw")),
+        Command("keys", "test keys: what they are called, what they do", act("sheets.keys")),
+        Command("keymap", "read the key bindings again", act("keys.reload")),
+        Command("messages", "what was said before", act("sheets.messages")),
+        Command("info", "project, engine, versions, watched roots", act("sheets.info")),
+        Command("help", "keys and commands of this place", act("sheets.help")),
+        Command("plain", "plain lines in the terminal's own scrollback", act("terminal.plain")),
+        Command("redraw", "draw and read everything again", act("terminal.redraw")),
         Command("detach", "leave the screen; the engine goes on", act("detach")),
         Command("quit", "leave the screen; the engine goes on", act("detach")),
     ]
@@ -95,4 +95,4 @@ def _restart(app: Shell, rest: str) -> None:
 
 
 def _mouse(app: Shell, rest: str) -> None:
-    app.set_mouse(is_on=rest != "off" if rest else not app.has_mouse)
+    app.terminal.set_mouse(is_on=rest != "off" if rest else not app.terminal.has_mouse)

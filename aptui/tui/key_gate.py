@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from textual.app import App
 
-    from aptui.tui.engine_control import EngineControl
+    from aptui.tui.control.engine import EngineControl
     from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}
@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that are about no row, log or filter."""
-_LEAVE, _SHOW = "detach", "show_number("
+_LEAVE, _SHOW = "detach", "switcher.number("
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
 """What who leaves need not wait for; a sheet that is about to open takes the same key to be closed."""
 

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
+    from aptui.tui.control.engine import EngineControl
+    from aptui.tui.control.key_bindings import KeyBindings
+    from aptui.tui.control.terminal import TerminalControl
     from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Choice, Command
+    from aptui.tui.frame.sheets import Sheets
     from aptui.tui.frame.theme_manager import ThemeManager
-    from aptui.tui.preferences.keymap import Keymap
     from aptui.tui.preferences.state import UiMemory
 
 
@@ -41,16 +44,21 @@ class Shell(Protocol):
     """What is remembered of the project."""
     person: UiMemory
     """What is remembered of the person."""
-    keymap: Keymap
     panes: list[PaneSpec]
-    feed: Feed | None
     themes: ThemeManager
-    has_mouse: bool
+    terminal: TerminalControl
+    keys: KeyBindings
+    sheets: Sheets
+    engine: EngineControl
     all_builders: Callable[[], Sequence[Builder]] | None
 
     @property
     def app(self) -> App[Any]:
         """The app as Textual's own."""
+
+    @property
+    def feed(self) -> Feed | None:
+        """What reads jobs and hears news, None = it was not opened yet."""
 
     @property
     def pane(self) -> Pane | None:
@@ -78,9 +86,6 @@ class Shell(Protocol):
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how."""
 
-    def show_sheet(self, lines: Sequence[Any]) -> None:
-        """Show lines in the place of the pane until `Esc`."""
-
     def commands(self) -> list[Command]:
         """Return what can be said on the `:` line now."""
 
@@ -90,23 +95,8 @@ class Shell(Protocol):
     def act(self, action: str) -> None:
         """Run an action of the app, soon."""
 
-    def press(self, key: str) -> None:
-        """Do as if `key` were pressed."""
-
-    def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off."""
-
-    async def action_show(self, pane_id: str) -> None:
+    async def show(self, pane_id: str) -> None:
         """Go to a pane."""
-
-    def action_pause(self) -> None:
-        """Pause; or, while paused, ask whether to run the next job or to go on."""
-
-    def action_mouse(self) -> None:
-        """Turn the mouse on or off."""
-
-    def action_reload_keymap(self) -> None:
-        """Read the key bindings again."""
 
 
 class Pane(Container):

@@ -12,6 +12,7 @@ from textual.app import App
 from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input
 
+from aptui.tui.actions import Actions
 from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.tabbar import TabBar
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.state import UiMemory
 
 
-class PaneSwitcher:
+class PaneSwitcher(Actions):
     """Mounts panes when they are first visited and shows one of them, or a sheet in its place.
 
     Args:
@@ -73,15 +74,19 @@ class PaneSwitcher:
         """Show the pane that was shown the last time, or the first."""
         wanted = self._memory.get("shell.tab", "")
         if self._specs:
-            await self.show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
+            await self.action_show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
 
-    async def show_number(self, number: int) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out numbers without a pane."""
+        return action != "number" or any(spec.number == parameters[0] for spec in self._specs)
+
+    async def action_number(self, number: int) -> None:
         """Go to the pane with this number, if there is one."""
         for spec in self._specs:
             if spec.number == number:
-                await self.show(spec.id)
+                await self.action_show(spec.id)
 
-    async def show(self, pane_id: str) -> None:
+    async def action_show(self, pane_id: str) -> None:
         """Go to a pane."""
         spec = next((each for each in self._specs if each.id == pane_id), None)
         if spec is None:

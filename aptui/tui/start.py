@@ -76,7 +76,7 @@ def run(
         kind = ReplayApp
     memory = state.UiMemory(folder / "replay.json") if is_replay else state.project_memory(folder, session.cache_dir)
     app = kind(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
-    app.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
+    app.terminal.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)
     return app.return_code or 0

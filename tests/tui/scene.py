@@ -193,7 +193,7 @@ class Scene:
         seen, since = None, time.monotonic()
         while time.monotonic() - since < quiet_s:
             now = self.drawn(app)
-            if now != seen or app.main_screen().query_one(Toasts).display:
+            if now != seen or app.drawing.screen.query_one(Toasts).display:
                 seen, since = now, time.monotonic()
             await asyncio.sleep(0.02)
 

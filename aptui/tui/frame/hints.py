@@ -62,8 +62,8 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
         into.setdefault(
             name,
             (
-                Part(shown_key(key), "key", f"app.press('{key}')"),
-                Part(f" {binding.description}   ", "muted", f"app.press('{key}')"),
+                Part(shown_key(key), "key", f"keys.press('{key}')"),
+                Part(f" {binding.description}   ", "muted", f"keys.press('{key}')"),
             ),
         )
     return list(mine.values()), [always[name] for name in ALWAYS if name in always]

@@ -27,7 +27,7 @@ class PaletteHost(Protocol):
     def actions_here(self) -> list[tuple[str, str, str]]:
         """Return (key, id, what it does) of all actions with a key."""
 
-    def press(self, key: str) -> None:
+    def simulate_key(self, key: str) -> None:
         """Do as if `key` were pressed."""
 
 
@@ -69,4 +69,4 @@ class ShellProvider(Provider):
                 for argument in command.complete():
                     yield f"{command.name} {argument}", command.does, partial(command.run, argument)
         for key, name, does in app.actions_here():
-            yield f"{does}", f"{name}   {key}", partial(app.press, key)
+            yield f"{does}", f"{name}   {key}", partial(app.simulate_key, key)

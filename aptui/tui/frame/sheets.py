@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aptui.tui.actions import Actions
 from aptui.tui.frame.help import KeyTester, help_lines
 from aptui.tui.frame.info import info_lines
+from aptui.tui.frame.toasts import Toasts
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -41,33 +43,48 @@ class Stage(Protocol):
         """Show a sheet in the place of the pane."""
 
 
-class Sheets:
+class Sheets(Actions):
     """Opens them.
 
     Args:
         keymap: returns the one in force.
+        commands: returns what can be said on the `:` line now.
+        facts: returns what the app knows of itself, as (name, value).
     """
 
-    def __init__(self, app: App[Any], stage: Stage, keymap: Callable[[], Keymap]) -> None:
-        self._app, self._stage, self._keymap = app, stage, keymap
+    def __init__(
+        self, app: App[Any], stage: Stage, keymap: Callable[[], Keymap], commands: Callable[[], Sequence[Command]],
+        session: Session, config: Config | None, facts: Callable[[], Sequence[tuple[str, str]]],
+    ) -> None:  # fmt: skip
+        self._app, self._stage, self._keymap, self._commands = app, stage, keymap, commands
+        self._session, self._config, self._facts = session, config, facts
 
-    def show_help(self, commands: Sequence[Command]) -> None:
+    def show(self, lines: Sequence[Any]) -> None:
+        """Show lines, parts of which are safe text, in the place of the pane until `Esc`."""
+        self._stage.open_sheet("sheet-info", lines)
+
+    def action_help(self) -> None:
         """Show keys and commands of the place we are at."""
         if self._stage.sheet != "sheet-help":
             width = self._app.size.width - _MARGINS
-            lines = help_lines(self._app.screen.active_bindings, self._keymap(), commands, self._stage.title, width)
+            lines = help_lines(self._app.screen.active_bindings, self._keymap(), self._commands(), self._stage.title, width)
             self._stage.open_sheet("sheet-help", lines)
 
-    def test_keys(self) -> None:
+    def action_keys(self) -> None:
         """Say of each key what it is called and does."""
         active = self._app.screen.active_bindings
         self._stage.open_sheet("sheet-keys")
         self._app.query_one(KeyTester).start(active, self._keymap())
 
-    def show_info(self, session: Session, config: Config | None, more: Sequence[tuple[str, str]]) -> None:
-        """Show project, engine, versions, and `more`."""
+    def action_messages(self) -> None:
+        """Show what was said."""
+        self._stage.open_sheet("sheet-messages", self._app.query_one(Toasts).history())
+
+    def action_info(self) -> None:
+        """Show project, engine, versions."""
         here = [("Here", self._stage.status)] if self._stage.status else []
-        self._stage.open_sheet("sheet-info", info_lines(session, config, [*more, *here], self._app.size.width - _MARGINS))
+        lines = info_lines(self._session, self._config, [*self._facts(), *here], self._app.size.width - _MARGINS)
+        self._stage.open_sheet("sheet-info", lines)
 
 
 def actions_of(screen: Screen[Any], keymap: Keymap) -> list[tuple[str, str, str]]:

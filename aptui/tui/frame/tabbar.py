@@ -75,7 +75,7 @@ class TabBar(Line):
         marks = attention(self._session)
         for spec in self._panes:
             title, is_here = (spec.short if is_short else spec.title), spec.id == self.current
-            action = f"app.show('{spec.id}')"
+            action = f"switcher.show('{spec.id}')"
             parts.append(Part(f"{spec.number}", "accent" if is_here else "muted", action))
             parts.append(Part(f" {title}", "title" if is_here else "muted", action))
             if spec.id in marks:
@@ -91,7 +91,7 @@ class TabBar(Line):
                 Part(
                     f"{spec.number} {spec.short}" if is_here else f"{spec.number}",
                     "title" if is_here else "muted",
-                    f"app.show('{spec.id}')",
+                    f"switcher.show('{spec.id}')",
                 )
             )
             parts.append(Part(" "))

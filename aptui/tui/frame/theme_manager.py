@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import App
 
+from aptui.tui.actions import Actions
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.preferences import theming
@@ -31,6 +32,10 @@ class ThemeHost(Protocol):
     def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
         """Have `do` called in the app's thread."""
 
+
+class FocusMemory(Protocol):
+    """What takes the focus from the pane and gives it back."""
+
     def remember_focus(self) -> None:
         """Note where the focus is in the pane."""
 
@@ -38,18 +43,19 @@ class ThemeHost(Protocol):
         """Put the focus where it was in the pane."""
 
 
-class ThemeManager:
+class ThemeManager(Actions):
     """Registers themes with Textual and chooses one.
 
     Args:
         app: wears the theme.
         screen: the app again, as what this needs of it.
+        focus: has the focus while no picker is open.
         person: remembers the choice.
         wanted: the theme to begin with; "" = the one that is remembered.
     """
 
-    def __init__(self, app: App[Any], screen: ThemeHost, person: UiMemory, wanted: str = "") -> None:
-        self._app, self._screen, self._person = app, screen, person
+    def __init__(self, app: App[Any], screen: ThemeHost, focus: FocusMemory, person: UiMemory, wanted: str = "") -> None:
+        self._app, self._screen, self._focus, self._person = app, screen, focus, person
         self._has_ended = threading.Event()
         self.looks = theming.load_looks()
         self._register(wanted or person.get("theme", theming.DEFAULT))
@@ -76,7 +82,7 @@ class ThemeManager:
             )
         elif not name:
             looks = sorted(self.looks.by_name.values(), key=lambda look: look.name)
-            self._screen.remember_focus()
+            self._focus.remember_focus()
             self._app.query_one(ThemePicker).start(looks, self._app.theme)
         elif name in self.looks.by_name:
             self._app.theme = name
@@ -84,7 +90,7 @@ class ThemeManager:
         else:
             self._screen.tell(f"there is no theme '{name}'; there are {', '.join(sorted(self.looks.by_name))}", "warning")
 
-    def choose_next(self) -> None:
+    def action_next(self) -> None:
         """Go to the next theme."""
         self.reload()
         names = sorted(self.looks.by_name)
@@ -100,7 +106,7 @@ class ThemeManager:
         if is_kept:
             self._person.put("theme", name)
             self._app.query_one(ThemePicker).display = False
-            self._screen.give_focus_back()
+            self._focus.give_focus_back()
 
     def reload(self, *, always: bool = False) -> None:
         """Read theme files again if any changed: for the picker, and when the terminal gets the focus back from an editor."""

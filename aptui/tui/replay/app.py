@@ -33,11 +33,12 @@ class ReplayApp(AptuiApp):
 
     CSS_PATH = "../app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("P", "pause", "pause", show=False, id="app.pause"),
         Binding("right_parenthesis", f"jump({_JUMP_MS})", "10 s on", id="replay.later"),
         Binding("left_parenthesis", f"jump(-{_JUMP_MS})", "10 s back", id="replay.earlier"),
         Binding("semicolon", "step(1)", "next change", id="replay.next_change"),
         Binding("comma", "step(-1)", "change before", show=False, id="replay.previous_change"),
-        Binding("at", "command('goto ')", "go to", id="replay.go_to"),
+        Binding("at", "bar.open('goto ')", "go to", id="replay.go_to"),
         Binding("equals_sign", "faster(1)", "faster", id="replay.faster"),
         Binding("underscore", "faster(-1)", "slower", show=False, id="replay.slower"),
     ]
@@ -69,10 +70,6 @@ class ReplayApp(AptuiApp):
         ]
         others: Iterable[Command] = (each for each in super().commands() if each.name not in _NO_COMMANDS)
         return sorted([*mine, *others], key=lambda each: each.name)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Let pause be the replay's."""
-        return True if action == "pause" else super().check_action(action, parameters)
 
     def action_pause(self) -> None:
         """Pause, or go on; at the end, from the beginning."""

@@ -243,8 +243,8 @@ def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) ->
 
 def _keys_of(app: App[Any]) -> Collection[str]:
     """Return the keys that are bound to something; an app without a keymap has none."""
-    keymap = getattr(app, "keymap", None)
-    return {key for action in keymap.actions.values() for key in action.keys} if keymap is not None else ()
+    bindings = getattr(app, "keys", None)
+    return {key for action in bindings.keymap.actions.values() for key in action.keys} if bindings is not None else ()
 
 
 def apart(text: str) -> str:

@@ -89,7 +89,7 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
 
     app = in_shell(tmp_path, press)
     assert app.return_code == 0
-    assert [mistake.what for mistake in app.keymap.mistakes] == ["there is no action 'probe.reprocess'"]
+    assert [mistake.what for mistake in app.keys.keymap.mistakes] == ["there is no action 'probe.reprocess'"]
 
 
 def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_again(tmp_path):

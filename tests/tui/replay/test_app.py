@@ -112,8 +112,8 @@ def test_commands_go_to_a_time_and_set_the_speed_and_say_what_is_none(tmp_path: 
 def test_a_click_on_the_scrubber_goes_there(tmp_path: Path) -> None:
     async def click(app: ReplayApp, hands: Hands, session: ReplaySession, _clock: Clock) -> None:
         await hands.press("P")
-        app.main_screen().query_one(Toasts).display = False  # it fades after a while
-        scrubber = app.main_screen().query_one(Scrubber)
+        app.drawing.screen.query_one(Toasts).display = False  # it fades after a while
+        scrubber = app.drawing.screen.query_one(Scrubber)
         begin, room = len(" 00:00 "), scrubber.size.width - len(" 00:00  00:08 ")
         await hands.click(scrubber, offset=(begin + (room - 1) // 4, 0))
         await until(hands, lambda: 1_900 < session.at_ms < 2_100)

@@ -320,7 +320,7 @@ class AssetsPane(MissingTrees):
         stop = self._places[self._at] if self._places else None
         if step < 0 and stop is not None and stop.came_from:
             self._places[self._at] = stop._replace(came_from="")
-            await self.shell.action_show(stop.came_from)
+            await self.shell.show(stop.came_from)
             return
         at = self._at + step
         if not 0 <= at < len(self._places):

@@ -187,7 +187,7 @@ class AssetRowActions(Pane):
 
     async def show_jobs(self, text: str) -> None:
         """Show the Jobs screen with a filter."""
-        await self.shell.action_show("jobs")
+        await self.shell.show("jobs")
         reveal: Callable[[str], Any] | None = getattr(self.shell.pane, "reveal", None)
         if reveal is not None and self.shell.pane is not self:
             reveal(text)

@@ -141,7 +141,7 @@ class Mending:
                 self._shell.copy_text(native(problem.source))
 
     async def _show_job(self, job_id: int) -> None:
-        await self._shell.action_show("jobs")
+        await self._shell.show("jobs")
         reveal = getattr(self._shell.pane, "reveal", None)
         if reveal is not None:
             reveal(f"#{job_id}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 async def to_jobs(shell: Shell, text: str) -> None:
     """Go to the jobs that a filter lets through, or to one: `#12`."""
-    await shell.action_show("jobs")
+    await shell.show("jobs")
     reveal = getattr(shell.pane, "reveal", None)
     if reveal is not None:
         reveal(text)

@@ -38,7 +38,7 @@ class Head:
     def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         """Return both ends of the line."""
         text, mistake = self._choices.text, self._choices.mistake()
-        press = "app.press('slash')"
+        press = "keys.press('slash')"
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:
             left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
@@ -47,9 +47,9 @@ class Head:
         marks, late = len(self._jobs.table.marks), self._store.late_count
         right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
         if late:
-            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "app.press('R')"))
+            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
         right.append(Part(self.count_words(), "title" if text else "muted"))
         if width >= _LEAST:
             words = self._choices.order_words()
-            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "app.press('S')"))
+            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "keys.press('S')"))
         return left, right

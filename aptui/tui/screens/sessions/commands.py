@@ -59,7 +59,7 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
     except KnownError as error:
         app.in_ui(app.tell, str(error), "warning")
         return
-    app.in_ui(app.show_sheet, told)
+    app.in_ui(app.sheets.show, told)
 
 
 def _restore(app: Shell, rest: str) -> None:

@@ -187,15 +187,15 @@ class ToolsPane(Pane):
             settings=self._editor.known if self._may_write else None,
             project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
             theme=shell.app.theme,
-            has_mouse=shell.has_mouse,
-            own_key_count=len(shell.keymap.overrides),
+            has_mouse=shell.terminal.has_mouse,
+            own_key_count=len(shell.keys.keymap.overrides),
             doctor="looking…" if self._doctor.is_busy else checks.summary(self._doctored) if self._doctored else "",
             has_doctor=shell.config is not None,
             key_of=self._key_of,
         )
 
     def _key_of(self, action_id: str) -> str:
-        action = self.shell.keymap.actions.get(action_id)
+        action = self.shell.keys.keymap.actions.get(action_id)
         return shown_key(action.keys[0]) if action and action.keys else ""
 
     @property
@@ -234,7 +234,7 @@ class ToolsPane(Pane):
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)
         word = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
-        right = (Part("D", "key", "app.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
+        right = (Part("D", "key", "keys.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
         return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
     def _explain(self) -> None:
@@ -283,7 +283,7 @@ class ToolsPane(Pane):
             self._editor.adjust(tool.id.removeprefix("set:"))
             return
         acts: dict[str, Callable[[], object]] = {
-            "pause": self.shell.action_pause,
+            "pause": self.shell.engine.action_pause,
             "resume": self._engine.resume,
             "next": self._engine.run_next,
             "drain": self._engine.drain,
@@ -298,17 +298,17 @@ class ToolsPane(Pane):
             "theme": partial(self.shell.themes.choose, ""),
             "mouse": self._turn_mouse,
             "keymap": self._reload_keymap,
-            "keys": partial(self.shell.act, "keys"),
+            "keys": partial(self.shell.act, "sheets.keys"),
             "doctor": self.action_doctor,
         }
         acts[tool.id]()
 
     def _turn_mouse(self) -> None:
-        self.shell.action_mouse()
+        self.shell.terminal.action_mouse()
         self._draw()
 
     def _reload_keymap(self) -> None:
-        self.shell.action_reload_keymap()
+        self.shell.keys.action_reload()
         self._draw()
 
     def _complain(self, error: KnownError) -> None:

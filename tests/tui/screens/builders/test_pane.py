@@ -319,7 +319,7 @@ def test_other_screens_can_go_to_a_builder(tmp_path, store):
 
 def test_a_builder_is_revealed_as_soon_as_it_is_known(tmp_path, store):
     async def main(app, pilot, _session):
-        await app.action_show("builders")
+        await app.show("builders")
         app.pane.reveal("upper")
         await until(pilot, lambda: app.pane.current is not None and app.pane.current.name == "upper")
 

@@ -86,7 +86,7 @@ async def looked(app, pilot, key: str) -> None:
 
 async def say(app, pilot, line: str, *keys: str) -> None:
     """Say a command."""
-    app.action_command(line)
+    app.bar.action_open(line)
     await pilot.press("enter", *keys)
 
 

@@ -110,7 +110,7 @@ async def use(app, pilot, tool_id: str, *keys: str) -> None:
 
 async def say(app, pilot, line: str, *keys: str) -> None:
     """Say a command."""
-    app.action_command(line)
+    app.bar.action_open(line)
     await pilot.press("enter", *keys)
 
 
@@ -312,7 +312,7 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
         await until(pilot, lambda: app.query_one(ThemePicker).display)
         await pilot.press("escape")
         await use(app, pilot, "mouse")
-        await until(pilot, lambda: not app.has_mouse)
+        await until(pilot, lambda: not app.terminal.has_mouse)
         await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "mouse") == "off")
         await use(app, pilot, "keymap")
         await until(pilot, lambda: "keys read" in text(app))

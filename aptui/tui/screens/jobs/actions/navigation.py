@@ -53,7 +53,7 @@ class Navigation:
             return
 
         async def go() -> None:
-            await self._view.shell.action_show(pane_id)
+            await self._view.shell.show(pane_id)
             pane: Any = self._view.shell.pane
             pane.reveal(name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
 

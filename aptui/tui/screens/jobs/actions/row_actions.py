@@ -93,7 +93,7 @@ class RowActions:
         infos = self._view.selected()
         if not infos:
             return
-        keys, items, group = self._view.shell.keymap.actions, list[MenuItem | None](), 0
+        keys, items, group = self._view.shell.keys.keymap.actions, list[MenuItem | None](), 0
         for action in ROW_ACTIONS:
             if not self.can(action.id) or (action.pane and not self.navigation.can_reveal(action.pane)):
                 continue
@@ -128,7 +128,7 @@ class RowActions:
     def _why(self, infos: Sequence[JobInfo]) -> None:
         self.is_asking_why = True
         question = partial(why_lines, self._view.database, infos[0])
-        call_in_background(self._view.shell, question, self._view.shell.show_sheet, self._why_is_told)
+        call_in_background(self._view.shell, question, self._view.shell.sheets.show, self._why_is_told)
 
     def _why_is_told(self) -> None:
         self.is_asking_why = False

@@ -1,6 +1,6 @@
 """The terminal is somebody else's for a while: plain lines in its own scrollback, or the shell that the screen was started from.
 
-Tests: `tests/tui/test_away.py`, `tests/tui/output/test_tmux.py`.
+Tests: `tests/tui/control/test_away.py`, `tests/tui/output/test_tmux.py`.
 """
 
 from __future__ import annotations
@@ -8,37 +8,55 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from aptui.tui.pane import Shell
+    from textual.app import App
+
+    from aptui.tui.data.session import Session
 
 
-def show_plain(shell: Shell) -> None:
+class AwayHost(Protocol):
+    """What this needs of the app."""
+
+    session: Session
+
+    @property
+    def app(self) -> App[Any]:
+        """The app as Textual's own."""
+
+    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message."""
+
+    def wake(self) -> None:
+        """Ask for a frame."""
+
+
+def show_plain(host: AwayHost) -> None:
     """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
     from aptui.tui import plain  # for start-up: few people ask for it
 
-    if not _can_leave(shell):
-        shell.tell("this terminal has no scrollback of its own", "warning")
+    if not _can_leave(host):
+        host.tell("this terminal has no scrollback of its own", "warning")
         return
-    with shell.app.suspend():
-        plain.visit(shell.session, cast(Any, sys.__stdout__))
-    shell.wake()
+    with host.app.suspend():
+        plain.visit(host.session, cast(Any, sys.__stdout__))
+    host.wake()
 
 
-def suspend(shell: Shell) -> None:
+def suspend(host: AwayHost) -> None:
     """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
-    if not _can_leave(shell) or not has_shell(os.getpid(), os.getppid()):
-        shell.tell("no shell to go back to: 'q' leaves the screen", "warning")
+    if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
+        host.tell("no shell to go back to: 'q' leaves the screen", "warning")
         return
-    with shell.app.suspend():
+    with host.app.suspend():
         print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
         _stop_until_foreground()
-    shell.wake()
+    host.wake()
 
 
-def _can_leave(shell: Shell) -> bool:
-    app = shell.app
+def _can_leave(host: AwayHost) -> bool:
+    app = host.app
     return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
 
 

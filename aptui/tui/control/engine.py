@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.shared.errors import KnownError
+from aptui.tui.actions import Actions
 from aptui.tui.data.session import Session, SessionState
 from aptui.tui.frame.commandline import Choice
 
@@ -31,7 +32,7 @@ class EngineDialogue(Protocol):
         """Have `do` called in the app's thread."""
 
 
-class EngineControl:
+class EngineControl(Actions):
     """Asks the engine through the session.
 
     Args:
@@ -73,7 +74,11 @@ class EngineControl:
         else:
             raise error
 
-    def pause(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+        """Leave out what needs an engine where none can be asked."""
+        return self.can_ask
+
+    def action_pause(self) -> None:
         """Pause; or, while paused, ask whether to run the next job or to go on."""
         from aptui.link.port import Pause, Resume, RunNext  # for start-up: the verbs come after the first paint
 
@@ -88,7 +93,7 @@ class EngineControl:
         ]
         self._screen.question("paused", choices)
 
-    def stop(self) -> None:
+    def action_stop(self) -> None:
         """Stop the engine, after asking."""
         from aptui.link.port import Shutdown  # for start-up: the verbs come after the first paint
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
+from aptui.tui.actions import Actions
 from aptui.tui.preferences.keymap import shown_key
 from aptui.tui.words import shorten
 
@@ -45,7 +46,7 @@ class CopyDialogue(Protocol):
         """Return (key, id, what it does) of all actions with a key."""
 
 
-class Copying:
+class Copying(Actions):
     """Copies, and says what was copied and which way it went."""
 
     def __init__(self, app: CopyDialogue, clips: Clipboard) -> None:
@@ -59,7 +60,7 @@ class Copying:
         said = f"copied {shorten(first, _SNIPPET)}{more}"
         self._clips.copy_soon(text, lambda copied: self._app.in_ui(self._app.tell, f"{said} · {copied.toast()}"), raw=raw)
 
-    def copy_or_quit(self) -> None:
+    def action_copy_or_quit(self) -> None:
         """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
         app = self._app
         if selected := app.screen.get_selected_text():

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aptui.tui.away import has_shell
+from aptui.tui.control.away import has_shell
 
-from .tmux_room import Home, Pane, Tmux
+from ..tmux_room import Home, Pane, Tmux
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")]
 
@@ -55,7 +55,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
 
 
 def test_where_no_shell_would_wake_it_nothing_stops() -> None:
-    code = "import os, sys; from aptui.tui.away import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
+    code = "import os, sys; from aptui.tui.control.away import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
 
     alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
 
@@ -63,7 +63,7 @@ def test_where_no_shell_would_wake_it_nothing_stops() -> None:
 
 
 def test_a_group_of_its_own_below_a_shell_can_stop_and_so_can_what_a_script_started() -> None:
-    code = "import os, sys; from aptui.tui.away import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
+    code = "import os, sys; from aptui.tui.control.away import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
 
     direct = subprocess.run([sys.executable, "-c", code], process_group=0, check=False)
     script = subprocess.run(["sh", "-c", f"{shlex.join([sys.executable, '-c', code])}; exit $?"], process_group=0, check=False)

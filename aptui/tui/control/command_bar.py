@@ -10,11 +10,12 @@ from typing import Any
 
 from textual.app import App
 
+from aptui.tui.actions import Actions
 from aptui.tui.frame.commandline import CommandLine
 from aptui.tui.frame.hints import Hints
 
 
-class CommandBar:
+class CommandBar(Actions):
     """Shows one of the two.
 
     Args:
@@ -25,7 +26,7 @@ class CommandBar:
     def __init__(self, app: App[Any], remember_focus: Callable[[], object], refocus: Callable[[], object]) -> None:
         self._app, self._remember_focus, self._refocus = app, remember_focus, refocus
 
-    def open(self, text: str = "") -> None:
+    def action_open(self, text: str = "") -> None:
         """Open the `:` line."""
         self._remember_focus()
         self._app.query_one(Hints).display = False

@@ -1,0 +1,52 @@
+"""When the screen begins to read jobs and to hear news, and when it ends. What is read and heard is `data/feed`'s.
+
+Tests: `tests/tui/test_shell.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aptui.tui.builder_names import finder, known_names
+
+if TYPE_CHECKING:
+    from aptui.tui.data.feed import Feed
+    from aptui.tui.pane import Shell
+
+
+class JobFeed:
+    """Holds the feed, once there is one.
+
+    Args:
+        shell: has the session and knows the builders.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self.feed: Feed | None = None
+
+    def open(self, wake_for_news: Callable[[], None]) -> None:
+        """Begin to read jobs and to listen to news; `wake_for_news` asks for a frame that nobody waits for."""
+        # For start-up: numpy, and the records of news, come after the first paint.
+        from aptui.config.dirs import asset_database
+        from aptui.tui.data.feed import Feed
+        from aptui.tui.rejected_peers import RejectedPeers
+
+        shell, session = self._shell, self._shell.session
+        self.feed = Feed(
+            asset_database(session.cache_dir), known_names(shell), more_builders=finder(shell), wake=shell.wake,
+            wake_for_news=wake_for_news, clock_ms=session.clock_ms,
+        )  # fmt: skip
+        session.listeners.append(self.feed)
+        session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.tell, text, "warning", 15)))
+
+    def read_again(self) -> None:
+        """Read all jobs again."""
+        if self.feed is not None:
+            self.feed.refresh()
+
+    def close(self) -> None:
+        """Let the database go."""
+        if self.feed is not None:
+            self.feed.close()

@@ -1,0 +1,58 @@
+"""Every key of the app names an action that is there: of the app itself, or of a part that it lists."""
+
+import pytest
+from textual.actions import parse
+from textual.binding import Binding
+
+from aptui.tui.app import PARTS, AptuiApp
+from aptui.tui.commands import shell_commands
+from aptui.tui.data.session import SessionState
+from aptui.tui.pane import existing
+from aptui.tui.preferences.state import UiMemory
+from aptui.tui.replay.app import ReplayApp
+from tui.fake_panes import PROBES, FakeSession
+
+ACTING = {
+    *(spec.id for spec in existing(PROBES)), "stop", "keys", "keymap",
+    "messages", "info", "help", "plain", "redraw", "detach", "quit",
+}  # fmt: skip
+"""Commands of the `:` line that do no more than an action of the app."""
+
+
+@pytest.fixture
+def app(tmp_path):
+    session = FakeSession(tmp_path / "cache")
+    return AptuiApp(session, memory=UiMemory(tmp_path / "a.json"), person=UiMemory(tmp_path / "b.json"), panes=PROBES)
+
+
+@pytest.mark.parametrize("binding", [*Binding.make_bindings([*AptuiApp.BINDINGS, *ReplayApp.BINDINGS])], ids=lambda each: each.id)
+def test_a_key_names_an_action_that_is_there(app, binding):
+    part, name, parameters = parse(binding.action)
+    place = getattr(app, part) if part in PARTS else ReplayApp if binding.id.startswith("replay.") or name == "pause" else app
+
+    assert part in {*PARTS, ""}
+    assert callable(getattr(place, f"action_{name}", None))
+    if part == "switcher":
+        assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in existing(PROBES)})
+
+
+def test_what_needs_an_engine_is_not_offered_without_one(app):
+    app.session.state = SessionState.NONE
+
+    assert {name for name in PARTS if not getattr(app, name).check_action("any", ())} == {"engine"}
+    with app.engine.supposed():
+        assert app.engine.check_action("pause", ())
+
+
+def test_the_colon_line_names_actions_that_are_there(app, monkeypatch):
+    named: list[str] = []
+    monkeypatch.setattr(app, "act", named.append)
+
+    for command in shell_commands(app):
+        if command.name in ACTING:
+            command.run("")
+
+    assert len(named) == len(ACTING)
+    for action in named:
+        part, name, _ = parse(action)
+        assert callable(getattr(getattr(app, part) if part else app, f"action_{name}", None)), action
