@@ -10,13 +10,13 @@ power cut or in a copy that was put back, thus never gives a number that somebod
 that is not in the table any more, or never was, is answered by `resync`.
 
 What it costs. Rows with an id above those of before are new, and one statement writes their entries. Only where a row goes,
-or is put again, it is read before and compared.
+or is put again, it is noted before and compared; SQLite does both, but for rows that are known by something else than before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -35,7 +35,6 @@ TRIMMED_STATE = "changes_trimmed"
 """Key in `aptui_state`: the first entries were dropped, so that nobody can begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
 """An engine that lives on counts by one; it never changes rows faster than this, and 2^53 is far away."""
-_CHUNK = 2_000
 
 
 class ChangeKind(IntEnum):
@@ -105,8 +104,6 @@ _LINKS = """(SELECT json_group_array(json_array(l.kind, l.platform, l.path, l.is
     FROM aptui_product_links l WHERE l.product_id = p.ProductID)"""
 CHANGE_COLUMNS = "kind, uuid, sub_id, name, asset_type, digest, size"
 _PUT = f"INSERT INTO aptui_changes({CHANGE_COLUMNS}, is_removed)"
-_PUT_NEW_SOURCES = f"{_PUT} SELECT {SOURCE_ENTRY}, 0 FROM {SOURCES_FROM} WHERE s.SourceID > ? ORDER BY s.SourceID"
-_PUT_NEW_PRODUCTS = f"{_PUT} SELECT {PRODUCT_ENTRY}, 0 FROM {PRODUCTS_FROM} WHERE p.ProductID > ? ORDER BY p.ProductID"
 _BEGIN = f"""INSERT INTO aptui_changes(seq, {CHANGE_COLUMNS}, is_removed)
     SELECT MAX(?, COALESCE(MAX(seq), 0) + 1), {int(ChangeKind.BEGINNING)}, x'', 0, '', x'', x'', -1, 0 FROM aptui_changes"""
 _TRIM = "DELETE FROM aptui_changes WHERE seq <= (SELECT seq FROM aptui_changes ORDER BY seq DESC LIMIT 1 OFFSET ?)"
@@ -114,13 +111,44 @@ _READ_SOURCE = f"SELECT s.SourceID, {SOURCE_ENTRY}, ''"
 _READ_PRODUCT = f"SELECT p.ProductID, {PRODUCT_ENTRY}, {_LINKS}"
 _SOURCE_IDS = "CROSS JOIN Sources s ON s.SourceID = k.value LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
 _SOURCES_IN = f"{_READ_SOURCE} FROM json_each(?) k {_SOURCE_IDS}"
-_NEW_SOURCES = f"{_READ_SOURCE} FROM {SOURCES_FROM} WHERE s.SourceID > ?"
 _PRODUCTS_IN = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value {_OF_PRODUCT}"
 _PRODUCTS_OF_JOBS = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value {_OF_PRODUCT}"
 _PRODUCTS_OF_SOURCES = f"""{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
     CROSS JOIN Products p ON p.JobPK = j.JobID CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_NEW_PRODUCTS = f"{_READ_PRODUCT} FROM {PRODUCTS_FROM} WHERE p.ProductID > ?"
+_UUIDS_IN = "SELECT s.SourceID, s.SourceGuid FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value"
+
+
+class _Subject:
+    """The SQL of one kind of row: `before` is the table of what was there of those that may change, without a UUID of nothing."""
+
+    def __init__(self, before: str, row_id: str, entry: str, tables: str, read: str, others: str) -> None:
+        """Set the SQL.
+
+        Args:
+            tables: to read from, without a condition.
+            others: the condition that what an entry says beside its key is not what `b` says.
+        """
+        kind, uuid, sub_id, name, *_said = entry.split(", ")
+        is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
+        self.before = before
+        self.scratch = f"""CREATE TEMP TABLE {before}(row_id INTEGER PRIMARY KEY, kind INTEGER DEFAULT {kind}, uuid BLOB,
+            sub_id INTEGER, name TEXT, asset_type BLOB, digest BLOB, size INTEGER, links TEXT)"""
+        self.put_new = f"{_PUT} SELECT {entry}, 0 FROM {tables} WHERE {row_id} > ? ORDER BY {row_id}"
+        self.new = f"{read} FROM {tables} WHERE {row_id} > ?"
+        self.put_others = f"""{_PUT} SELECT {entry}, 0 FROM {before} b CROSS JOIN {tables} WHERE {is_known} AND ({others})
+            ORDER BY b.row_id"""
+        self.renamed = f"SELECT b.* FROM {before} b WHERE NOT EXISTS (SELECT 1 FROM {tables} WHERE {is_known})"
+        self.note = f"INSERT OR IGNORE INTO {before} %s WHERE {row_id} <= ?"
+        self.note_absent = f"INSERT OR IGNORE INTO {before}(row_id) SELECT value FROM json_each(?)"
+
+
+_SOURCES = _Subject("sources_before", "s.SourceID", SOURCE_ENTRY, SOURCES_FROM, _READ_SOURCE, "b.digest <> COALESCE(o.digest, x'')")
+_PRODUCTS = _Subject(
+    "products_before", "p.ProductID", PRODUCT_ENTRY, PRODUCTS_FROM, _READ_PRODUCT,
+    f"b.asset_type <> p.AssetType OR b.digest <> COALESCE(o.digest, x'') OR b.size <> COALESCE(o.size, -1) OR b.links <> {_LINKS}",
+)  # fmt: skip
+_IDS_OF = {_SOURCES: _SOURCES_IN, _PRODUCTS: _PRODUCTS_IN}
 _GOING = (
     ("drop_products", _PRODUCTS_OF_JOBS),
     ("drop_product", _PRODUCTS_IN),
@@ -145,90 +173,90 @@ class ChangeLog:
         """How many entries there were before this transaction, -1 = nobody counted."""
         self._added = 0
         self._begins = self._is_touched = False
-        self._tops = (0, 0)
-        self._sources: dict[int, tuple[_Key, _Fact] | None] = {}
-        """What was there before, by row; None = nothing."""
-        self._products: dict[int, tuple[_Key, _Fact] | None] = {}
+        self._tops = {_SOURCES: 0, _PRODUCTS: 0}
+        self._noted: set[_Subject] = set()
+        for subject in self._tops:
+            database.execute(subject.scratch)
 
     def begin(self) -> None:
         """A transaction begins."""
         self._is_touched = self._begins = False
         self._added = 0
-        self._sources, self._products = {}, {}
 
     def watch(self, rows: Rows) -> None:
         """Note what is there of all that `rows`, which are about to be applied, may change."""
         if not any(rows.get(operation) for operation in _CHANGING):
             return
         if not self._is_touched:
-            self._is_touched = True
-            sql = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(ProductID) FROM Products), 0)"
-            self._tops = self._database.execute(sql).fetchone()
-        top_source, top_product = self._tops
+            self._touch()
         for operation, sql in _GOING:
-            self._note(self._products, sql, [cast("int", row[0]) for row in rows.get(operation, ())], top_product)
+            self._note(_PRODUCTS, sql, [cast("int", row[0]) for row in rows.get(operation, ())])
         for operation in _OF_IDS:
-            ids = [product_id for row in rows.get(operation, ()) if (product_id := cast("int", row[0])) <= top_product]
-            self._note(self._products, _PRODUCTS_IN, ids, top_product)
-            self._products.update(dict.fromkeys(set(ids) - self._products.keys()))
-        self._note(self._sources, _SOURCES_IN, [cast("int", row[0]) for row in rows.get("drop_source", ())], top_source)
-        self._note_put_sources([row for row in rows.get("put_source", ()) if cast("int", row[0]) <= top_source])
+            self._note_put(_PRODUCTS, [cast("int", row[0]) for row in rows.get(operation, ())])
+        self._note(_SOURCES, _SOURCES_IN, [cast("int", row[0]) for row in rows.get("drop_source", ())])
+        self._note_put_sources({cast("int", row[0]): row[3] for row in rows.get("put_source", ())})
 
-    def _note(self, found: dict[int, tuple[_Key, _Fact] | None], sql: str, ids: Sequence[int], top: int) -> None:
-        for row_id, key, fact in self._read(sql, ids):
-            if row_id <= top:
-                found.setdefault(row_id, (key, fact))
+    def _touch(self) -> None:
+        self._is_touched = True
+        self._noted.clear()
+        for subject in self._tops:
+            self._database.execute(f"DELETE FROM {subject.before}")
+        sql = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(ProductID) FROM Products), 0)"
+        self._tops[_SOURCES], self._tops[_PRODUCTS] = self._database.execute(sql).fetchone()
 
-    def _note_put_sources(self, rows: Sequence[tuple[object, ...]]) -> None:
-        """Note the sources that become others, and the products of those that get another UUID, and with it other asset ids."""
-        wanted = {cast("int", row[0]): row for row in rows}
-        renamed: list[int] = []
-        for source_id, key, fact in list(self._read(_SOURCES_IN, list(wanted))):
-            row = wanted[source_id]
-            if (key.name, key.uuid, fact.digest) != (row[2], row[3], row[5]):
-                self._sources.setdefault(source_id, (key, fact))
-            if key.uuid != row[3]:
-                renamed.append(source_id)
-            del wanted[source_id]
-        self._sources.update(dict.fromkeys(wanted.keys() - self._sources.keys()))
-        self._note(self._products, _PRODUCTS_OF_SOURCES, renamed, self._tops[1])
+    def _note(self, subject: _Subject, sql: str, ids: Sequence[int]) -> None:
+        if ids:
+            self._noted.add(subject)
+            self._database.execute(subject.note % sql, (_listed(ids), self._tops[subject]))
 
-    def _read(self, sql: str, ids: Sequence[int]) -> Iterator[tuple[int, _Key, _Fact]]:
-        for at in range(0, len(ids), _CHUNK):
-            listed = "[" + ",".join(map(str, ids[at : at + _CHUNK])) + "]"
-            yield from _unpacked(self._database.execute(sql, (listed,)).fetchall())
+    def _note_put(self, subject: _Subject, ids: Iterable[int]) -> None:
+        known = [row_id for row_id in ids if row_id <= self._tops[subject]]
+        if known:
+            self._note(subject, _IDS_OF[subject], known)
+            self._database.execute(subject.note_absent, (_listed(known),))
+
+    def _note_put_sources(self, uuids: Mapping[int, object]) -> None:
+        """Note the sources that are put again, and the products of those that get another UUID, and with it other asset ids."""
+        self._note_put(_SOURCES, uuids)
+        known = [source_id for source_id in uuids if source_id <= self._tops[_SOURCES]]
+        found = self._database.execute(_UUIDS_IN, (_listed(known),)) if known else ()
+        self._note(_PRODUCTS, _PRODUCTS_OF_SOURCES, [source_id for source_id, uuid in found if uuid != uuids[source_id]])
 
     def settle(self) -> None:
         """The transaction is about to end: write what it has changed."""
         if not self._is_touched:
             return
         before = self._database.total_changes
-        top_source, top_product = self._tops
         self._begins = not self._has_begun and self._is_anything_new_or_noted()
         if self._begins:
             self._database.execute(_BEGIN, (time.time_ns() // 1_000_000 * _NUMBERS_PER_MS,))
-        if self._sources:
-            self._put_differences(self._sources, _SOURCES_IN, _NEW_SOURCES, top_source)
-        else:
-            self._database.execute(_PUT_NEW_SOURCES, (top_source,))
-        if self._products:
-            self._put_differences(self._products, _PRODUCTS_IN, _NEW_PRODUCTS, top_product)
-        else:
-            self._database.execute(_PUT_NEW_PRODUCTS, (top_product,))
+        for subject, top in self._tops.items():
+            renamed = self._put_noted(subject) if subject in self._noted else []
+            if renamed:
+                self._put_differences(subject, renamed)
+            else:
+                self._database.execute(subject.put_new, (top,))
         self._added = self._database.total_changes - before
         if self._added:
             self._trim()
 
     def _is_anything_new_or_noted(self) -> bool:
-        if self._sources or self._products:
+        if self._noted:
             return True
         sql = "SELECT EXISTS (SELECT 1 FROM Sources WHERE SourceID > ?) OR EXISTS (SELECT 1 FROM Products WHERE ProductID > ?)"
-        return bool(self._database.execute(sql, self._tops).fetchone()[0])
+        return bool(self._database.execute(sql, tuple(self._tops.values())).fetchone()[0])
 
-    def _put_differences(self, noted: dict[int, tuple[_Key, _Fact] | None], by_ids: str, new: str, top: int) -> None:
-        before = dict(filter(None, noted.values()))
-        after = {key: fact for _row, key, fact in self._read(by_ids, list(noted))}
-        after.update((key, fact) for _row, key, fact in _unpacked(self._database.execute(new, (top,))))
+    def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
+        """Put the rows that say something else; return what was there of those that are gone or known by something else."""
+        self._database.execute(subject.put_others)
+        return self._database.execute(subject.renamed).fetchall()
+
+    def _put_differences(self, subject: _Subject, renamed: Sequence[tuple[Any, ...]]) -> None:
+        """Put what differs between rows that are gone or renamed, and those that are there instead or new."""
+        before = {key: fact for _row, key, fact in _unpacked(renamed) if key.uuid is not None}
+        found = self._database.execute(_IDS_OF[subject], (_listed([row[0] for row in renamed]),)).fetchall()
+        found += self._database.execute(subject.new, (self._tops[subject],))
+        after = {key: fact for _row, key, fact in _unpacked(found)}
         gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)
         put = ((*key, *fact[:3], 0) for key, fact in after.items() if before.get(key) != fact)
         sql = f"{_PUT} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -248,6 +276,10 @@ class ChangeLog:
         self._has_begun = self._has_begun or self._begins
         if self._count >= 0:
             self._count += self._added
+
+
+def _listed(ids: Iterable[int]) -> str:
+    return "[" + ",".join(map(str, ids)) + "]"
 
 
 def _unpacked(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:

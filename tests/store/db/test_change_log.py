@@ -130,6 +130,21 @@ def test_other_bytes_are_told_once(built: tuple[Store, Follower]) -> None:
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
+def test_what_is_known_by_the_same_as_before_is_compared_by_sqlite_alone(
+    built: tuple[Store, Follower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, follower = built
+    fetched: list[object] = []
+    monkeypatch.setattr(change_log, "_unpacked", lambda rows: fetched.extend(rows) or iter(()))
+
+    store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
+    assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
+    assert fetched == []
+
+    store.put(put_source=[source(1, "a.png", b"22")])
+    assert len(fetched) == 2  # what it was called before, and is now
+
+
 def test_a_product_that_declares_something_else_is_told(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
