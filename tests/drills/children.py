@@ -92,13 +92,13 @@ def rows_before_renames() -> None:
 
     def commit_late(self: Cache, order: object, writer: object, mark: object = None) -> object:
         answer = commit(self, order, writer, mark)
-        for one, touched in owed:
-            place(self, one, touched)
+        for given in owed:
+            place(self, *given)
         owed.clear()
         return answer
 
-    def place_later(_self: Cache, one: object, touched: set) -> tuple[str, int]:
-        owed.append((one, touched))
+    def place_later(_self: Cache, *given: object) -> tuple[str, int]:
+        owed.append(given)
         return "", 0
 
     Cache.commit, Cache._place = commit_late, place_later

@@ -46,6 +46,28 @@ def opened(root: bytes, folder: str) -> Iterator[int]:
         os.close(descriptor)
 
 
+class LastFolder:
+    """The folder of the cache `root` that was opened last, kept open: of the products of a commit many lie in one."""
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+        self._folder: str | None = None
+        self._descriptor = -1
+        self._held = contextlib.ExitStack()
+
+    def descriptor_of(self, folder: str) -> int:
+        """Return a descriptor of a folder that was opened as `opened` does; it counts until the next call."""
+        if folder != self._folder:
+            self.close()
+            self._descriptor, self._folder = self._held.enter_context(opened(self._root, folder)), folder
+        return self._descriptor
+
+    def close(self) -> None:
+        """Let go of it; whoever asks then has a folder opened anew."""
+        self._folder = None
+        self._held.close()
+
+
 def remove_staged(path: str | bytes) -> None:
     """Remove what a run staged; nearly always that is two empty folders by now."""
     if os.path.isdir(path) and not os.path.islink(path):

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,36 @@ def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary
     assert [(run_key, placed) for run_key, _, placed in failed] == [(1, 0)]
     assert "linux/a.txt" in failed[0][1]
     assert sorted(diary.notes[-1][1][1]) == [1, 2]
+
+
+def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [stage(cache, number, (f"linux/f/g/{number}.txt", b"a")) for number in range(20)]
+    opened = []
+    open_file = os.open
+    monkeypatch.setattr(os, "open", lambda path, *how, **where: (opened.append(path), open_file(path, *how, **where))[1])
+
+    cache.commit(CommitProducts(1, tuple(made)), diary)
+
+    assert opened.count(b"g") == 1
+    assert len(list((cache.root / "linux/f/g").iterdir())) == 20
+
+
+def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/f/b.txt", b"b"))))
+    replace = os.replace
+
+    def then_deleted(staged: bytes, name: bytes, *, dst_dir_fd: int) -> None:
+        replace(staged, name, dst_dir_fd=dst_dir_fd)
+        if name == b"a.txt":
+            shutil.rmtree(cache.root / "linux/f")
+
+    monkeypatch.setattr(os, "replace", then_deleted)
+    done, failed = cache.commit(order, diary)
+
+    assert (done, failed) == ([1, 2], [])
+    assert [path.name for path in (cache.root / "linux/f").iterdir()] == ["b.txt"]
 
 
 def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache: Cache, diary: Diary) -> None:
