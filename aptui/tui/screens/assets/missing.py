@@ -9,20 +9,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.core.notices import MissingScan
+from aptui.shared.sanitize import sanitize
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
+from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.screens.assets.trees import AssetTrees
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.menu import MenuItem
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
     from aptui.store.queries.reader import Reader
 
 _ACTIONS = frozenset({"scan_missing", "clear_missing"})
+_NAME_CELLS = 48
+"""Of a path in a question."""
 _BUSY = "the engine is busy: products are searched for missing dependencies once it is idle"
 
 
@@ -93,7 +98,7 @@ class MissingTrees(AssetTrees):
             MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),
             MenuItem(
                 "clear_missing",
-                "Clear the results of its scan" if not count else "Clear the results of their scans",
+                "Clear the results of its scan…" if not count else "Clear the results of their scans…",
                 "S",
                 self.shell.can_ask,
             ),
@@ -122,11 +127,11 @@ class MissingTrees(AssetTrees):
             self.shell.tell(_BUSY, "warning")
 
     def action_clear_missing(self) -> None:
-        """Forget what was found in them."""
+        """Forget what was found in them, after asking."""
         self._with_products(self._clear)
 
-    def _with_products(self, do: Callable[[str, Sequence[str], Sequence[int]], object]) -> None:
-        """Call `do` with (name of all of it, patterns for folders, ids of products)."""
+    def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
+        """Call `do` with (name of all of it, how many files and folders it is, patterns for folders, ids of products)."""
         model, kind = self.shown_model(), self.kind
         keys = self.shown_tree().selected_keys()
         if not keys or model.tree is None:
@@ -136,20 +141,27 @@ class MissingTrees(AssetTrees):
         name = paths[0] if len(paths) == 1 else f"{len(paths):,} files and folders"
         folders = tuple(path for path, node in zip(paths, nodes, strict=True) if model.tree.is_folder(node))
         files = [key for key in keys if key >= 0]
-        self.queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, folders))
+        self.queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, len(paths), folders))
 
-    def _scan(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+    def _scan(self, name: str, _count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_something(name, folders, product_ids):
             self.shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
 
-    def _clear(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+    def _clear(self, name: str, count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
 
-        self.query_one(ScanLine).leave()
+        order = ClearMissing(tuple(folders), tuple(product_ids))
+
+        def clear() -> None:
+            self.query_one(ScanLine).leave()
+            self.shell.ask(order, then=self._report_cleared)
+
         if self._is_something(name, folders, product_ids):
-            self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._report_cleared)
+            path = f"{'all of ' if folders else ''}'{shorten(sanitize(name), _NAME_CELLS)}'"
+            text = f"clear the scan results of {path if count == 1 else name}?"
+            self.shell.question(text, [Choice("y", "clear them", clear), Choice("n", "leave them")])
 
     def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)

@@ -37,11 +37,18 @@ def asked(session, kind):
 
 @pytest.mark.usefixtures("store")
 def test_a_product_a_source_and_a_folder_are_scanned_and_their_results_cleared(tmp_path):
-    async def ask(_app, pilot, pane, session):
+    async def ask(app, pilot, pane, session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
         await press(pilot, "s")
         await until(pilot, lambda: len(asked(session, ScanMissing)) == 1)
         await press(pilot, "S")
+        await until(pilot, lambda: f"clear the scan results of '{MODEL}'?" in text(app))
+        await press(pilot, "n")
+        await until(pilot, lambda: "clear the scan results" not in text(app))
+        await press(pilot, "S")
+        await until(pilot, lambda: "clear the scan results" in text(app))
+        assert not asked(session, ClearMissing)
+        await press(pilot, "y")
         await until(pilot, lambda: len(asked(session, ClearMissing)) == 1)
         await go(pilot, pane, "textures/rock.png")
         await press(pilot, "s")
