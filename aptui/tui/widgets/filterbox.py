@@ -102,7 +102,7 @@ class FilterBox(Widget):
     FilterBox .sign { width: 3; }
     FilterBox Input, FilterBox Input:focus { width: 1fr; height: 1; background: $background; border: none; padding: 0;
                                              scrollbar-size: 0 0; }
-    FilterBox .count { width: 2; max-width: 50%; padding: 0 1; color: $secondary; text-align: right; }
+    FilterBox .count { width: 2; max-width: 60%; padding: 0 1; color: $secondary; text-align: right; }
     FilterBox .mistake { height: 1; width: 1fr; display: none; color: $error; }
     """
 

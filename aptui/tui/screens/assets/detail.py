@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
@@ -59,6 +60,7 @@ class ReferenceTree(_Quiet, VTree):
     """References: enter follows one, also where it can be opened; right and left open and close."""
 
     HEADER_LINES: ClassVar[int] = 0
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]
 
     def __init__(self, ask: Callable[[Branch], None]) -> None:
         super().__init__(COLUMNS, id="assets-references", classes="for-references")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from textual import events
 
 TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
+_BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
+"""Where the search needs the room."""
 
 
 class TreeTabs(Line):
@@ -34,11 +36,12 @@ class TreeTabs(Line):
     def __init__(self) -> None:
         super().__init__(id="assets-tabs")
         self._kind, self._counts = Kind.SOURCES, dict.fromkeys(Kind, -1)
-        self._is_roomy, self._width = True, 0
+        self._is_roomy = self._is_brief = False
+        self._width = 0
 
-    def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool) -> None:
-        """Show that a tree is in front; a count of -1 is not known."""
-        self._kind, self._counts, self._is_roomy = kind, counts, is_roomy
+    def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
+        """Show that a tree is in front; a count of -1 is not known. `is_brief`: it has to leave room to the search."""
+        self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
         width = width_of(self.parts(0))
         if width != self._width:
             self._width = self.styles.width = width
@@ -47,12 +50,13 @@ class TreeTabs(Line):
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
         """Return the tabs; a sign marks the one in front, also where there are no colours."""
         parts: list[Part] = []
-        for kind, title in TITLES.items():
+        for kind, title in (_BRIEF if self._is_brief else TITLES).items():
             is_here = kind is self._kind
             parts.append(Part(f" {title}", "title" if is_here else "muted"))
             parts.append(Part(glyph("open") if is_here else " ", "accent"))
             count = self._counts[kind]
-            parts.append(Part(f" {count:,}" if count >= 0 and (self._is_roomy or is_here) else "", "muted"))
+            is_counted = self._is_roomy or (is_here and not self._is_brief)
+            parts.append(Part(f" {count:,}" if count >= 0 and is_counted else "", "muted"))
             parts.append(Part(" "))
         return tuple(parts)
 

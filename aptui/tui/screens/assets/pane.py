@@ -24,7 +24,7 @@ from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pictures.decoding import Decoder
 from aptui.tui.screens.assets import parts
-from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
+from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TITLES, TreeTabs
 from aptui.tui.screens.assets.missing import MissingTrees, ScanLine
 from aptui.tui.screens.assets.panel import (
@@ -55,6 +55,9 @@ _GIVES_UP_S = 30.0
 """So long what was moved may take to come into the tree."""
 
 
+_PEEK = "-peek"
+"""The preview has all the room, and gives it back to the tree."""
+_ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
 _NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it says what is left out", "path": "no product has this path"}
 """{what stands beside a reference that leads nowhere: why}."""
 
@@ -73,8 +76,9 @@ class AssetsPane(MissingTrees):
     DEFAULT_CSS = parts.CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="assets.search"),
-        Binding("t,greater_than_sign", "next_tree(1)", "next tree", id="assets.next_tree"),
+        Binding("t,greater_than_sign", "next_tree(1)", "tree", id="assets.next_tree"),
         Binding("less_than_sign", "next_tree(-1)", "tree before", id="assets.previous_tree", show=False),
+        Binding("z", "zoom", "zoom", id="assets.zoom"),
         Binding("y", "copy", "copy", id="assets.copy"),
         Binding("J", "jobs", "jobs", id="assets.jobs"),
         Binding("x", "why", "why", id="assets.why"),
@@ -94,7 +98,6 @@ class AssetsPane(MissingTrees):
         Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
         Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
         Binding("E", "next_bad(-1)", "failed before", id="assets.previous_failed", show=False),
-        Binding("z", "zoom", "zoom", id="assets.zoom", show=False),
         Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
         Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
@@ -376,7 +379,7 @@ class AssetsPane(MissingTrees):
 
     def action_search(self) -> None:
         """Let the keys go into the search; what it finds is in the tree."""
-        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.remove_class(*_ABOVE_TREE)
         self.box.begin()
 
     def action_next_tree(self, step: int) -> None:
@@ -389,8 +392,19 @@ class AssetsPane(MissingTrees):
         self.turn_to(event.kind)
         self._go_into_tree()
 
+    def _zoom_tree(self) -> None:
+        """Give the tree all the room; where it has that already, show what is under the cursor in it: its picture, its text."""
+        preview = self.query_one(FilePreview)
+        if not self.has_class("-narrow"):
+            self.add_class("-zoom-tree")
+        elif preview in self.query_one(AssetDetail).parts:
+            self.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
+            self.give_focus(preview)
+        else:
+            self.shell.tell("there is nothing to preview: it is a folder, or its file is gone", seconds=2)
+
     def _go_into_tree(self) -> None:
-        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.remove_class(*_ABOVE_TREE)
         self.give_focus(self.shown_tree())
 
     def action_part(self, step: int) -> None:
@@ -407,7 +421,7 @@ class AssetsPane(MissingTrees):
     def action_leave(self) -> None:
         """Leave the zoom, then the details, then the search."""
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
-        if zoomed:
+        if zoomed and not self.has_class(_PEEK):
             self.remove_class(*zoomed)
         elif self.shell.app.focused is not self.shown_tree():
             self._go_into_tree()
@@ -415,12 +429,14 @@ class AssetsPane(MissingTrees):
             self.box.text = ""
 
     def action_zoom(self) -> None:
-        """Give the part with the keys all the room, or take it back."""
+        """Give the part with the keys all the room, or take it back; a tree that has it all gives it to the preview."""
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
-        if zoomed:
+        if self.has_class(_PEEK):
+            self._go_into_tree()
+        elif zoomed:
             self.remove_class(*zoomed)
         elif self.shell.app.focused is self.shown_tree():
-            self.add_class("-zoom-tree")
+            self._zoom_tree()
         else:
             part = "-zoom-preview" if isinstance(self.shell.app.focused, TextView) else "-zoom-references"
             self.add_class("-zoom-detail", part)

@@ -5,7 +5,10 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from aptui.tui.data.asset_tree import Kind
@@ -24,7 +27,7 @@ SOURCE_COLUMNS = (
 PRODUCT_COLUMNS = (Column("name", "Name", 0, 20), Column("extension", "Ext", 6, drop_rank=1))
 NARROW = 110
 """On narrower screens the details take the place of the tree."""
-_ROOMY = 100
+_ROOMY, _TIGHT = 100, 72
 
 CSS = """
 AssetsPane { layers: base; }
@@ -56,6 +59,12 @@ AssetsPane.-zoom-preview .for-references { display: none; }
 """
 
 
+class AssetTree(VTree):
+    """A tree; enter goes into the details of what is no folder."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "details", id="rows.open")]
+
+
 class AssetsBody(Horizontal):
     """Trees at the left, the details of one asset at the right."""
 
@@ -63,7 +72,7 @@ class AssetsBody(Horizontal):
         """Make the parts; models come after the first paint."""
         with Vertical(id="assets-trees"):
             for kind in Kind:
-                tree = VTree(PRODUCT_COLUMNS if kind is Kind.PRODUCTS else SOURCE_COLUMNS, id=f"assets-{kind.value}")
+                tree = AssetTree(PRODUCT_COLUMNS if kind is Kind.PRODUCTS else SOURCE_COLUMNS, id=f"assets-{kind.value}")
                 tree.display = kind is Kind.SOURCES
                 tree.empty_text = "reading…"
                 yield tree
@@ -86,3 +95,8 @@ class AssetsHead(Horizontal):
 def is_roomy(width: int) -> bool:
     """Whether there is room for the counts of trees that are not in front."""
     return width >= _ROOMY
+
+
+def is_brief(width: int) -> bool:
+    """Whether what a search finds has no room beside whole titles and the count of the tree in front."""
+    return width < _TIGHT

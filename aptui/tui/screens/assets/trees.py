@@ -150,7 +150,8 @@ class AssetTrees(AssetRowActions):
         """Say in the tabs which tree is in front, and how much there is."""
         trees = {kind: self.models[kind].tree for kind in self.models}
         counts = {kind: tree.file_count if tree is not None else -1 for kind, tree in trees.items()} or dict.fromkeys(Kind, -1)
-        self.query_one(TreeTabs).show(self.kind, counts, is_roomy=parts.is_roomy(self.size.width))
+        width = self.size.width
+        self.query_one(TreeTabs).show(self.kind, counts, is_roomy=parts.is_roomy(width), is_brief=parts.is_brief(width))
 
     def action_next_tree(self, step: int) -> None:
         """Show the next tree."""

@@ -32,6 +32,8 @@ from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import files, trees
 from aptui.tui.screens.assets.detail import FilePreview, ReferenceTree
+from aptui.tui.screens.assets.lines import TreeTabs
+from aptui.tui.screens.assets.parts import is_brief
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.filterbox import FilterBox
@@ -267,6 +269,37 @@ def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going
         await until(pilot, lambda: any("common/mesh/rock.model" in line and "above" in line for line in lines(app)))
 
     in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_a_search_finds_of_thousands_is_not_cut_at_sixty_columns(tmp_path):
+    async def look(app, pilot, pane, _session):
+        pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
+        pane.box.show_count("1,234 of 12,408")
+        await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
+
+    in_assets(tmp_path, look, size=(60, 20))
+
+
+@pytest.mark.usefixtures("store")
+def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_and_takes_it_away_again(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await until(pilot, lambda: "⏎ details" in text(app))
+        assert "z zoom" in lines(app)[-1]
+        for back in ("z", "escape"):
+            assert "Preview" not in text(app)
+            await press(pilot, "z")
+            await until(pilot, lambda: "Preview" in text(app))
+            assert "Digest" not in text(app)
+            assert pane.query_one(FilePreview).size.height >= 16
+            await press(pilot, back)
+            await until(pilot, lambda: pane.shown_tree().has_focus)
+            await until(pilot, lambda: "Preview" not in text(app))
+        await press(pilot, "enter", "escape")
+        await until(pilot, lambda: pane.shown_tree().has_focus)
+
+    in_assets(tmp_path, look, size=SMALL)
 
 
 @pytest.mark.usefixtures("store")
