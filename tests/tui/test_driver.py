@@ -10,9 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from textual import events
-from textual._xterm_parser import XTermParser
 
-from aptui.tui.terminal.driver import Terminal, _lenient, as_meant
+from aptui.tui.terminal.driver import Terminal, as_meant
 from tests.tui import terminal
 
 
@@ -51,50 +50,6 @@ def test_enter_typed_before_the_screen_is_there_is_enter() -> None:
     assert [each.key for each in as_meant(events.Key("j", "j"))] == ["j"]
     paste = events.Paste("a\nb")
     assert as_meant(paste) == (paste,)
-
-
-def typed(*chunks: bytes, waits: bool = True) -> list[str]:
-    """Return the keys that an app is told of when these bytes come, one chunk after the other; `waits`: Esc is over by then."""
-    parser, found = XTermParser(), list[str]()
-    decode = _lenient("utf-8")().decode
-    for chunk in chunks:
-        messages = list(parser.feed(decode(chunk)))
-        if waits:
-            with pytest.MonkeyPatch.context() as later:
-                later.setattr("textual._parser.get_time", lambda: 1e12)
-                messages += parser.tick()
-        keys = [message for message in messages if isinstance(message, events.Key)]
-        found += [each.character or each.key for key in keys for each in as_meant(key)]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("data", "keys"),
-    [
-        (b"\x1b/bad\r", ["\x1b", "/", "b", "a", "d", "\r"]),
-        (b"?\x1bx\x1b", ["?", "\x1b", "x", "\x1b"]),
-        (b"\x1b2", ["\x1b", "2"]),
-        (b"\x1b\r", ["\x1b", "\r"]),
-        (b"\x1b\x1bq", ["\x1b", "\x1b", "q"]),
-        (b"\x1b[A\x1bOBj", ["up", "down", "j"]),
-        (b"\x1b:q", ["\x1b", ":", "q"]),
-    ],
-)
-def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: bytes, keys: list[str]) -> None:
-    assert typed(data) == keys
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_esc_and_the_key_after_it_are_two_keys_when_they_come_one_after_the_other(waits: bool) -> None:
-    assert typed(b"\x1b", b"/", b"a", waits=waits) == ["\x1b", "/", "a"]
-    assert typed(b"s\x1b", b".", b"a", waits=waits) == ["s", "\x1b", ".", "a"]
-
-
-def test_what_is_pasted_stays_as_it_is() -> None:
-    decode = _lenient("utf-8")().decode
-
-    assert decode(b"\x1b[200~\x1b/x") + decode(b"\x1b/\x1b[201~") == "\x1b[200~\x1b/x\x1b/\x1b[201~"
-    assert decode(b"\x1b/") == "\x1b[47;3u"
 
 
 def test_a_key_with_alt_that_is_bound_stays_one() -> None:

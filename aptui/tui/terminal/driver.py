@@ -12,9 +12,7 @@ Tests: `tests/tui/test_driver.py`, `tests/tui/test_safety.py`.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import os
-import re
 import signal
 import sys
 import time
@@ -28,6 +26,7 @@ from textual.geometry import Size
 from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
+from aptui.tui.terminal.input_decoder import input_decoder
 from aptui.tui.terminal.output.abilities import abilities_of
 from aptui.tui.terminal.output.layer import OutputLayer
 
@@ -43,9 +42,6 @@ _KEY_WITHIN_S = 1.0
 """So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
 _ANSWERS_WITHIN_S = 1.0
 """So long leaving waits at most for what the terminal was asked."""
-_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
-_ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
-"""Esc and a key with which no sequence begins; of Alt, which looks the same, the terminals' own ^← and ^→ are left (b, f)."""
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r"}
 """{key: what it types}."""
 _ROUNDS = 3
@@ -88,7 +84,8 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        setattr(linux_driver, "getincrementaldecoder", _lenient)  # noqa: B010  # a name that the module itself imports
+        # A name that the module itself imports.
+        setattr(linux_driver, "getincrementaldecoder", lambda encoding: input_decoder(encoding, self._is_asked))  # noqa: B010
         stream: TextIO | None = sys.__stderr__
         if stream is not None and not stream.isatty():
             self._file = stream = open("/dev/tty", "w", encoding=stream.encoding, errors="replace")  # noqa: SIM115  # lives as long as the app
@@ -165,6 +162,10 @@ class Terminal(LinuxDriver):
         """Whether the terminal has taken all that was written."""
         writer = self._writer_thread
         return writer is None or (writer._queue.empty() and not cast("_Tap", self._file).is_writing)  # noqa: SLF001  # nobody tells it
+
+    def _is_asked(self) -> bool:
+        """Whether the terminal owes an answer."""
+        return self.output is not None and self.output.pace.under_way > 0
 
     def write(self, data: str) -> None:
         """Write what is no frame: modes, titles, the clipboard."""
@@ -247,33 +248,6 @@ def _keys_of(app: App[Any]) -> Collection[str]:
     return {key for action in bindings.keymap.actions.values() for key in action.keys} if bindings is not None else ()
 
 
-def apart(text: str) -> str:
-    """Return input in which Esc and the key after it, which came together, are one key with Alt, as its own sequence.
-
-    Textual would read on for the rest of a sequence, and make "^" of Esc in the end.
-    """
-    return _ESCAPED.sub(lambda found: f"\x1b[{ord(found[1])};3u", text)
-
-
-class _Decoder:
-    """Decodes input, whatever its bytes, and tells Esc from the key that came with it; what is pasted stays as it is."""
-
-    def __init__(self, decoder: codecs.IncrementalDecoder) -> None:
-        self._decoder, self._is_pasting, self._is_escape = decoder, False, False
-
-    def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
-        """Decode what came."""
-        text = self._decoder.decode(data, final)
-        was_escape, self._is_escape = self._is_escape, text.endswith("\x1b") or (self._is_escape and not text)
-        if self._is_pasting or _PASTE_BEGINS in text:
-            self._is_pasting = text.rfind(_PASTE_BEGINS) > text.rfind(_PASTE_ENDS) or (self._is_pasting and _PASTE_ENDS not in text)
-            return text
-        if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # Whether Textual still waits for more of that Esc nobody knows; either way this is the key alone.
-            return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
-        return apart(text)
-
-
 async def _take_in(app: App[Any], message: Message) -> None:
     """Post a key and wait until it, and what follows from it, has gone up from the focused widget to the app."""
     if isinstance(message, (events.Key, events.Paste)) and not await _is_let_through(app, message):
@@ -299,10 +273,6 @@ async def _passed(pump: MessagePump) -> None:
     is_passed = asyncio.Event()
     if pump.call_later(is_passed.set):
         await is_passed.wait()
-
-
-def _lenient(encoding: str) -> Any:
-    return lambda: _Decoder(codecs.getincrementaldecoder(encoding)(errors="replace"))
 
 
 def is_possible() -> bool:

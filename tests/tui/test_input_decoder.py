@@ -1,0 +1,116 @@
+"""Keys, answers and pastes are what was meant, in whichever pieces they come."""
+
+import codecs
+
+import pytest
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.message import Message
+
+from aptui.tui.terminal.driver import as_meant
+from aptui.tui.terminal.input_decoder import InputDecoder, input_decoder
+
+
+def told(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:
+    """Return what an app is told when these bytes come, one chunk after the other; `waits`: Textual waits for no more by then."""
+    parser, found, now_s = XTermParser(), list[Message](), 0.0
+    decode = InputDecoder(codecs.getincrementaldecoder("utf-8")("replace"), lambda: is_asked, lambda: now_s).decode
+    for chunk in chunks:
+        if text := decode(chunk):
+            found += parser.feed(text)
+        if waits:
+            now_s += 1.0
+            with pytest.MonkeyPatch.context() as later:
+                later.setattr("textual._parser.get_time", lambda: 1e12)
+                found += parser.tick()
+    return found
+
+
+def keys_of(messages: list[Message]) -> list[str]:
+    """Return the keys among them."""
+    keys = [message for message in messages if isinstance(message, events.Key)]
+    return [each.character or each.key for key in keys for each in as_meant(key)]
+
+
+def typed(*chunks: bytes, waits: bool = True) -> list[str]:
+    """Return the keys that an app is told of when these bytes come."""
+    return keys_of(told(*chunks, waits=waits))
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"\x1b/bad\r", ["\x1b", "/", "b", "a", "d", "\r"]),
+        (b"?\x1bx\x1b", ["?", "\x1b", "x", "\x1b"]),
+        (b"\x1b2", ["\x1b", "2"]),
+        (b"\x1b\r", ["\x1b", "\r"]),
+        (b"\x1b\x1bq", ["\x1b", "\x1b", "q"]),
+        (b"\x1b[A\x1bOBj", ["up", "down", "j"]),
+        (b"\x1b:q", ["\x1b", ":", "q"]),
+    ],
+)
+def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: bytes, keys: list[str]) -> None:
+    assert typed(data) == keys
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_esc_and_the_key_after_it_are_two_keys_when_they_come_one_after_the_other(waits: bool) -> None:
+    assert typed(b"\x1b", b"/", b"a", waits=waits) == ["\x1b", "/", "a"]
+    assert typed(b"s\x1b", b".", b"a", waits=waits) == ["s", "\x1b", ".", "a"]
+
+
+def test_what_is_pasted_stays_as_it_is() -> None:
+    decode = input_decoder("utf-8")().decode
+
+    assert decode(b"\x1b[200~\x1b/x") + decode(b"\x1b/\x1b[201~") == "\x1b[200~\x1b/x\x1b/\x1b[201~"
+    assert decode(b"\x1b/") == "\x1b[47;3u"
+
+
+ANSWER = b"\x1b[12;140R"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("at", range(2, len(ANSWER)))
+def test_an_answer_that_is_torn_is_no_key(at: int, waits: bool) -> None:
+    messages = told(b"j" + ANSWER[:at], ANSWER[at:] + b"k", waits=waits, is_asked=True)
+
+    assert keys_of(messages) == ["j", "k"]
+    assert [(each.x, each.y) for each in messages if isinstance(each, events.CursorPosition)] == [(139, 11)]
+
+
+def test_of_an_answer_that_is_torn_behind_its_first_byte_no_more_than_that_is_a_key() -> None:
+    assert keys_of(told(b"j\x1b", ANSWER[1:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
+    assert keys_of(told(b"j\x1b", ANSWER[1:4], ANSWER[4:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
+    assert keys_of(told(b"j\x1b", ANSWER[1:] + b"k", waits=False, is_asked=True)) == ["j", "k"]
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_esc_and_what_is_typed_behind_it_are_no_answer(is_asked: bool) -> None:
+    assert keys_of(told(b"\x1b", b"[", b"1", is_asked=is_asked)) == ["\x1b", "[", "1"]
+
+
+@pytest.mark.parametrize("at", range(3, 11))
+def test_a_mouse_report_that_is_torn_is_no_key(at: int) -> None:
+    report = b"\x1b[<0;12;30M"
+
+    messages = told(report[:at], report[at:] + b"k")
+
+    assert keys_of(messages) == ["k"]
+    assert sum(isinstance(each, events.MouseEvent) for each in messages) == 1
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_paste_ends_where_its_end_was_torn_and_the_next_key_is_one(at: int) -> None:
+    text, end = "x" * 100 + "[2/", b"\x1b[201~"
+
+    messages = told(b"\x1b[200~", text.encode(), end[:at], end[at:], b"\x1b/j")
+
+    assert [each.text for each in messages if isinstance(each, events.Paste)] == [text]
+    assert keys_of(messages) == ["\x1b", "/", "j"]
+
+
+def test_the_last_piece_is_told_when_no_more_comes() -> None:
+    decoder = input_decoder("utf-8")()
+
+    assert decoder.decode(b"\x1b[1") == ""
+    assert decoder.decode(b"", final=True) == "\x1b[1"
