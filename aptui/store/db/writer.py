@@ -34,7 +34,7 @@ from aptui.store.db.change_log import ChangeLog
 from aptui.store.db.kept_products import keep_products
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import host_error
-from aptui.store.db.statements import STATEMENTS, Parameters, reshaped
+from aptui.store.db.statements import STATEMENTS, Parameters, execute, reshaped
 
 MERGED_ROWS_MAX = 20_000
 """Saves are merged into one transaction up to this many rows: about half a second of writing."""
@@ -141,7 +141,7 @@ class Writer:
         """Put `Intent` rows on the disk before the first rename."""
         listed = list(intents)
         sql = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
-        self._ask(_Transaction({}, durable=True, then=lambda: self._database.executemany(sql, listed)))
+        self._ask(_Transaction({}, durable=True, then=lambda: execute(self._database, sql, listed)))
 
     def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
         """Save the rows of a commit and clear the intents of its runs, in one transaction."""
@@ -343,7 +343,7 @@ class Writer:
             parameters = rows.get(name)
             if parameters:
                 for sql, shape in statements:
-                    self._database.executemany(sql, reshaped(parameters, shape))
+                    execute(self._database, sql, reshaped(parameters, shape))
 
     def _begin(self, *, durable: bool) -> None:
         self._refuse_if_replaced()

@@ -16,7 +16,7 @@ from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.packing import unpack_files
-from aptui.store.db.statements import STATEMENTS
+from aptui.store.db.statements import MANY, STATEMENTS, of_many
 from aptui.store.db.writer import Intent, Writer
 
 from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
@@ -100,6 +100,36 @@ def test_what_is_as_it_was_is_not_written(store: Store) -> None:
     assert log.stat().st_size == before
     store.put(put_source=[source_row(rel="Textures/ärger.png")])
     assert store.rows("SELECT SourceName FROM Sources") == [("Textures/ärger.png",)]
+
+
+def test_rows_of_many_are_few_statements(store: Store) -> None:
+    seen: list[str] = []
+    rows = [source_row(number, f"{number}.png") for number in range(1, 3 * MANY)]
+    store.writer._database.set_trace_callback(seen.append)
+
+    store.put(put_source=rows)
+
+    assert sum(sql.startswith("INSERT INTO Sources") for sql in seen) == 2 + (MANY - 1)
+    assert store.rows("SELECT SourceID, SourceName FROM Sources ORDER BY SourceID") == [
+        (at, f"{at}.png") for at in range(1, 3 * MANY)
+    ]
+
+
+def test_of_rows_with_one_key_the_last_one_counts_however_many_there_are(store: Store) -> None:
+    rows = [source_row(at % 3 + 1, f"{at % 3}.png")[:5] + (b"%d" % at, "", at, at) for at in range(MANY)]
+
+    store.put(put_source=rows, put_stat=[("CreateJobs,a", at, at) for at in range(MANY)])
+
+    assert store.rows("SELECT source_id, digest FROM aptui_sources") == [(1, b"15"), (2, b"13"), (3, b"14")]
+    assert store.rows("SELECT value_ms FROM aptui_stats") == [(15,)]
+
+
+@pytest.mark.parametrize("operation", [name for name in STATEMENTS if name.startswith("put_")])
+def test_each_statement_that_puts_can_put_many(store: Store, operation: str) -> None:
+    for sql, _shape in STATEMENTS[operation]:
+        if many := of_many(sql):
+            store.rows(f"EXPLAIN {many}", *[None] * MANY * sql.count("?"))
+    assert all(of_many(sql) for sql, _shape in STATEMENTS["put_job"] + STATEMENTS["put_source"] + STATEMENTS["put_product"])
 
 
 @pytest.mark.parametrize(("operation", "indexes"), [("put_job", 3), ("put_product", 0)])
