@@ -168,8 +168,10 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (
             """INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint,
             DependencySourceGuid, DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)
-            SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ? AND ProductName = ?)""",
-            itemgetter(*range(9), 0, 9),
+            SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (
+                SELECT 1 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
+                WHERE p.ProductID = ? AND p.ProductName = ? AND COALESCE(o.digest, x'') = ?)""",
+            itemgetter(*range(9), 0, 9, 10),
         ),
     ),
     "put_missing_scan": (

@@ -99,7 +99,7 @@ def test_other_links_are_the_only_ones(made: Store) -> None:
 
 
 def test_what_a_scan_found_missing_was_in_the_last_run(made: Store) -> None:
-    found = (1, "scanner", "1", "", bytes(16), 0, "what", "when", 5, "linux/a")
+    found = (1, "scanner", "1", "", bytes(16), 0, "what", "when", 5, "linux/a", b"1")
     made.put(put_missing=[found], put_missing_scan=[(1, b"1", "terms", b"", "linux/a")])
 
     made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED))

@@ -320,7 +320,7 @@ def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: 
     `stamp` is the time, in seconds since 1970 and for people.
     """
     head = product.product_id, SCANNER, VERSION, product.fingerprint
-    tail = stamp[1], stamp[0], product.name
+    tail = stamp[1], stamp[0], product.name, product.digest
     rows: list[tuple[object, ...]] = [(*head, hit.uuid, hit.sub_id, hit.text, *tail) for hit in hits]
     return [*rows, (*head, NO_UUID, 0, says, *tail)] if says or not hits else rows
 

@@ -147,6 +147,16 @@ def test_rows_for_a_product_that_went_or_became_another_are_not_kept(filled: Sto
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
+def test_rows_for_a_product_that_was_made_anew_meanwhile_are_not_kept(filled: Store) -> None:
+    one = chosen(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
+
+    filled.put(put_missing=result_rows(one._replace(digest=b"what it had been"), [], NOTHING, STAMP))
+    assert filled.count("MissingProductDependencies") == 0
+    filled.put(put_missing=rows)
+    assert filled.count("MissingProductDependencies") == 1
+
+
 def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_the_scan_ended(filled: Store) -> None:
     one = chosen(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "partly", STAMP))
