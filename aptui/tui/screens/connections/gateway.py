@@ -90,11 +90,11 @@ class GatewayPage(ConnectionTables):
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        yield Fact(id="gateway-facts")
-        yield Fact(id="gateway-trouble")
+        yield Fact(id="gateway-facts", most_lines=2)
+        yield Fact(id="gateway-trouble", most_lines=3)
         yield Bar(partial(self._ends, "peers", "Connections"), id="connections-peers-bar", rules=True)
         yield Table(rows.PEERS, id="connections-peers")
-        yield Fact(id="peer-facts")
+        yield Fact(id="peer-facts", most_lines=3)
         with Horizontal():
             for name, title, columns in _LISTS:
                 with Vertical():

@@ -422,8 +422,20 @@ def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
         await until(
             pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "platforms  linux" in text(app)
         )
+        assert "In and Out  messages, without what is downloaded" in text(app), "what has no room in one line has it in the next"
+        assert "since " in text(app)
 
     visit_gateway(tmp_path, look, size=size)
+
+
+def test_why_a_device_is_not_reached_is_told_as_a_whole(tmp_path):
+    why = "connect to 192.168.1.20 port 22229 failed: the certificate is not signed by the authority that serve.dial_ca names"
+
+    async def look(app, pilot, _session, _page):
+        await until(pilot, lambda: why in " ".join(text(app).split()))
+
+    report = replace(REPORT, peers=(replace(PEERS[0], trouble=why),))
+    visit_gateway(tmp_path, look, session=with_gateway(tmp_path, report), size=(80, 24))
 
 
 def test_what_the_gateway_tells_is_drawn_at_once_and_gone_with_it(tmp_path):
