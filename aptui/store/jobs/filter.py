@@ -25,11 +25,12 @@ from aptui.core.results.facts import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 from aptui.store.jobs.texts import Mask, Texts, contains, series_of
+from aptui.store.queries.reader import STATUSES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
+STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
 """{status: its number in columns}."""
 STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
 """What can be asked for; the last two are `completed` with some."""

@@ -1,6 +1,6 @@
 """Columns of a large table in few large pieces: SQLite joins thousands of rows into one value a column.
 
-That is several times cheaper than rows.
+That is several times cheaper than rows, and the interpreter is free for others meanwhile.
 
 Tests: `tests/store/jobs/test_job_table.py`.
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
-from aptui.store.jobs.texts import CHUNK
 from aptui.store.queries.reader import Reader
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
+
+CHUNK = 16_384
+"""Rows of one piece, and texts of one chunk of a column: small enough that a search is superseded within milliseconds."""
 
 
 class Packed(Struct, frozen=True):
@@ -56,8 +58,22 @@ class Joined(Struct, frozen=True):
         return self.data.decode("utf-8", "replace").split("\0")
 
 
-def read_packed(reader: Reader, packed: Packed) -> Iterator[tuple[list[npt.NDArray[np.int64]], list[Joined]]]:
-    """Yield (numbers, texts) of one piece after the other, by key."""
+class Piece(Struct, frozen=True):
+    """Some thousand rows as SQLite joined them: of each column its numbers with commas between them, or its texts."""
+
+    count: int
+    numbers: tuple[str, ...]
+    texts: tuple[Joined, ...]
+
+    def arrays(self) -> list[npt.NDArray[np.int64]]:
+        """Return the columns of numbers."""
+        import numpy as np  # for start-up: pieces are read while it is still being imported
+
+        return [np.fromstring(column, np.int64, sep=",") for column in self.numbers]
+
+
+def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
+    """Yield one piece after the other, by key."""
     last = -1 << 63
     width = len(packed.numbers)
     while True:
@@ -66,9 +82,8 @@ def read_packed(reader: Reader, packed: Packed) -> Iterator[tuple[list[npt.NDArr
             return
         if any(value.count(b"\0") != count - 1 for value in values[width:]):
             values[width:] = _without_nul(reader, packed, last)
-        numbers = [np.fromstring(value, np.int64, sep=",") for value in values[:width]]
-        last = int(numbers[0][-1])
-        yield numbers, [Joined(value, count) for value in values[width:]]
+        last = int(values[0].rpartition(",")[2])
+        yield Piece(count, tuple(values[:width]), tuple(Joined(value, count) for value in values[width:]))
         if count < CHUNK:
             return
 

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from aptui.shared.errors import HostError
+from aptui.store.jobs.packed import CHUNK
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
 
-CHUNK = 16_384
-"""Texts of one chunk: small enough that a search is superseded within milliseconds."""
 _FEW = 20_000
 """So many texts are sorted by Python before polars pays for its import."""
 _SEPARATOR = "\0"

@@ -190,11 +190,12 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
         moment = reader.moment()
         if kind is Kind.PRODUCTS:
             flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
-        for numbers, texts in read_packed(reader, _question(kind)):
+        for piece in read_packed(reader, _question(kind)):
+            numbers = piece.arrays()
             wanted = numbers[1] == 0
             ids.append(numbers[0][wanted])
             times.append(numbers[2][wanted])
-            names = series("path", texts[0].decode(), dtype=pl.String)
+            names = series("path", piece.texts[0].decode(), dtype=pl.String)
             paths.append(names if wanted.all() else names.filter(series(wanted)))
     frame = pl.DataFrame({"path": pl.concat(paths), "id": np.concatenate(ids), "ms": np.concatenate(times)})
     tree = build_tree(kind, frame, folder_keys or FolderKeys(), moment)
