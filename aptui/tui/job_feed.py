@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.tui.builder_names import finder, known_names
 
 if TYPE_CHECKING:
+    from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.feed import Feed
     from aptui.tui.pane import Shell
 
@@ -25,6 +26,8 @@ class JobFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self.feed: Feed | None = None
+        self.early: EarlyRead | None = None
+        """What reads jobs already, None = nothing does."""
 
     def open(self, wake_for_news: Callable[[], None]) -> None:
         """Begin to read jobs and to listen to news; `wake_for_news` asks for a frame that nobody waits for."""
@@ -36,7 +39,7 @@ class JobFeed:
         shell, session = self._shell, self._shell.session
         self.feed = Feed(
             asset_database(session.cache_dir), known_names(shell), more_builders=finder(shell), wake=shell.wake,
-            wake_for_news=wake_for_news, clock_ms=session.clock_ms,
+            wake_for_news=wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)
         session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.tell, text, "warning", 15)))

@@ -7,7 +7,7 @@ Tests: `tests/store/jobs/test_job_table.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -79,7 +79,7 @@ class Ending(Struct, frozen=True):
 JobPart: TypeAlias = Beginning | SourcePiece | JobPiece | Ending
 
 
-def read_job_parts(reader: Reader) -> Iterator[JobPart]:
+def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
     """Yield the beginning, all sources, all jobs, the ending."""
     with reader.snapshot():
         folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,19 +39,23 @@ from aptui.core.notices import (
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
-from aptui.store.jobs.job_reading import read_job_table
+from aptui.store.jobs.job_parts import Beginning
+from aptui.store.jobs.job_reading import build_job_table, read_job_table
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
+    from aptui.tui.data.early_read import EarlyRead
 
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
 _PART = 400
 """News of so many jobs are applied at once, in two milliseconds; a key that comes meanwhile waits for no more."""
 _MESSAGES_KEPT = 200
+_NOBODYS: Moment = (0, 0)
+"""Of a database that no engine of ours writes."""
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
 """Rows are in the database so long after their news at the latest; it is a matter of some commits."""
@@ -134,6 +139,7 @@ class Feed:
         clock_ms: the time, for news that do not say theirs.
         read_table: what reads all jobs; tests give their own.
         reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `owes_read`.
+        early: what reads all jobs since before there was a feed; taken where it is still true.
     """
 
     def __init__(
@@ -147,11 +153,12 @@ class Feed:
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         read_table: Callable[[], JobTable] | None = None,
         reads_alone: bool = True,
+        early: EarlyRead | None = None,
     ) -> None:
         self._database, self._builders, self._more_builders = database, dict(builders or {}), more_builders
         self._wake, self._wake_for_news, self._clock_ms = wake, wake_for_news or wake, clock_ms
         self._read_table = read_table or self._read_database
-        self._reads_alone = reads_alone
+        self._reads_alone, self._early = reads_alone, early
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
         self._pending = _Pending()
@@ -296,6 +303,8 @@ class Feed:
     def close(self) -> None:
         """End the reading thread."""
         self._closed.set()
+        if self._early is not None:
+            self._early.close()
         if self._thread is not None:
             self._thread.join()
 
@@ -332,8 +341,24 @@ class Feed:
                     self._is_read_due = True
 
     def _read_database(self) -> JobTable:
+        early, self._early = self._early, None
+        if early is not None and (table := self._read_already(early)) is not None:
+            return table
         with closing(open_reader(self._database)) as reader:
             return read_job_table(reader, self._builders, self._analyses)
+
+    def _read_already(self, early: EarlyRead) -> JobTable | None:
+        """Return what was read early, None where that is not what the database says by now."""
+        parts = early.parts()
+        try:
+            beginning = next(parts, None)
+            if isinstance(beginning, Beginning) and beginning.moment in (_NOBODYS, self._moment()):
+                return build_job_table(chain((beginning,), parts), self._builders, self._analyses)
+        except KnownError:
+            pass  # what is wrong is said by who reads it now
+        finally:
+            early.close()
+        return None
 
     def _moment(self) -> Moment:
         with closing(open_reader(self._database)) as reader:

@@ -1,0 +1,59 @@
+"""Reads the jobs while the screen is still being imported: SQLite leaves the interpreter to others while it joins rows.
+
+Tests: `tests/tui/data/test_early_read.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Semaphore
+
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.job_parts import JobPart, read_job_parts
+from aptui.store.queries.reader import open_reader
+from aptui.tui.background import run_in_background
+
+_ROOM = 16
+"""So many parts may wait to be taken: those of 100,000 jobs, and no more memory than that where there are millions."""
+
+
+class EarlyRead:
+    """Parts of the jobs, read by a thread from now on.
+
+    Args:
+        database: the asset database; it need not be there.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._room = Semaphore(_ROOM)
+        self._is_wanted = True
+        self._parts: SimpleQueue[JobPart | None] = SimpleQueue()
+        run_in_background("aptui-early", self._read)
+
+    def parts(self) -> Iterator[JobPart]:
+        """Yield the parts, once; there is no ending, or no part at all, where they could not be read."""
+        while (part := self._parts.get()) is not None:
+            self._room.release()
+            yield part
+
+    def close(self) -> None:
+        """Read no more of them."""
+        self._is_wanted = False
+        self._room.release()
+
+    def _read(self) -> None:
+        try:
+            with closing(open_reader(self._database)) as reader, closing(read_job_parts(reader)) as parts:
+                for part in parts:
+                    self._room.acquire()
+                    if not self._is_wanted:
+                        return
+                    self._parts.put(part)
+        except KnownError:
+            pass  # whoever reads it later says so, or finds it mended
+        finally:
+            self._parts.put(None)

@@ -1,0 +1,104 @@
+"""What is read before there is a feed is what the feed shows, as long as it is what the database says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aptui.store.jobs import packed
+from aptui.store.jobs.job_parts import JobPiece
+from aptui.store.jobs.job_reading import build_job_table, read_job_table
+from aptui.tui.data import early_read, feed
+from aptui.tui.data.early_read import EarlyRead
+from aptui.tui.data.feed import Feed
+from tests.store.conftest import Store, job_row, source_row
+from tests.tui.database import database
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+JOBS = 40
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with database(tmp_path) as made:
+        jobs = [job_row(number, platform=f"p{number}") for number in range(1, JOBS + 1)]
+        made.put(put_source=[source_row()], put_job=jobs, put_state=[("epoch", "1"), ("seq", "40")])
+        yield made
+
+
+@pytest.fixture
+def later_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A list that grows with each read of the feed's own."""
+    reads: list[object] = []
+
+    def note(*arguments: object) -> object:
+        reads.append(arguments)
+        return read_job_table(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(feed, "read_job_table", note)
+    return reads
+
+
+def shown(made: Feed) -> list[str]:
+    made.read()
+    table = made.drain().table
+    assert table is not None
+    return [table.words("platform", row) for row in range(table.row_count())]
+
+
+def test_what_was_read_early_is_shown_and_not_read_again(store: Store, later_reads: list[object]) -> None:
+    made = Feed(store.path, reads_alone=False, early=EarlyRead(store.path))
+
+    assert shown(made) == [f"p{number}" for number in range(1, JOBS + 1)]
+    assert later_reads == []
+
+    assert len(shown(made)) == JOBS
+    assert len(later_reads) == 1
+    made.close()
+
+
+def test_what_changed_since_is_read(store: Store, later_reads: list[object]) -> None:
+    early = EarlyRead(store.path)
+    until(lambda: early._parts.qsize() >= 4, "the early read", 10)
+    store.put(put_job=[job_row(JOBS + 1, platform="new")], put_state=[("seq", "41")])
+    made = Feed(store.path, reads_alone=False, early=early)
+
+    assert shown(made)[-1] == "new"
+    assert len(later_reads) == 1
+    made.close()
+
+
+def test_a_database_that_comes_after_is_read(tmp_path: Path, later_reads: list[object]) -> None:
+    early = EarlyRead(tmp_path / "assetdb.sqlite")
+    until(lambda: early._parts.qsize() == 1, "that there is none", 10)
+
+    with database(tmp_path) as made:
+        made.put(put_source=[source_row()], put_job=[job_row(platform="mine")])
+        assert shown(Feed(made.path, reads_alone=False, early=early)) == ["mine"]
+    assert len(later_reads) == 1
+
+
+def test_parts_for_which_there_is_no_room_wait_until_others_are_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "CHUNK", 4)
+    monkeypatch.setattr(early_read, "_ROOM", 3)
+    early = EarlyRead(store.path)
+    until(lambda: early._parts.qsize() == 3, "three parts", 10)
+
+    parts = list(early.parts())
+
+    assert sum(isinstance(part, JobPiece) for part in parts) == JOBS // 4
+    assert build_job_table(parts, {}).row_count() == JOBS
+
+
+def test_an_early_read_that_nobody_wants_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "CHUNK", 4)
+    monkeypatch.setattr(early_read, "_ROOM", 1)
+    early = EarlyRead(store.path)
+
+    early.close()
+
+    assert len(list(early.parts())) <= 2
