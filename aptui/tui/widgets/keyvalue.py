@@ -74,7 +74,7 @@ class KeyValue(Table):
         self.set_model(self._pairs)
 
     def _value_width(self, pairs: list[tuple[str, str]]) -> int:
-        return max(0, self.row_width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
+        return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -29,13 +29,12 @@ from typing import ClassVar, cast
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.geometry import Region
-from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Spans, fit, merge, pad, safe, width_of, wrap
+from aptui.tui.widgets.cells import Spans, fit, safe, width_of, wrap
 from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogLine, MemoryLines
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.rows.wrapped_lines import WrappedLines
 
 _SHOWN_ORDER = "IWED"
 _LEVEL_NAMES = {"I": "infos", "W": "warnings", "E": "errors", "D": "debug lines"}
@@ -92,8 +91,8 @@ class LogPane(Rows):
         self._spans_of: Callable[[str], Spans] | None = None
         self._hits: Sequence[int] = ()
         self._search_number = 0
-        self._screen_rows: list[tuple[int, int]] = []
         self.is_following = False
+        self._plain, self._wrapped = self.row_lines, WrappedLines(self, self.painting, self._height_of)
         self.is_wrapped = wraps
 
     # -------------------------------------------------------------------------------------------------------------- the lines
@@ -107,18 +106,18 @@ class LogPane(Rows):
         """Show another log, from its first line; levels, wrap and follow stay."""
         self._source = source
         self.marks.clear()
-        self._range_key = self._seen_version = self._paused_count = None
+        self._seen_version = self._paused_count = None
         self.cursor, self.cursor_key = 0, None
         self.refresh_source()
         self.move_cursor(0)
 
     def renew_source(self, source: LineSource) -> None:
         """Show the same log as it is now: the cursor stays on its line, or on the last one where it was on that; marks stay."""
-        is_at_end = self._paused_count is None and self._row_count and self.cursor == self._row_count - 1
+        is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
         self._source, self._seen_version = source, None
         self.refresh_source()
         if is_at_end:
-            self.move_cursor(self._row_count - 1)
+            self.move_cursor(self.shown_count - 1)
 
     def refresh_source(self) -> None:
         """Show what came; call it once a frame."""
@@ -134,24 +133,23 @@ class LogPane(Rows):
         """Give the column of windows so much room."""
         if cells != self._window_cells:
             self._window_cells = cells
-            self._drawn.clear()
-            self._strips.clear()
-            self._screen_rows = []
+            self.row_lines.forget()
+            self.painting.forget()
 
     def _renew(self) -> None:
         self._shown = None if self._levels == LEVELS else self._source.of_levels(self._levels)
         self.refresh_rows()
-        if self.is_following and self._row_count:
-            self.move_cursor(self._row_count - 1)
+        if self.is_following and self.shown_count:
+            self.move_cursor(self.shown_count - 1)
 
     def current(self) -> LogLine | None:
         """Return the line under the cursor."""
-        return self._source.line(self._place(self.cursor)) if self._row_count else None
+        return self._source.line(self._place(self.cursor)) if self.shown_count else None
 
     def go_to_first_error(self) -> bool:
         """Put the cursor on the first error, else on the first warning, else on the last line; return whether there is an error."""
         for level in "EW":
-            place = 0 if self._row_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
+            place = 0 if self.shown_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
             if place is not None and self.move_to_key(self._source.key(place)):
                 return level == "E"
         self.action_last()
@@ -212,12 +210,12 @@ class LogPane(Rows):
         line = self._source.line(self._place(index))
         is_cursor = index == self.cursor
         is_lit = is_cursor and self.has_focus
-        return (line, is_cursor, is_lit, self.is_marked(index, self.key_of(index)), self._offset, self._search_number, 0)
+        return (line, is_cursor, is_lit, self.marks.has(index, self.key_of(index)), self._offset, self._search_number, 0)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
         """Paint a line; the last entry of the state is which of its rows, where lines are wrapped."""
         line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogLine, bool, bool, bool, int, int, int], state)
-        painter, width = self.painter, self.row_width
+        painter, width = self.painting.painter, self.painting.width
         head, text_role = self._head(line, is_lit=is_lit)
         taken = sum(width_of(piece.text) for piece in head)
         text, spans = self._text(line)
@@ -239,7 +237,7 @@ class LogPane(Rows):
 
     def _head(self, line: LogLine, *, is_lit: bool) -> tuple[list[Segment], str]:
         """Paint time, level and window as far as there is room, and say which role the text has."""
-        painter, width = self.painter, self.row_width
+        painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role == "debug" else ""
         plain, pieces = painter.style("", is_cursor=is_lit), []
@@ -274,90 +272,39 @@ class LogPane(Rows):
 
     # --------------------------------------------------------------------------------------------------------------- wrapping
 
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether long lines are broken."""
+        return self.row_lines is self._wrapped
+
+    @is_wrapped.setter
+    def is_wrapped(self, value: bool) -> None:
+        self.row_lines = self._wrapped if value else self._plain
+        self.row_lines.forget()
+
     def _height_of(self, index: int) -> int:
         """Return how many rows a wrapped line takes."""
         line = self._source.line(self._place(index))
-        width = self.row_width
+        width = self.painting.width
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
         return len(wrap(self._text(line)[0], width - taken - 1))
 
     def cut_text(self) -> str:
         """Return the text of the line under the cursor where its row has no room for all of it, else ""."""
-        if self.is_wrapped or not self.row_width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
+        if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
             return ""
         return self._source.line(self._place(self.cursor)).text[:_MOST_CHARS]
-
-    def _lay_out_wrapped(self) -> list[tuple[int, int]]:
-        """Return (line, which of its rows) for each row of the screen."""
-        rows: list[tuple[int, int]] = []
-        index, height = self.top, self.scrollable_content_region.height
-        while len(rows) < height and index < self.count_rows():
-            rows += [(index, part) for part in range(self._height_of(index))]
-            index += 1
-        return rows[:height]
-
-    def render_line(self, y: int) -> Strip:
-        """Draw one row of the screen."""
-        if not self.is_wrapped:
-            return super().render_line(y)
-        width, painter = self.row_width, self.painter
-        if y == 0 or not self._screen_rows:
-            self._screen_rows = self._lay_out_wrapped()
-        if y >= len(self._screen_rows):
-            return self.below(y, width, painter)
-        index, part = self._screen_rows[y]
-        state = (*self.row_state(index)[:-1], part)
-        return Strip(merge(pad(self.draw_row(state), width, painter.ground)), width)
-
-    def _repaint_changed(self) -> None:
-        if self.is_wrapped:
-            self._screen_rows = []
-            self.refresh()
-        else:
-            super()._repaint_changed()
-
-    def _refresh_row(self, index: int) -> None:
-        if not self.is_wrapped:
-            super()._refresh_row(index)
-            return
-        if not self._screen_rows:  # they are laid out anew, and nobody knows where the line was
-            self.refresh()
-            return
-        rows = [y for y, (line, _) in enumerate(self._screen_rows) if line == index]
-        if rows:
-            self.refresh(Region(0, rows[0], self.size.width, len(rows)))
-
-    def show_cursor(self) -> None:
-        """Scroll as little as needed to see the cursor, all of it where it is wrapped."""
-        if not self.is_wrapped or not self.is_attached or not self.scrollable_content_region.height:
-            super().show_cursor()
-            return
-        room, first = self.scrollable_content_region.height, self.cursor
-        needed = self._height_of(first) if self._row_count else 0
-        while first > 0 and needed <= room and first > self.top:
-            needed += self._height_of(first - 1)
-            first -= 1
-        top = min(self.cursor, first if needed <= room else first + 1)
-        if top != self.top and (self.cursor < self.top or top > self.top):
-            self.scroll_to(y=top, animate=False, force=True)
-        self._screen_rows = []
 
     @property
     def max_scroll_y(self) -> int:
         """Wrapped lines take more rows than there are lines: the last one must be reachable."""
-        return max(0, self._row_count - 1) if self.is_wrapped else super().max_scroll_y
-
-    def row_at(self, y: int) -> int | None:
-        """Return the line at a row of the widget."""
-        if not self.is_wrapped:
-            return super().row_at(y)
-        return self._screen_rows[y][0] if 0 <= y < len(self._screen_rows) else None
+        return max(0, self.shown_count - 1) if self.is_wrapped else super().max_scroll_y
 
     # --------------------------------------------------------------------------------------------------------------- actions
 
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a line; going up ends following."""
-        if self.is_following and index < self._row_count - 1:
+        if self.is_following and index < self.shown_count - 1:
             self.is_following = False
             self.post_message(self.ModesChanged(self))
         super().move_cursor(index)
@@ -383,12 +330,11 @@ class LogPane(Rows):
         """Break long lines, or cut them."""
         self.is_wrapped = not self.is_wrapped
         self._offset = 0
-        self._drawn.clear()
-        self._strips.clear()
-        self._screen_rows = []
+        self.row_lines.forget()
+        self.painting.forget()
         if self.is_attached:
             self.scroll_to(y=min(self.top, self.max_scroll_y), animate=False, force=True)
-        self.show_cursor()
+        self.row_lines.show_cursor()
         self.refresh()
         self.post_message(self.ModesChanged(self))
 
@@ -400,7 +346,7 @@ class LogPane(Rows):
 
     def action_step(self, levels: str, step: int) -> None:
         """Go to the next or previous line of a level that shows."""
-        place = self._source.next_of(self._place(self.cursor), levels, step) if self._row_count else None
+        place = self._source.next_of(self._place(self.cursor), levels, step) if self.shown_count else None
         if place is not None:
             self.move_to_key(self._source.key(place))
 

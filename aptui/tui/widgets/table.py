@@ -29,7 +29,7 @@ from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 
 _GAP = "  "
 _SHIFT_CELLS = 8
@@ -209,7 +209,6 @@ class Table(Rows):
         """Show another model; the cursor stays on its key where the new one has it, marks are forgotten."""
         self._model = model
         self.marks.clear()
-        self._range_key = None
         self._seen_version = None
         self._cells.clear()
         self.refresh_model()
@@ -263,12 +262,12 @@ class Table(Rows):
         """Return the cells and what the row is to cursor and marks."""
         key = self._model.key(index)
         is_cursor = index == self.cursor
-        return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.is_marked(index, key), self._offset)
+        return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.marks.has(index, key), self._offset)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
         """Paint gutter and cells."""
         cells, is_cursor, is_lit, is_mark, offset = cast(tuple[tuple[Cell, ...], bool, bool, bool, int], state)
-        painter = self.painter
+        painter = self.painting.painter
         segments = [self.edge(is_cursor=is_cursor, is_mark=is_mark, painter=painter)]
         plain = painter.style("", is_cursor=is_lit)
         layout = self._laid_out()
@@ -288,11 +287,11 @@ class Table(Rows):
 
     def draw_header(self) -> list[Segment]:
         """Paint the titles."""
-        style = self.painter.style("header")
-        segments = [Segment(" ", self.painter.ground)]
+        style = self.painting.painter.style("header")
+        segments = [Segment(" ", self.painting.painter.ground)]
         for at, (column, width) in enumerate(self._laid_out()):
             if at:
-                segments.append(Segment(_GAP, self.painter.ground))
+                segments.append(Segment(_GAP, self.painting.painter.ground))
             segments.append(Segment(fit(self._title(column), width, align=column.align).text, style))
         return segments
 
@@ -314,12 +313,12 @@ class Table(Rows):
         return cells
 
     def _laid_out(self) -> list[tuple[Column, int]]:
-        width = self.row_width
+        width = self.painting.width
         if width != self._layout_width:
             self._layout_width = width
             self._layout = lay_out(self._columns, width - 1)
             self._cells.clear()
-            self._strips.clear()
+            self.painting.forget()
         return self._layout
 
     def _forget_layout(self) -> None:
@@ -338,7 +337,7 @@ class Table(Rows):
 
     def _longest_overhang(self) -> int:
         """Return how many cells the longest visible text of a flexible column lacks."""
-        most, last = 0, min(self._row_count, self.top + self.page_rows)
+        most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self._model.key(index))
             for (column, width), cell in zip(self._laid_out(), cells, strict=True):

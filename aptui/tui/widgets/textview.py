@@ -30,7 +30,7 @@ from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.cells import Painter, pad, width_of
 from aptui.tui.widgets.picture import Picture
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 
 READ_BYTES = 256 * 1024
 _HEX_BYTES = 4096
@@ -215,17 +215,17 @@ class TextView(Rows):
     def row_state(self, index: int) -> tuple[object, ...]:
         """Return the line and what it is to cursor and marks."""
         is_cursor = index == self.cursor
-        return (self._shown_number, index, is_cursor, is_cursor and self.has_focus, self.is_marked(index, index), self._offset)
+        return (self._shown_number, index, is_cursor, is_cursor and self.has_focus, self.marks.has(index, index), self._offset)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
         """Paint a line and its number."""
         _, index, is_cursor, is_lit, is_mark, offset = cast(tuple[int, int, bool, bool, bool, int], state)
-        painter = self.painter
+        painter = self.painting.painter
         segments = [self.edge(is_cursor=is_cursor, is_mark=is_mark, painter=painter)]
         if self._preview.is_numbered:
             digits = len(str(len(self._preview.lines)))
             segments.append(Segment(f"{index + 1:>{digits}}  ", painter.style("muted", is_cursor=is_lit)))
-        room = self.row_width - sum(width_of(piece.text) for piece in segments)
+        room = self.painting.width - sum(width_of(piece.text) for piece in segments)
         line = [Segment(text, painter.style(role, is_cursor=is_lit)) for text, role in self._preview.lines[index]]
         wide = sum(width_of(piece.text) for piece in line)
         if offset:

@@ -49,7 +49,7 @@ def play(script, *, theme="dark", byte_s=0.0, size=(21, 10)):
 
 def colours_of(view, y=1):
     """Return the colours that blanks have which are not those of the ground."""
-    ground = view.painter.ground.bgcolor
+    ground = view.painting.painter.ground.bgcolor
     found = [style.bgcolor for text, style, _ in view.render_line(y) if text.isspace()]
     return [each.triplet.hex for each in found if each != ground]
 

@@ -252,7 +252,7 @@ def test_wrapped_lines_show_everything_and_the_cursor_stays_in_sight():
         await pilot.press("ctrl+w")
         for key in ["j"] * 6 + ["pagedown", "G", "k", "pageup", "g", "G"]:
             await pilot.press(key)
-            rows = [index for index, _ in pane._lay_out_wrapped()]
+            rows = [index for index, _ in pane.row_lines.lay_out()]
             assert pane.cursor in rows, key
         assert any(line.startswith("▌") for line in lines_of(pane))
         await pilot.press("ctrl+w")

@@ -22,7 +22,7 @@ from aptui.tui.screens.assets.panel import Panel, Ref, read_links
 from aptui.tui.screens.assets.preview import Preview, preview_of
 from aptui.tui.screens.assets.references import COLUMNS, References, branches
 from aptui.tui.widgets.keyvalue import KeyValue
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.textview import TextPreview, TextView
 from aptui.tui.widgets.tree import Branch, VTree
 

@@ -42,7 +42,7 @@ from aptui.tui.screens.assets.parts import AssetsBody, AssetsHead
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.screens.assets.trees import Place
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.textview import TextView
 
 if TYPE_CHECKING:

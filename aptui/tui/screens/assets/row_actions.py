@@ -23,7 +23,7 @@ from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.why import read_why
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.textview import TextView
 from aptui.tui.widgets.tree import VTree
 

@@ -33,7 +33,7 @@ from aptui.tui.screens.logs.tabs import parsed
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable, Table
 from aptui.tui.widgets.tree import VTree
 

@@ -33,7 +33,7 @@ from aptui.tui.screens.common.listing import Listing
 from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.cells import share_bar
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable, Table
 from aptui.tui.words import clock, size_text
 

@@ -29,7 +29,7 @@ from aptui.tui.screens.connections.orders import Orders
 from aptui.tui.screens.connections.tables import ConnectionTables
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:

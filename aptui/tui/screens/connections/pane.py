@@ -34,7 +34,7 @@ from aptui.tui.screens.connections.gateway import GatewayPage
 from aptui.tui.screens.connections.tables import ConnectionTables
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable
 from aptui.tui.words import brief, shorten, size_text
 

@@ -11,7 +11,7 @@ from textual import on
 from textual.containers import Container
 
 from aptui.tui.screens.common.listed import ListedRow, ListedRows
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Checks, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell

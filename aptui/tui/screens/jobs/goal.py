@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobsStore
-    from aptui.tui.widgets.rows import Rows
+    from aptui.tui.widgets.rows.rows import Rows
 
 _FIRST = 0
 

@@ -36,7 +36,7 @@ from aptui.tui.screens.jobs.resting import Resting
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import Table
 
 _TICK_S = 1.0
@@ -240,7 +240,7 @@ class JobsPane(ThreePanes):
             )
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
-        self.table.follows_top = not (self.table.marks or self.table.is_in_range) and self._part == "table"
+        self.table.follows_top = not (self.table.marks or self.table.marks.are_in_range) and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
         self.goal.reach()
@@ -271,7 +271,7 @@ class JobsPane(ThreePanes):
         if not self.store.is_loaded or not self.store.is_out_of_order or self.store.is_busy or self._rests:
             return
         wait_s = self.resting.due_in(self.shell.touched_s, self.store.total)
-        if wait_s > 0 or self.table.is_in_range or self.screen.query(Menu):
+        if wait_s > 0 or self.table.marks.are_in_range or self.screen.query(Menu):
             self._rests = True
             self.set_timer(max(wait_s, _LOOK_S), self._look_again)
             return

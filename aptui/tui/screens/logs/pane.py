@@ -31,7 +31,7 @@ from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.lines import LEVELS, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 
 if TYPE_CHECKING:
     from textual.widget import Widget

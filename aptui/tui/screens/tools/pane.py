@@ -30,7 +30,7 @@ from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
 from aptui.tui.screens.tools.note import NoteView
 from aptui.tui.screens.tools.settings import SettingsEditor
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:

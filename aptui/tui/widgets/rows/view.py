@@ -1,0 +1,61 @@
+"""What every list says of itself, so that parts of `Rows` know it: its rows, their keys and pictures, where the cursor is.
+
+Tests: `tests/tui/widgets/test_table.py`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.scroll_view import ScrollView
+
+
+class RowView(ScrollView):
+    """What a subclass of `Rows` answers; nothing is done here."""
+
+    HEADER_LINES: ClassVar[int] = 0
+    cursor = 0
+    """Index of the cursor's row in the view; 0 where there are none."""
+    cursor_key: int | None = None
+    shown_count = 0
+    """How many rows there were when the view was last looked at."""
+
+    @property
+    def page_rows(self) -> int:
+        """How many rows are visible at once."""
+        return max(1, self.scrollable_content_region.height - self.HEADER_LINES)
+
+    @property
+    def top(self) -> int:
+        """Index of the first visible row."""
+        return round(self.scroll_y)
+
+    @property
+    def empty_text(self) -> str:
+        """What is said where there is no row."""
+        raise NotImplementedError
+
+    def count_rows(self) -> int:
+        """Return how many rows the view has."""
+        raise NotImplementedError
+
+    def key_of(self, index: int) -> int:
+        """Return the stable key of a row."""
+        raise NotImplementedError
+
+    def index_of(self, key: int) -> int | None:
+        """Return where that row is in the view now."""
+        raise NotImplementedError
+
+    def row_state(self, index: int) -> tuple[object, ...]:
+        """Return all a row's picture depends on, but for the theme; rows of equal state look alike."""
+        raise NotImplementedError
+
+    def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
+        """Return the picture of a row, gutter included, from its state alone."""
+        raise NotImplementedError
+
+    def draw_header(self) -> list[Segment]:
+        """Return the picture of the header line."""
+        raise NotImplementedError
