@@ -15,21 +15,22 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from aptui.config.dirs import asset_database
-from aptui.shared.errors import KnownError
-from aptui.store.queries.metrics import Entry
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
-from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, MOST, SORTED_BY, Metrics
+from aptui.tui.screens.builders.copying import ask_what_to_copy
+from aptui.tui.screens.builders.layout import BuildersLayout
+from aptui.tui.screens.builders.metrics import METRICS, Metrics
+from aptui.tui.screens.builders.order import BuildersOrder
 from aptui.tui.screens.builders.reading import BuilderReading
+from aptui.tui.screens.builders.search import BuildersSearch
+from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
 from aptui.tui.screens.common.listed import ListedRows, fitted_columns
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
-from aptui.tui.screens.jobs.texts import details as as_lines
 from aptui.tui.screens.jobs.texts import term
-from aptui.tui.screens.logs.tabs import parsed
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.menu import Menu, MenuItem
@@ -40,12 +41,6 @@ from aptui.tui.widgets.tree import VTree
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
-TABS = ("patterns", "details", "metrics")
-_BESIDE_CELLS = 170
-"""From this width on the details stand beside the list, else below it."""
-_LEAST_LIST = 4
-_DETAIL_LINES = 17
-"""So many lines do for most of what stands below the list; on a high screen the list has the rest."""
 _SORT = ("total", True)
 
 
@@ -77,11 +72,12 @@ class BuildersPane(Pane):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.list, self.patterns = ListedRows(), ListedRows()
+        self.widgets = BuilderWidgets(self)
+        self.parts = BuildersLayout(self.widgets, self.list.row_count, self._open_groups)
+        self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
+        self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
         self._keys: dict[bytes, int] = {}
-        self._part = TABS[0]
-        self._search = {"list": "", "metrics": ""}
-        self._searched = "list"
-        self._is_visible = self._is_zoomed = False
+        self._is_visible = False
         self._wanted = ""
 
     # ------------------------------------------------------------------------------------------------------------- the parts
@@ -99,24 +95,9 @@ class BuildersPane(Pane):
                 yield KeyValue(id="builders-details")
                 yield VTree(METRICS, id="builders-metrics")
 
-    @property
-    def table(self) -> Table:
-        """The list."""
-        return self.query_one("#builders-list", Table)
-
-    @property
-    def spent(self) -> VTree:
-        """The metrics."""
-        return self.query_one("#builders-metrics", VTree)
-
-    @property
-    def box(self) -> FilterBox:
-        """The filter line."""
-        return self.query_one("#builders-filter", FilterBox)
-
     def _titles(self) -> tuple[Sequence[str], int]:
         count = self.patterns.row_count()
-        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self._part)
+        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self.parts.part)
 
     def _words(self) -> Sequence[Part]:
         current = self.current
@@ -126,22 +107,21 @@ class BuildersPane(Pane):
         """Take up what is remembered."""
         shell, memory = self.shell, self.shell.memory
         self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._take_entries)
-        part = memory.get("builders.part", self._part)
-        self._part = part if part in TABS else self._part
+        part = memory.get("builders.part", TABS[0])
+        self.parts.part = part if part in TABS else TABS[0]
         sort: list[Any] = memory.get("builders.sort", list(_SORT))
-        self._sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
-        self.table.set_model(self.list)
-        self.table.empty_text = "reading the builders"
-        self.query_one("#builders-patterns", Table).set_model(self.patterns)
-        self.spent.sort = ("total", True)
-        self.spent.set_tree(self.metrics.tree)
-        self.spent.empty_text = "reading what it did"
-        self._show_part()
+        self.order.sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
+        self.widgets.list.set_model(self.list)
+        self.widgets.list.empty_text = "reading the builders"
+        self.widgets.patterns.set_model(self.patterns)
+        self.widgets.spent.sort = ("total", True)
+        self.widgets.spent.set_tree(self.metrics.tree)
+        self.widgets.spent.empty_text = "reading what it did"
+        self.parts.show()
 
     def on_resize(self) -> None:
         """Put the details beside the list where there is room."""
-        self.set_class(self.size.width >= _BESIDE_CELLS, "-beside")
-        self._give_room()
+        self.parts.resize()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
@@ -153,9 +133,9 @@ class BuildersPane(Pane):
     def deactivate(self) -> None:
         """Remember part and order."""
         self._is_visible = False
-        self.shell.memory.put("builders.part", self._part)
-        if self.table.sort:
-            self.shell.memory.put("builders.sort", list(self.table.sort))
+        self.shell.memory.put("builders.part", self.parts.part)
+        if self.widgets.list.sort:
+            self.shell.memory.put("builders.sort", list(self.widgets.list.sort))
 
     def on_news(self, batch: Batch) -> None:
         """Note that jobs ended."""
@@ -167,9 +147,9 @@ class BuildersPane(Pane):
     def on_frame(self) -> None:
         """Read again where something happened, and draw."""
         self.reading.poll()
-        self.table.refresh_model()
-        self.spent.refresh_model()
-        self.query_one(TabLine).changed()
+        self.widgets.list.refresh_model()
+        self.widgets.spent.refresh_model()
+        self.widgets.tabs.changed()
 
     def reload(self) -> None:
         """Read everything again."""
@@ -199,12 +179,11 @@ class BuildersPane(Pane):
                 self.shell.tell(f"there is no builder '{name}'", "warning")
             return
         self._wanted = ""
-        if not self.table.move_to_key(self._keys[found.uuid]):
-            self._search["list"] = self.box.text = ""
-            self.box.display = False
+        if not self.widgets.list.move_to_key(self._keys[found.uuid]):
+            self.search.forget_list()
             self._put()
-            self.table.move_to_key(self._keys[found.uuid])
-        self.table.focus()
+            self.widgets.list.move_to_key(self._keys[found.uuid])
+        self.widgets.list.focus()
 
     # ---------------------------------------------------------------------------------------------------------------- reading
 
@@ -218,7 +197,7 @@ class BuildersPane(Pane):
         trouble = self.reading.found.trouble
         if trouble and trouble != was.trouble:
             self.shell.tell(trouble, "warning", 10)
-        self.spent.empty_text = "it did nothing yet"
+        self.widgets.spent.empty_text = "it did nothing yet"
         self._put()
         if self._wanted:
             self.reveal(self._wanted)
@@ -230,7 +209,7 @@ class BuildersPane(Pane):
     @property
     def current(self) -> known.KnownBuilder | None:
         """The builder under the cursor."""
-        row = self.list.row(self.table.cursor_key)
+        row = self.list.row(self.widgets.list.cursor_key)
         return row.data if row else None
 
     @property
@@ -246,33 +225,25 @@ class BuildersPane(Pane):
         found = self.reading.found
         for each in found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
-        builders = [each for each, passes in zip(found.builders, self._passing(found.builders), strict=True) if passes]
+        builders = self.search.passing(found.builders)
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
-        self.table.set_columns(known.columns_for([each.name for each in builders]))
+        self.widgets.list.set_columns(known.columns_for([each.name for each in builders]))
         self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name), all_ms) for each in builders])
-        self.table.empty_text = "no builder matches" if self._search["list"] else found.trouble or "there is no builder"
-        self.table.refresh_model()
-        if self.box.display and self._searched == "list":
-            self.box.show_count(f"{len(builders)} of {len(found.builders)}" if self._search["list"] else "")
-        self._give_room()
+        self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
+        self.widgets.list.refresh_model()
+        self.search.show_list_count(len(builders), len(found.builders))
+        self.parts.give_room()
         self._show_builder()
-
-    def _give_room(self) -> None:
-        """Let the list be as high as it needs to be, where the details stand below it."""
-        is_below = not self.has_class("-beside") and not self._is_zoomed
-        most = max(_LEAST_LIST, self.size.height * 2 // 5, self.size.height - _DETAIL_LINES)
-        self.table.styles.height = min(most, max(_LEAST_LIST, self.list.row_count() + 1)) if is_below else "1fr"
-        self.query_one("#builders-rule").display = is_below
 
     def _show_builder(self) -> None:
         current = self.current
         rows = known.pattern_rows(current, self.shell.config) if current else []
         self.patterns.put(rows)
-        panel = self.query_one("#builders-details", KeyValue)
+        panel = self.widgets.details
         pairs = known.details(current, self.shell.config, self._broken(current.name)) if current else []
         if pairs != panel.pairs:
             panel.show(pairs)
-        table = self.query_one("#builders-patterns", Table)
+        table = self.widgets.patterns
         table.empty_text = (
             "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
         )
@@ -280,34 +251,24 @@ class BuildersPane(Pane):
             table.set_columns(columns)
         table.refresh_model()
         if self.metrics.show(current):
-            self.spent.refresh_model()
+            self.widgets.spent.refresh_model()
             self._open_groups()
-        self.query_one(TabLine).changed()
+        self.widgets.tabs.changed()
 
     def _open_groups(self) -> None:
         """Open both groups, once they are looked at."""
-        for key in self.metrics.group_keys() if self._part == "metrics" else ():
+        for key in self.metrics.group_keys() if self.parts.part == "metrics" else ():
             node = self.metrics.tree.node_of(key)
             if node is not None:
-                self.spent.set_open(node, is_open=True)
+                self.widgets.spent.set_open(node, is_open=True)
 
     def _take_entries(self, trouble: str) -> None:
         if not self.is_attached:
             return
         if trouble:
             self.shell.tell(trouble, "warning")
-        self._narrow_metrics()
-        self.spent.refresh_model()
-
-    def _show_part(self) -> None:
-        for name in TABS:
-            self.query_one(f"#builders-{name}").display = name == self._part
-        list_has_focus = self.table.has_focus
-        self.table.display = not self._is_zoomed or list_has_focus
-        self.query_one("#builders-side").display = not self._is_zoomed or not list_has_focus
-        self._give_room()
-        self._open_groups()
-        self.query_one(TabLine).changed()
+        self.search.narrow_metrics()
+        self.widgets.spent.refresh_model()
 
     @on(Rows.Highlighted, "#builders-list")
     def _take_choice(self, event: Rows.Highlighted) -> None:
@@ -317,117 +278,41 @@ class BuildersPane(Pane):
     @on(Rows.Opened, "#builders-list")
     def _open_row(self, event: Rows.Opened) -> None:
         event.stop()
-        self.query_one(f"#builders-{self._part}").focus()
+        self.widgets.part(self.parts.part).focus()
 
     def action_part(self, name: str) -> None:
         """Show patterns, details or metrics; where they are shown already, go there."""
-        side_has_focus = self.query_one("#builders-side").has_focus_within
-        was, self._part = self._part, name
-        if self._is_zoomed and self.table.has_focus:
-            self._is_zoomed = False
-        self._show_part()
-        if side_has_focus or was == name:
-            self.query_one(f"#builders-{name}").focus()
+        self.parts.go_to(name)
 
     def action_back(self) -> None:
         """Go back to the list; there, take the filter away."""
-        if not self.table.has_focus:
-            self.table.display = True
-            self.table.focus()
-            self._show_part()
-        elif self._search["list"]:
-            self._searched = "list"
-            self.box.text, self.box.display = "", False
-            self._narrow("")
+        if not self.parts.go_to_list() and self.search.list_text:
+            self.search.clear_list()
 
     def action_zoom(self) -> None:
         """Show the part with the focus alone, or both again."""
-        self._is_zoomed = not self._is_zoomed
-        self._show_part()
+        self.parts.zoom()
 
     # ---------------------------------------------------------------------------------------------------- filter and order
 
     def action_filter(self) -> None:
         """Narrow the list, or the metrics where the focus is there."""
-        self._searched = "metrics" if self.spent.has_focus else "list"
-        self.box.text = self._search[self._searched]
-        self.box.show_count("")
-        self.box.display = True
-        self.box.begin()
+        self.search.begin()
 
     @on(FilterBox.Changed, "#builders-filter")
     def _filter_list(self, event: FilterBox.Changed) -> None:
         event.stop()
-        if isinstance(event, FilterBox.Left):
-            self.box.display = bool(event.text)
-            (self.spent if self._searched == "metrics" else self.table).focus()
-        elif event.text != self._search[self._searched]:
-            self._narrow(event.text)
+        self.search.take(event)
 
-    def _narrow(self, text: str) -> None:
-        """Use a filter; one that is not understood is shown as such, and the view stays."""
-        try:
-            parsed(text)
-        except KnownError as error:
-            self.box.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
-            return
-        self._search[self._searched] = text
-        if self._searched == "list":
-            self._put()
-        else:
-            self._narrow_metrics()
-            self.spent.refresh_model()
-
-    def _passing(self, builders: Sequence[known.KnownBuilder]) -> list[bool]:
-        return parsed(self._search["list"]).passing([known.searched_text(each) for each in builders])
-
-    def _narrow_metrics(self) -> None:
-        found = parsed(self._search["metrics"])
-
-        def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
-            masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
-            return [entry for entry, is_hit in zip(entries, masks, strict=True) if is_hit]
-
-        self.metrics.narrow(passes)
-        if self.box.display and self._searched == "metrics":
-            self.box.show_count(f"{self.metrics.entry_count:,} of the slowest {MOST:,}")
-
-    @on(Table.HeaderClicked, "#builders-list")
-    def _list_header(self, event: Table.HeaderClicked) -> None:
+    @on(Table.HeaderClicked)
+    def _sort_by_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_list(event.column_id, is_descending=known.turned(self.table.sort, event.column_id, known.DESCENDING))
-
-    @on(Table.HeaderClicked, "#builders-metrics")
-    def _tree_header(self, event: Table.HeaderClicked) -> None:
-        event.stop()
-        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, LARGEST_FIRST))
-
-    def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
-        self.table.sort = (column_id, is_descending)
-        self.list.sort_by(self.table.sort)
-        self.table.refresh_model()
-
-    def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
-        column_id = column_id if column_id in SORTED_BY else "total"
-        self.spent.sort = (column_id, is_descending)
-        self.metrics.sort_by(column_id, is_descending=is_descending)
-        self.spent.refresh_model()
+        if event.rows in (self.widgets.list, self.widgets.spent):
+            self.order.turn(event.column_id, is_tree=event.rows is self.widgets.spent)
 
     def action_sort(self) -> None:
         """Choose by what to sort; the column that is chosen already turns round."""
-        is_tree = self.spent.has_focus
-        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(known.BUILDERS)
-        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
-
-        def sort(column_id: str | None) -> None:
-            if column_id is None:
-                return
-            if is_tree:
-                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, LARGEST_FIRST))
-            else:
-                self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
-
-        Menu.ask(self.shell.app, items, sort, title="Sort by")
+        self.order.ask(self.shell.app)
 
     # -------------------------------------------------------------------------------------------------------------------- row
     # actions
@@ -451,28 +336,7 @@ class BuildersPane(Pane):
 
     def action_copy(self) -> None:
         """Choose what to copy."""
-        panel = self.query_one("#builders-details", KeyValue)
-        part = next(
-            (part for part in (self.table, self.query_one("#builders-patterns", Table), self.spent) if part.has_focus), self.table
-        )
-        pair = panel.current()
-        texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
-            "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.selected_keys())),
-            "name": (MenuItem("name", "Name", "n"), lambda: self._shown_name),
-            "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
-        }
-        if panel.has_focus and pair is not None:
-            key, value = pair
-            texts = {
-                "key": (MenuItem("key", "Key", "k"), lambda: key),
-                "value": (MenuItem("value", "Value", "y,v"), lambda: value),
-                "all": texts["all"],
-            }
-        Menu.ask(
-            self.shell.app, [item for item, _ in texts.values()],
-            lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
-            title="Copy",
-        )  # fmt: skip
+        ask_what_to_copy(self.shell, self.widgets, self._shown_name)
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""

@@ -124,8 +124,8 @@ def names(pane) -> list[str]:
 
 def tree_names(pane) -> list[str]:
     """Return what stands in the first column of the metrics."""
-    pane.spent.refresh_model()
-    return [pane.spent.model.cell(at, "name").text.strip() for at in range(pane.spent.model.row_count())]
+    pane.widgets.spent.refresh_model()
+    return [pane.widgets.spent.model.cell(at, "name").text.strip() for at in range(pane.widgets.spent.model.row_count())]
 
 
 def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
@@ -219,11 +219,11 @@ def test_metrics_are_narrowed_and_sorted(tmp_path, store):
         await pilot.click("#builders-metrics", offset=(4, 0))
         await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
         await pilot.press("slash")
-        pane.box.text = "mips"
+        pane.widgets.box.text = "mips"
         await until(pilot, lambda: len(tree_names(pane)) == 3)
         await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: pane.spent.has_focus)
+        await until(pilot, lambda: pane.widgets.spent.has_focus)
 
     visit(tmp_path, sort)
 
@@ -261,10 +261,10 @@ def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])
         await until(pilot, lambda: "1 of 3" in text(app))
-        pane.box.text = "up("
+        pane.widgets.box.text = "up("
         await until(pilot, lambda: "unclosed group" in text(app))
         await until(pilot, lambda: names(pane) == ["upper"])
-        pane.box.text = "png"
+        pane.widgets.box.text = "png"
         await until(pilot, lambda: names(pane) == ["Image"])
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(names(pane)) == 3)
@@ -297,7 +297,7 @@ def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
         await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
         await pilot.press("5", "G", "enter")
         await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
-        await until(pilot, lambda: pane.spent.cursor == 6)
+        await until(pilot, lambda: pane.widgets.spent.cursor == 6)
 
     visit(tmp_path, go)
 
@@ -307,7 +307,7 @@ def test_other_screens_can_go_to_a_builder(tmp_path, store):
         await pilot.press("slash", *"png", "enter")
         pane.reveal("upper")
         await until(pilot, lambda: pane.current.name == "upper")
-        await until(pilot, lambda: pane.table.has_focus)
+        await until(pilot, lambda: pane.widgets.list.has_focus)
         pane.reveal("nobody")
         await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
         pane.reload()
@@ -406,11 +406,11 @@ def test_copying_menu_zoom_and_going_back(tmp_path, store):
         await until(pilot, lambda: "[Version] = 7" in app.copied[2])
         await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
         await until(pilot, lambda: app.copied[3:] == ["Type", "python: a class, run by workers"])
-        await until(pilot, lambda: not pane.table.display)
+        await until(pilot, lambda: not pane.widgets.list.display)
         await pilot.press("escape")
-        await until(pilot, lambda: pane.table.has_focus)
+        await until(pilot, lambda: pane.widgets.list.has_focus)
         await pilot.press("z", "full_stop", "p")
-        await until(pilot, lambda: pane._part == "patterns")
+        await until(pilot, lambda: pane.parts.part == "patterns")
         await pilot.click("#builders-list", offset=(4, 1), button=3)
         await pilot.press("escape", "i")
         await until(pilot, lambda: "3 builders" in text(app))
