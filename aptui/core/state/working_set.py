@@ -89,6 +89,8 @@ class WorkingSet:
         self._loaded: list[Source] = []
         self._new_uuids: dict[SourceUuid, PathKey] = {}
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
+        self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
+        """What stands in `_new_legacy` of each source."""
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
         self._edges_in: dict[str, set[PathKey]] = {}
@@ -174,18 +176,21 @@ class WorkingSet:
         created_ms = source.identity.created_ms if source.identity else 0
         return source.uuid != uuid, self._ranks.get(source.scan_folder, len(self._ranks)), created_ms, key
 
-    def answer_to(self, source: Source, legacy: Iterable[SourceUuid]) -> None:
+    def answer_to(self, source: Source, legacy: Collection[SourceUuid]) -> None:
         """`source` answers to these UUIDs as well from now on, which the archive does not know yet."""
         for uuid in legacy:
             self._new_legacy.setdefault(uuid, {})[source.key] = None
+        if legacy:
+            self._answers[source.key] = tuple(dict.fromkeys((*self._answers.get(source.key, ()), *legacy)))
 
     def _forget_uuids(self, source: Source) -> None:
         if self._new_uuids.get(source.uuid) == source.key:
             del self._new_uuids[source.uuid]
-        for uuid in legacy_of(source) if self._new_legacy else ():
-            claims = self._new_legacy.get(uuid)
-            if claims is not None and claims.pop(source.key, source) is None and not claims:
-                del self._new_legacy[uuid]
+        for uuid in self._answers.pop(source.key, ()):
+            claims = self._new_legacy.get(uuid, {})
+            claims.pop(source.key, None)
+            if not claims:
+                self._new_legacy.pop(uuid, None)
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of all sources that have this UUID, had it, or claim it."""

@@ -136,6 +136,21 @@ def test_a_uuid_is_found_before_and_after_its_source_rests(memory: WorkingSet) -
     assert memory.key_of(path_uuid("unknown")) is None
 
 
+def test_a_source_that_leaves_answers_to_nothing_whatever_is_said_of_it_by_then(memory: WorkingSet) -> None:
+    former, other = path_uuid("former.s"), path_uuid("other.s")
+    named = source("named.s")
+    memory.add(named)
+    memory.answer_to(named, (former, named.uuid))
+    memory.answer_to(named, (former, other))
+    assert memory.key_of(other) == memory.key_of(former) == "named.s"
+
+    named.identity = None  # its identity file, which gave it these, went
+    memory.leaves_after(named, 1)
+    memory.acknowledge(1)
+
+    assert memory.key_of(former) is memory.key_of(other) is memory.key_of(named.uuid) is None
+
+
 def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: WorkingSet) -> None:
     assert memory.file(PathKey("a.s")) == fact("a.s")
     memory.begin_scan()
