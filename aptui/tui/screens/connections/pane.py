@@ -408,12 +408,24 @@ class ConnectionsPane(ConnectionTables, Pane):
             self.shell.tell(f"there is no worker {said}".rstrip(), "warning")
             return
         worker: WorkerInfo = row.data
-        restart = partial(self._do, RestartWorker(worker.number), f"worker {worker.number} restarts")
+        name, order = f"worker {worker.number}", RestartWorker(worker.number)
         if not worker.job:
-            restart()
+            self._do(order, f"{name} restarts")
             return
-        text = f"worker {worker.number} is at {shorten(sanitize(worker.job), 60)}; restart it?"
-        self.shell.question(text, [Choice("y", "restart", restart), Choice("n", "let it work")])
+        job = shorten(sanitize(worker.job), 60)
+        if worker.state == "ending":
+            text, yes, done = (
+                f"{name} ends after {job}: end that now? It runs again",
+                "end it now",
+                f"{name} is ended; its job runs again",
+            )
+        else:
+            text, yes, done = (
+                f"{name} is at {job}; restart it when that has ended?",
+                "restart it then",
+                f"{name} restarts when its job has ended",
+            )
+        self.shell.question(text, [Choice("y", yes, partial(self._do, order, done)), Choice("n", "let it work")])
 
     def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
         self.shell.ask(verb, done, lambda _answer: self._follow_engine())

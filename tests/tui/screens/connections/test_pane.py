@@ -221,11 +221,24 @@ def test_a_worker_restarts_at_once_where_it_rests_and_after_asking_where_it_work
         await pilot.press("tab", "r")
         await until(pilot, lambda: session.told == [RestartWorker(1)])
         await pilot.press("j", "r")
-        await until(pilot, lambda: "worker 2 is at images: textures/rock.png (linux, image); restart it?" in text(app))
+        question = "worker 2 is at images: textures/rock.png (linux, image); restart it when that has ended?"
+        await until(pilot, lambda: question in text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
+        await until(pilot, lambda: "worker 2 restarts when its job has ended" in text(app))
 
     visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
+
+
+def test_a_worker_that_ends_after_its_job_is_ended_at_once_when_asked_again(tmp_path):
+    async def restart(app, pilot, session, _pane):
+        await pilot.press("tab", "r")
+        await until(pilot, lambda: "ends after images: textures/rock.png (linux, image): end that now? It runs again" in text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))
+        assert session.told == [RestartWorker(2)]
+
+    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),)))
 
 
 def test_a_key_means_something_only_where_it_can(tmp_path):
