@@ -184,4 +184,4 @@ def dump(manifest: Sequence[Entry]) -> str:
 
 def load(text: str | bytes | None) -> Manifest:
     """Return the manifest that `dump` wrote; () for none."""
-    return tuple((kind, name, digest) for kind, name, digest in json.loads(text)) if text else ()
+    return tuple(map(tuple, msgspec.json.decode(text))) if text else ()

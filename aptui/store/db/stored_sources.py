@@ -9,8 +9,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from aptui.core import identity
-from aptui.core.fingerprint import Manifest
+from aptui.core import fingerprint, identity
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -27,7 +26,7 @@ from aptui.core.model import (
 )
 from aptui.core.records import rows
 from aptui.core.results.facts import ProductFacts
-from aptui.shared.forms import json_decoder
+from aptui.store.db.kept_products import has_rows
 from aptui.store.db.schema import unsigned
 
 _STATES = {state.value: state for state in JobState}
@@ -98,11 +97,11 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
         job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
         job.error, job.reason, inputs, plan = row[17:21]
         job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:]
-        job.inputs = json_decoder(Manifest).decode(inputs) if inputs else ()
+        job.inputs = fingerprint.load(inputs)
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
         source.jobs[builder, platform, key] = jobs[job_id] = job
-    for job_id, kinds in _ask(database, _RETRIES_SQL, list(jobs)) if _has_rows(database, "aptui_retries") else ():
+    for job_id, kinds in _ask(database, _RETRIES_SQL, list(jobs)) if has_rows(database, "aptui_retries") else ():
         jobs[job_id].flaky = kinds
     links, legacy = _links_of(database, list(jobs))
     facts = _facts_of(database, list(jobs))
@@ -115,11 +114,11 @@ def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[in
     """Return {product id: its links} and {product id: its legacy sub ids}; most projects have none of either."""
     links: dict[int, list[ProductLink]] = {}
     legacy: dict[int, list[int]] = {}
-    if _has_rows(database, "aptui_product_links"):
+    if has_rows(database, "aptui_product_links"):
         for product_id, kind, path, flags, uuid, sub_id, is_exclusion in _ask(database, _LINKS_SQL, job_ids):
             link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
             links.setdefault(product_id, []).append(link)
-    if _has_rows(database, "LegacySubIDs"):
+    if has_rows(database, "LegacySubIDs"):
         for product_id, sub_id in _ask(database, _LEGACY_SUB_IDS_SQL, job_ids):
             legacy.setdefault(product_id, []).append(sub_id)
     return links, legacy
@@ -127,13 +126,9 @@ def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[in
 
 def _facts_of(database: sqlite3.Connection, job_ids: list[int]) -> dict[int, ProductFacts]:
     """Return {product id: what its builder says of it}."""
-    if not _has_rows(database, "aptui_facts"):
+    if not has_rows(database, "aptui_facts"):
         return {}
     return {product_id: ProductFacts(*values) for product_id, *values in _ask(database, _FACTS_SQL, job_ids)}
-
-
-def _has_rows(database: sqlite3.Connection, table: str) -> bool:
-    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 def _ask(database: sqlite3.Connection, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
