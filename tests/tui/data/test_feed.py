@@ -235,7 +235,7 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
 
 
 def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
-    feed.subscribed(1, 5, [3])
+    feed.subscribed(1, 5, {3: 0})
     feed.take([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.take([NoticeLine(1, 13, Said(0, 30, "a"))])
     feed.read()
