@@ -7,9 +7,11 @@ from textual.css.stylesheet import Stylesheet
 
 from aptui.tui import app as app_module
 from aptui.tui.app import AptuiApp
+from aptui.tui.frame.main_screen import MainScreen
 from aptui.tui.pane import PaneSpec
 
 from .fake_panes import JobsProbe
+from .jobs_room import in_jobs
 from .shell_room import in_shell, text, until
 
 
@@ -69,19 +71,38 @@ def test_rows_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch, drawn):
     in_shell(tmp_path, do, panes=WAITING)
 
 
-def test_parts_of_the_frame_are_styled_once_on_the_way_to_the_first_picture(tmp_path, monkeypatch):
-    styled: list[str] = []
-    apply = Stylesheet.apply
+@pytest.fixture
+def styled(monkeypatch) -> list[str]:
+    """A list that grows with each part that is styled, by its id, until the first picture."""
+    parts: list[str] = []
+    apply, show = Stylesheet.apply, MainScreen.show
 
     def note(sheet, node, **named) -> None:
-        styled.append(node.id or "")
+        parts.append(node.id or "")
         apply(sheet, node, **named)
 
-    monkeypatch.setattr(Stylesheet, "apply", note)
+    def show_noted(screen) -> None:
+        monkeypatch.setattr(Stylesheet, "apply", apply)
+        show(screen)
 
+    monkeypatch.setattr(Stylesheet, "apply", note)
+    monkeypatch.setattr(MainScreen, "show", show_noted)
+    return parts
+
+
+def test_parts_of_the_frame_are_styled_once_on_the_way_to_the_first_picture(tmp_path, styled):
     async def do(_app, _pilot, _session) -> None:
         assert {name: styled.count(name) for name in ("status", "tabs", "rule-top", "command", "picker")} == dict.fromkeys(
             ("status", "tabs", "rule-top", "command", "picker"), 1
         )
 
     in_shell(tmp_path, do)
+
+
+def test_parts_of_the_jobs_screen_are_styled_once_on_the_way_to_the_first_picture(tmp_path, styled):
+    parts = ("jobs-filter", "jobs-bar", "event-log", "event-body", "event-title", "event-filter", "event-lines", "details")
+
+    async def do(_app, _pilot, _pane) -> None:
+        assert {name: styled.count(name) for name in parts} == dict.fromkeys(parts, 1)
+
+    in_jobs(tmp_path, do)

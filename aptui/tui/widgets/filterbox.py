@@ -134,8 +134,9 @@ class FilterBox(Widget):
         name: str | None = None,
         id: str | None = None,  # noqa: A002  # Textual's name
         classes: str | None = None,
+        disabled: bool = False,
     ) -> None:
-        super().__init__(name=name, id=id, classes=classes)
+        super().__init__(name=name, id=id, classes=classes, disabled=disabled)
         self.history = History(history)
         self._sign = sign
         self._walked = -1

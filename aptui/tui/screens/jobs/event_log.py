@@ -97,7 +97,7 @@ class EventLog(Vertical):
         with Container(id="event-body"):
             with Vertical(id="event-main"):
                 yield Bar(self._title, id="event-title", rules=True)
-                yield FilterBox(id="event-filter", placeholder="search in this log")
+                yield FilterBox(id="event-filter", placeholder="search in this log", disabled=True)
                 yield LogPane(id="event-lines", wraps=True)
             with Vertical(id="event-side"):
                 yield Bar(self._details_title, id="details-title", rules=True)
@@ -105,7 +105,6 @@ class EventLog(Vertical):
 
     def on_mount(self) -> None:
         """Begin with nothing."""
-        self.query_one("#event-filter").disabled = True
         self.log_pane.empty_text = "no job is selected"
         self.details.empty_text = "this line has no details"
         self._show_details()
@@ -269,7 +268,8 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Give each part its room."""
-        is_wide = self.size.width >= WIDE and not self._is_alone
+        has_room = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # as guessed, until it is known
+        is_wide = has_room and not self._is_alone
         if is_wide != self.has_class("-wide"):
             self.set_class(is_wide, "-wide")
             self._show_context(self.log_pane.cursor_key)

@@ -117,6 +117,7 @@ class JobsPane(ThreePanes):
             id="jobs-filter",
             placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
             history=(),
+            disabled=True,
         )
         yield JobsTable(id="jobs-table")
         yield CausesTable(id="jobs-causes")
@@ -130,7 +131,6 @@ class JobsPane(ThreePanes):
         self.event_log.reader = self._reader
         self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
-        self.box.disabled = True
         self.box.history.texts = self.choices.history()
         self.table.set_model(self.store)
         self.table.empty_text = "reading the jobs"
