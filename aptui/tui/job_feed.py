@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import asset_database
 from aptui.tui.builder_names import finder, known_names
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ class JobFeed:
     def open(self, wake_for_news: Callable[[], None]) -> None:
         """Begin to read jobs and to listen to news; `wake_for_news` asks for a frame that nobody waits for."""
         # For start-up: numpy, and the records of news, come after the first paint.
-        from aptui.config.dirs import asset_database
         from aptui.tui.data.feed import Feed
         from aptui.tui.rejected_peers import RejectedPeers
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
 from aptui.shared.lean_imports import without
@@ -91,7 +92,6 @@ def run(
 
 def _read_early(cache_dir: Path) -> EarlyRead:
     """Begin to read the jobs: a quarter of a second of 100,000, as long as the imports that are to come take."""
-    from aptui.config.dirs import asset_database  # for start-up
     from aptui.tui.data.early_read import EarlyRead
 
     return EarlyRead(asset_database(cache_dir))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -72,8 +73,6 @@ def mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Say why nothing is sent to this address, "" if it may be."""
-    from urllib.parse import urlsplit  # only projects with a web hook pay for it
-
     try:
         url = urlsplit(address)
         has_host = bool(url.hostname) and (url.port is None or url.port > 0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from aptui.serve.access.guard import require
+from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.change_tail import ChangeTail, Record
@@ -118,8 +119,6 @@ PULSE = web.AppKey("pulse", FeedPulse)
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
-    from aptui.serve.context import ROOM
-
     pulse = app[PULSE] = FeedPulse(app[ROOM].database.path)
     app.router.add_get("/v1/changes", changes)
     app.on_shutdown.append(pulse.close)

@@ -16,6 +16,7 @@ from aptui.serve.ws.news import is_critical_done
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.relocation.records import Relocate
 from aptui.store.logs import logs
+from aptui.store.queries.assets import source_by_id
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import job_of_run, sources_meant
 
@@ -127,8 +128,6 @@ async def clear_fingerprint(session: WireSession, request: requests.ClearFingerp
         raise RequestMistake("'term' is missing")
 
     def find(reader: Reader) -> list[str]:
-        from aptui.store.queries.assets import source_by_id
-
         found = sources_meant(reader, term, is_exact=True, limit=_SOURCES_MOST)
         return [row.source.lower() for row in (source_by_id(reader, number) for number in found) if row is not None]
 

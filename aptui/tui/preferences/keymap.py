@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from aptui.config.dirs import data_dir
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
+from aptui.tui.terminal.safety import terminal_facts
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -58,8 +60,6 @@ def load_keymap() -> Keymap:
 
     A mistake in the latter leaves its action as it was, and is reported.
     """
-    from aptui.config.dirs import data_dir
-
     keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()
     if file.exists():
@@ -159,8 +159,6 @@ def normalise(keys: str) -> tuple[str, ...]:
 
 def shown_key(key: str) -> str:
     """Return a key as people read it: `^P`, `?`, `⏎`, `F1`."""
-    from aptui.tui.terminal.safety import terminal_facts  # for start-up
-
     modifiers, _, name = key.rpartition("+")
     if not terminal_facts().is_utf8 and name in _SPELLED:
         return key.removesuffix(name) + _SPELLED[name]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
+from aptui.config.dirs import data_dir
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
 from aptui.tui.preferences.colours import fitted
@@ -114,8 +115,6 @@ def load_looks() -> Looks:
 
 def _stamps() -> tuple[tuple[str, int], ...]:
     """Return (file, mtime_ns) of the shipped themes and then of the person's own."""
-    from aptui.config.dirs import data_dir
-
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
         try:

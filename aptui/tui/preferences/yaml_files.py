@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
+from aptui.config.dirs import user_file
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ _FORM = 1
 
 def config_home() -> Path:
     """Return the folder of a person's own settings."""
-    from aptui.config.dirs import user_file
-
     return user_file().parent
 
 

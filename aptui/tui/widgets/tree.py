@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
 from msgspec import Struct
 from textual.binding import Binding, BindingType
 
@@ -88,8 +89,6 @@ class _OpenNodes:
     """Which nodes of the arrays are visible, and in which order: the view of the table below."""
 
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
-        import numpy as np  # for start-up
-
         self.model = model
         self._columns = columns
         self._numpy = np
@@ -433,8 +432,6 @@ class LazyTree:
 
     def _number(self) -> None:
         """Lay the branches out in preorder."""
-        import numpy as np  # for start-up
-
         self._order = []
         depths: list[int] = []
         parents: list[int] = []

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct, field
 
 from aptui.shared.errors import KnownError
@@ -186,8 +187,6 @@ class RecordLines:
 
     def of_levels(self, levels: str) -> list[int]:
         """Return the indices of the lines of these levels."""
-        import numpy as np  # for start-up
-
         found: list[int] = np.flatnonzero(np.isin(np.frombuffer(bytes(self.levels), np.uint8), list(levels.encode()))).tolist()
         return found
 

@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse
+from aptui.store.jobs.texts import contains, series_of
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS
 
@@ -96,10 +99,6 @@ class LineFilter:
 
     def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
         """Return which lines pass; the three are as long as each other."""
-        import numpy as np  # for start-up
-
-        from aptui.store.jobs.texts import contains, series_of
-
         mask: Mask = np.ones(len(texts), np.bool_)
         columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
@@ -120,8 +119,6 @@ class LineFilter:
 
 
 def _as_filter(terms: Sequence[LineTerm]) -> Filter:
-    from aptui.store.jobs.filter import Filter, TextMatch  # for start-up
-
     return Filter(terms=tuple(TextMatch("source", term.pattern, False, 1, term.pattern) for term in terms))
 
 
@@ -131,8 +128,6 @@ def parsed(text: str) -> LineFilter:
     Raises:
         FilterError: it is not well formed, or names what lines do not have; `column` says where.
     """
-    from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse  # for start-up
-
     terms: list[LineTerm] = []
     patterns: list[TextMatch] = []
     for term in parse(text).terms:
