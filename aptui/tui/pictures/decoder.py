@@ -1,7 +1,7 @@
 """The process that decodes one picture: its file is standard input, its small pixels are standard output.
 
 What is decoded may be hostile, so this is no part of the screen. Before a byte of the file is read, it gives away what it does not
-need: it can open no file and no connection, start nothing, write no file, and takes neither more memory nor more time than a
+need: it can open no file and no connection, start nothing (a superuser becomes nobody), write no file, and takes neither more memory nor more time than a
 preview is worth. However it ends, its parent says one sentence.
 
 Answers are a line of JSON, `{"size": [width, height]}` with the pixels behind it, or `{"why": …}`.
@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ READERS = {
 MOST_MEMORY_BYTES = 192 << 20
 """Four bytes for each of the most pixels, Python, Pillow, and little more."""
 _MOST_CPU_S = 5
+_NOBODY = 65534
+"""The user of whom nothing is; limits on processes bind no superuser."""
 _FINE = 4
 """So many pixels for one that is shown are averaged; of more, some are left out."""
 
@@ -88,12 +91,22 @@ def too_many(width: int, height: int) -> str:
 
 def _give_away() -> None:
     os.nice(10)
+    _be_nobody()
     limits = {
         resource.RLIMIT_AS: MOST_MEMORY_BYTES, resource.RLIMIT_CPU: _MOST_CPU_S, resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_NPROC: 0,
     }  # fmt: skip
     for limit, most in limits.items():
         resource.setrlimit(limit, (most, most))
+
+
+def _be_nobody() -> None:
+    """Be no superuser: one may start what it likes, and end other processes. Within a namespace without other users it stays one."""
+    if os.geteuid() == 0:
+        with suppress(OSError):
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 def _thinned(picture: Image.Image) -> Image.Image:

@@ -1,6 +1,7 @@
 """Pictures are decoded elsewhere: every format that is promised, and whatever hostile files do ends in one sentence."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -120,16 +121,30 @@ def test_what_needs_more_memory_than_it_may_have_is_said(tmp_path):
 
 def test_the_process_can_open_nothing_once_it_reads():
     code = """
-import socket
+import os, socket
 decoder._give_away()
-for act in (lambda: open("/etc/passwd"), socket.socket, lambda: bytearray(256 << 20)):
+for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setuid(0), lambda: bytearray(256 << 20)):
     try:
         act()
     except (OSError, MemoryError) as error:
-        print(type(error).__name__)
+        os.write(1, f"{type(error).__name__} ".encode())
 """
 
-    assert in_process(code).split() == [b"OSError", b"OSError", b"MemoryError"]
+    assert in_process(code).split() == [b"OSError", b"OSError", b"BlockingIOError", b"PermissionError", b"MemoryError"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser is somebody else afterwards")
+def test_a_superuser_that_decodes_is_nobody_and_can_end_nothing_of_others():
+    code = """
+import os
+decoder._give_away()
+try:
+    os.kill(os.getppid(), 0)
+except PermissionError:
+    os.write(1, f"{os.getresuid()} {os.getresgid()} {os.getgroups()}".encode())
+"""
+
+    assert in_process(code) == b"(65534, 65534, 65534) (65534, 65534, 65534) []"
 
 
 @pytest.mark.parametrize(
