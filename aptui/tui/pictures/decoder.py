@@ -1,8 +1,8 @@
 """The process that decodes one picture: its file is standard input, its small pixels are standard output.
 
 What is decoded may be hostile, so this is no part of the screen. Before a byte of the file is read, it gives away what it does not
-need: it can open no file and no connection, start nothing (a superuser becomes nobody), write no file, and takes neither more memory nor more time than a
-preview is worth. However it ends, its parent says one sentence.
+need: it can open no file and no connection, start nothing (a superuser becomes nobody), write no file, and takes neither more
+memory nor more time than a preview is worth. However it ends, its parent says one sentence.
 
 Answers are a line of JSON, `{"size": [width, height]}` with the pixels behind it, or `{"why": …}`.
 
@@ -101,7 +101,7 @@ def _give_away() -> None:
 
 
 def _be_nobody() -> None:
-    """Be no superuser: one may start what it likes, and end other processes. Within a namespace without other users it stays one."""
+    """Be no superuser: one may start what it likes, and end what others run. Where there is no other user it stays one."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])

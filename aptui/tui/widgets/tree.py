@@ -192,8 +192,8 @@ class _OpenNodes:
         self._are_open[:] = are_open
         self._rebuild()
 
-    def show_only(self, nodes: Ids | Sequence[int] | None) -> None:
-        """Restrict the view to nodes and their ancestors, all open; None lifts it and restores what was open."""
+    def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
+        """Restrict the view to nodes and their ancestors, all open at first; None lifts it and restores what was open."""
         np = self._numpy
         self.renew()
         if nodes is None:
@@ -205,8 +205,9 @@ class _OpenNodes:
             self._rebuild()
             return
         if self._before_filter is None:
-            self._before_filter = (self._is_usually_open, self._exceptions)
-        self._is_usually_open, self._exceptions = True, set()
+            self._before_filter, is_new = (self._is_usually_open, self._exceptions), True
+        if is_new:
+            self._is_usually_open, self._exceptions = True, set()
         mask = np.zeros(self.model.node_count, np.bool_)
         front = np.asarray(nodes, np.int32)
         parent = np.asarray(self.model.parent)
@@ -217,9 +218,8 @@ class _OpenNodes:
             above = above[~mask[above]]
             front = np.flatnonzero(np.bincount(above)).astype(np.int32) if len(above) > 4096 else np.unique(above)
         self._mask = mask
-        self._are_open = np.ones(self.model.node_count, np.bool_)
-        self.view = np.flatnonzero(mask).astype(np.int32)
-        self._steps += 1
+        self._apply_exceptions()
+        self._rebuild()
 
     def _rebuild(self) -> None:
         np, count = self._numpy, self.model.node_count
@@ -297,10 +297,13 @@ class VTree(Table):
         nodes = self._open_nodes
         return int(nodes.view[self.cursor]) if nodes is not None and self.cursor < len(nodes.view) else None
 
-    def filter(self, nodes: Ids | Sequence[int] | None) -> None:
-        """Show only these nodes and their ancestors, all open; None shows everything as it was."""
+    def filter(self, nodes: Ids | Sequence[int] | None, *, is_new: bool = True) -> None:
+        """Show only these nodes and their ancestors, all open, or as they were in the filter before if this is no new one.
+
+        None shows everything as it was before any filter.
+        """
         if self._open_nodes is not None:
-            self._open_nodes.show_only(nodes)
+            self._open_nodes.show_only(nodes, is_new=is_new)
             self.refresh_model()
 
     def reveal(self, node: int) -> bool:

@@ -285,7 +285,7 @@ class AssetTrees(AssetRowActions):
         is_new = self._found_text() != found.text
         self._found[kind] = found
         model.highlight(found.text)
-        tree.filter(found.shown)
+        tree.filter(found.shown, is_new=is_new)
         self._say_what_is_empty(found.tree)
         self.show_tabs()
         self._show_count()
