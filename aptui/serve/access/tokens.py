@@ -52,8 +52,10 @@ def now_ms() -> int:
 
 
 def fresh() -> str:
-    """Return a new token: 256 bits, in letters that fit into a URL and a header."""
-    return secrets.token_urlsafe(_BYTES)
+    """Return a new token: 256 bits, in letters that fit into a URL, a header and a command line, where `-` begins an option."""
+    while (token := secrets.token_urlsafe(_BYTES)).startswith("-"):
+        pass
+    return token
 
 
 def digest_of(token: str) -> str:

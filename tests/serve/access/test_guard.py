@@ -75,6 +75,13 @@ def bearer(there: Served) -> str:
 # ---------------------------------------------------------------------------------------------------------------- the web
 
 
+def test_no_token_is_taken_for_an_option_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter(["-abc", "--d", "ef-g"])
+    monkeypatch.setattr(tokens.secrets, "token_urlsafe", lambda _size: next(made))
+
+    assert tokens.fresh() == "ef-g"
+
+
 def test_sec_8_only_under_its_own_names(there: Served) -> None:
     """Exact `Host` allow-list, against DNS rebinding."""
     port = there.port
