@@ -12,15 +12,21 @@ from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
 from aptui.worker import run as worker_run
 from aptui.worker.files import stat_key
+from aptui.worker.processes import end_children
 
 PLATFORMS = {"linux": Platform("linux", ("tools",)), "common": Platform("common")}
 PYTHON = Builder(b"b" * 16, "tool", BuilderKind.PYTHON, analysis_fingerprint="1")
 
 
 class Room:
-    """A project below `folder`; `assets/` is its scan folder."""
+    """A project below `folder`; `assets/` is its scan folder.
+
+    A run ends all children of its process, and fails when one is left. Here that is the tests' own: what others left there (an
+    engine that is still ending, a folder that is still being deleted) ends before.
+    """
 
     def __init__(self, folder: Path) -> None:
+        end_children()
         self.root, self.staging = folder / "assets", folder / "staging"
         self.root.mkdir()
         self._keys = itertools.count(1)

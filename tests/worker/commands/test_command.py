@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -461,6 +462,15 @@ def test_many_lines_become_a_bounded_log(room):
     texts = [record.text for record in result.log]
     assert (len(texts), texts[0], texts[-1]) == (2001, "1", "10000")
     assert texts[1000] == "[… 8000 lines left out …]"
+
+
+@pytest.mark.real
+def test_what_another_test_left_running_is_not_of_a_run(tmp_path):
+    with subprocess.Popen(["sleep", "3600"]) as left:
+        result = Room(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))
+
+        assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
+    assert left.returncode is not None
 
 
 @pytest.mark.real
