@@ -193,7 +193,8 @@ class Job(Struct, eq=False):
     before the committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
     it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
-    (`pipeline.drafts`). `ties` tell what files its run used.
+    (`pipeline.drafts`). `is_fetched`: no run here made the result before the present plan, so that its duration is none of a run.
+    `ties` tell what files its run used.
     """
 
     source: Source
@@ -214,6 +215,7 @@ class Job(Struct, eq=False):
     is_doubted: bool = False
     is_unsaved: bool = False
     is_due: bool = False
+    is_fetched: bool = False
     tried: tuple[str, ...] = ()
     stale_count: int = 0
     reason: str = ""
@@ -247,6 +249,7 @@ class Job(Struct, eq=False):
 
     def set_reason(self, reason: str) -> None:
         """Say why a run is needed; where an earlier result came from is no news any more."""
+        self.is_fetched |= bool(self.origin)
         self.reason, self.origin = reason, ""
 
     @property

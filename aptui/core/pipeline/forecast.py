@@ -75,7 +75,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
 
 def _is_measured(job: Job) -> bool:
-    return job.duration_ms > 0 or (job.completed_ms > 0 and not job.origin)
+    return not (job.origin or job.is_fetched) and (job.duration_ms > 0 or job.completed_ms > 0)
 
 
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:

@@ -238,7 +238,7 @@ class Commits:
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
-        job.is_forced, job.flaky = False, flaky(job.tried)
+        job.is_forced, job.is_fetched, job.flaky = False, False, flaky(job.tried)
         _describe_run(commit)
 
     @staticmethod

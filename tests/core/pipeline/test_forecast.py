@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
+from msgspec.structs import replace
 
 from aptui.core.messages import SlotsFree
+from aptui.core.orders import RunResult
 from aptui.core.pipeline.forecast import OVERHEAD_MS, pending_work
 
 
@@ -43,6 +46,26 @@ def test_a_job_takes_what_its_last_run_took_and_all_of_that_is_measured() -> Non
     work = world.pipeline.pending_work({})
 
     assert (work.work_ms, work.measured_ms, work.chain_ms) == (1_000 + OVERHEAD_MS,) * 3
+
+
+def test_what_was_fetched_tells_nothing_of_what_a_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_project_that_ran(a_s="info 1", b_s="info 1")
+    made = world._outcome
+
+    def fetched(order: object, text: str | None, name: str) -> object:
+        result = made(order, text, name)
+        return replace(result, origin="fetched", duration_ms=3) if isinstance(result, RunResult) else result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "_outcome", fetched)
+        world.write("a.s", "info 2")
+        world.settle()
+    assert world.job("a.s@linux:main").duration_ms == 3
+    with_all_changed(world, a_s="info 3", b_s="info 3")
+
+    work = world.pipeline.pending_work({})
+
+    assert (work.work_ms, work.measured_ms) == (2 * (1_000 + OVERHEAD_MS), 1_000 + OVERHEAD_MS)
 
 
 def test_a_new_job_takes_the_median_of_its_builder_which_is_not_measured() -> None:

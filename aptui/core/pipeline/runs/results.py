@@ -360,7 +360,7 @@ class Runs:
     def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
         """Take down of a run that failed how long it took and what it said; what it staged goes."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
-        job.duration_ms, job.completed_ms = result.duration_ms, now_ms
+        job.duration_ms, job.completed_ms, job.is_fetched = result.duration_ms, now_ms, False
         warnings = sum(1 for record in result.log if record.level == LogLevel.WARNING)
         errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)
         job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
