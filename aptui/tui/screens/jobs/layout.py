@@ -11,7 +11,7 @@ from textual import events
 
 from aptui.tui.pane import Pane
 from aptui.tui.screens.jobs.columns import CausesTable, JobsTable
-from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.log.event_log import EventLog
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import Table
 

@@ -28,10 +28,10 @@ from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
-from aptui.tui.screens.jobs.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.goal import CursorGoal
 from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
+from aptui.tui.screens.jobs.log.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.resting import Resting
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox

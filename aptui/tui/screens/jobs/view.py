@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobInfo
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.columns import JobsTable
-    from aptui.tui.screens.jobs.event_log import EventLog
+    from aptui.tui.screens.jobs.log.event_log import EventLog
     from aptui.tui.screens.jobs.resting import Resting
 
 T = TypeVar("T")

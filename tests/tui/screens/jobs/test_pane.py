@@ -24,7 +24,7 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.columns import USUAL, chosen
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
-from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
+from aptui.tui.screens.jobs.log.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.table import lay_out

@@ -13,12 +13,12 @@ from aptui.link.port import TellLog
 from aptui.shared.errors import HostError, UserError
 from aptui.store.logs import joblog
 from aptui.tui.data.session import EngineFacts, SessionState
+from aptui.tui.screens.jobs.log.running import AGAIN_S, FIRST_S, RunningLog
 from aptui.tui.screens.jobs.pane import JobsPane
-from aptui.tui.screens.jobs.running import AGAIN_S, FIRST_S, RunningLog
 from tests.store.conftest import job_row
 
-from ...jobs_room import NOW_MS, fill, in_jobs, notice
-from ...shell_room import lines, text, until
+from ....jobs_room import NOW_MS, fill, in_jobs, notice
+from ....shell_room import lines, text, until
 
 RUN = 77
 

@@ -6,7 +6,6 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.cells import cell_len
@@ -15,21 +14,19 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 
-from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
-from aptui.store.jobs.filter import FilterError
 from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.store.logs.joblog import is_tally
 from aptui.tui.data.jobs_store import JobInfo
-from aptui.tui.frame.line import Part, width_of
-from aptui.tui.screens.common.bar import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs import log_copying as copying
+from aptui.tui.frame.line import Part
+from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
-from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
-from aptui.tui.screens.jobs.running import RunningLines, RunningLog, goes_on, with_running
+from aptui.tui.screens.jobs.log import copying
+from aptui.tui.screens.jobs.log.lines import EventLines
+from aptui.tui.screens.jobs.log.running import RunningLines, RunningLog, goes_on, with_running
+from aptui.tui.screens.jobs.log.search import LogSearch
+from aptui.tui.screens.jobs.log.title import TitledLog, title
 from aptui.tui.screens.jobs.texts import job_facts
-from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.logpane import LogPane
@@ -79,10 +76,7 @@ class EventLog(Vertical):
         self.reader: DetailsReader | None = None
         self.job_details: JobDetails | None = None
         self.info: JobInfo | None = None
-        self._columns: LogColumns | None = None
-        self._search: LineSearch | None = None
-        self._search_text, self._search_number = "", 0
-        self._shows_only_hits = False
+        self.search = LogSearch(self)
         self._only, self._is_alone = "", False
         self._wants_error = False
         self._said: RunningLines | None = None
@@ -120,6 +114,20 @@ class EventLog(Vertical):
         return self.query_one(LogPane)
 
     @property
+    def search_box(self) -> FilterBox:
+        """Where people type what is searched for."""
+        return self.query_one("#event-filter", FilterBox)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The lines of the log, as they were read."""
+        return self.job_details.records if self.job_details else ()
+
+    def show_title(self) -> None:
+        """Draw the title again."""
+        self.query_one("#event-title", Bar).changed()
+
+    @property
     def details(self) -> KeyValue:
         """The context of the line under the cursor."""
         return self.query_one(KeyValue)
@@ -139,7 +147,7 @@ class EventLog(Vertical):
             self.take_details(None)
             return
         self.reader.request(DetailsRequest(info, run_key, expects))
-        self.query_one("#event-title", Bar).changed()
+        self.show_title()
 
     def take_details(self, job_details: JobDetails | None) -> None:
         """Show what was read; what is not wanted any more is let go."""
@@ -187,12 +195,11 @@ class EventLog(Vertical):
     def _go_on(self, job_details: JobDetails) -> None:
         """Show more of the same log, or all of it now that its run has ended; nothing jumps."""
         pane = self.log_pane
-        self._columns = None
+        self.search.forget(is_other=False)
         self._fit_window(job_details)
         pane.renew_source(EventLines(job_details.lines))
         self._leave_tally()
-        if self._search_text:
-            self._look(self._search_text)
+        self.search.again()
 
     def _fit_window(self, job_details: JobDetails | None) -> None:
         windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
@@ -201,8 +208,7 @@ class EventLog(Vertical):
 
     def _renew(self, job_details: JobDetails | None) -> None:
         pane = self.log_pane
-        self._columns = self._search = None
-        pane.set_search(None)
+        self.search.forget(is_other=True)
         self._fit_window(job_details)
         pane.set_source(EventLines(job_details.lines if job_details else ()))
         self.details.show([])  # what stood there was of another log
@@ -211,8 +217,7 @@ class EventLog(Vertical):
             pane.action_last()
         else:
             self._go_to_what_matters()
-        if self._search_text:
-            self._look(self._search_text)
+        self.search.again()
 
     @property
     def is_reading(self) -> bool:
@@ -238,7 +243,7 @@ class EventLog(Vertical):
 
     def _leave_tally(self) -> None:
         """Put the cursor on what was said last where it is on the line that counts errors."""
-        pane, records = self.log_pane, self.job_details.records if self.job_details else ()
+        pane, records = self.log_pane, self.records
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
 
@@ -303,46 +308,17 @@ class EventLog(Vertical):
         self._show_details()
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        info, job_details = self.info, self.job_details
-        if self.is_reading and job_details is not None:
-            info = job_details.info  # whose lines still stand below
-        role = "title" if self.log_pane.has_focus else "header"
-        if info is None:
-            return (Part("Event log", role),), ()
-        is_read = job_details is not None and job_details.info.key == info.key
-        count = self.log_pane.source.line_count()
-        right = self._search_parts() + self._level_parts()
-        right += [Part(f"{count:,} line{'' if count == 1 else 's'}" if is_read else "reading", "muted")] if width >= 60 else []
-        head, tail = [Part("Event log", role), Part(" · ", "muted")], self._run_parts(job_details if is_read else None)
-        job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
-        room = width - FRAME_CELLS - width_of(head + tail + right)
-        job = job if room - width_of(job) >= cell_len(sanitize(info.source)) else []
-        path = fit(info.source, max(1, room - width_of(job))).text.rstrip()
-        return [*head, Part(path, "path"), *job, *tail], right
-
-    def _run_parts(self, job_details: JobDetails | None) -> list[Part]:
-        parts = []
-        if job_details is not None and job_details.running_key:
-            parts.append(Part(f" · run {job_details.running_key}", "muted"))
-        elif job_details is not None and job_details.run is not None:
-            which = f" ({len(job_details.runs) - job_details.at} of {len(job_details.runs)})" if len(job_details.runs) > 1 else ""
-            parts.append(Part(f" · run {job_details.run.run_key}{which}", "muted" if job_details.is_newest else "warning"))
-        if self.info is not None and self.info.status == "processing":
-            parts.append(Part(f" {glyph('processing')} running", "processing"))
-        return parts
-
-    def _search_parts(self) -> list[Part]:
-        if not self._search_text:
-            return []
-        found = self._search
-        hits = f" {len(found.hits):,} hit{'' if len(found.hits) == 1 else 's'}" if found else ""
-        return [
-            Part(f"/ {sanitize(self._search_text)}", "accent"),
-            Part(f"{hits}{', no other lines' if self._shows_only_hits else ''}  ", "muted"),
-        ]
-
-    def _level_parts(self) -> list[Part]:
-        return [Part(f"{word}  ", "accent") for word in self.log_pane.modes().split("  ") if word]
+        pane = self.log_pane
+        shown = TitledLog(
+            self.info,
+            self.job_details,
+            self.is_reading,
+            pane.has_focus,
+            pane.source.line_count(),
+            pane.modes(),
+            self.search.parts(),
+        )
+        return title(shown, width)
 
     def _details_title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         del width
@@ -364,7 +340,7 @@ class EventLog(Vertical):
 
     def _show_context(self, key: int | None) -> bool:
         """Show what stands beside a line; return whether that is something else."""
-        records = self.job_details.records if self.job_details else ()
+        records = self.records
         context = list(records[key].context) if key is not None and key < len(records) else []
         is_about_job = not context and self.job_details is not None and self.has_class("-wide")
         if is_about_job and self.job_details is not None:
@@ -389,7 +365,7 @@ class EventLog(Vertical):
     def on_log_pane_modes_changed(self, event: LogPane.ModesChanged) -> None:
         """Draw the modes."""
         event.stop()
-        self.query_one("#event-title", Bar).changed()
+        self.show_title()
 
     def on_descendant_focus(self) -> None:
         """Show which part has the keys."""
@@ -402,8 +378,8 @@ class EventLog(Vertical):
         """Go back: from the details to the line; from a search to the whole log; from the log to the jobs."""
         if self.details.has_focus:
             self._swap("details", "log")
-        elif self._search_text:
-            self._look("")
+        elif self.search.text:
+            self.search.look("")
         else:
             self.post_message(self.Left())
 
@@ -411,73 +387,23 @@ class EventLog(Vertical):
 
     def action_search(self) -> None:
         """Ask what to search for."""
-        box = self.query_one("#event-filter", FilterBox)
         if self._only == "details":
             self.action_back()
-        box.disabled, box.display = False, True
-        box.text = self._search_text
-        box.begin()
+        self.search.begin()
 
     def action_only_hits(self) -> None:
         """Show the lines with a hit alone, or all again."""
-        self._shows_only_hits = not self._shows_only_hits
-        self._keep_hits()
+        self.search.turn_only_hits()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Search as people type."""
         event.stop()
-        self._look(event.text)
+        self.search.look(event.text)
 
     def on_filter_box_left(self, event: FilterBox.Left) -> None:
         """Go to the first hit, if there is one."""
         event.stop()
-        box = self.query_one("#event-filter", FilterBox)
-        box.display, box.disabled = False, True
-        self.log_pane.focus()
-        if event.is_kept and self._search and self._search.hits and self.log_pane.cursor_key not in self._search.hits:
-            self.log_pane.action_hit(1)
-
-    def _look(self, text: str) -> None:
-        self._search_text, self._search_number = text, self._search_number + 1
-        if not text:
-            self._found(self._search_number, None)
-            return
-        records = self.job_details.records if self.job_details else ()
-        self.run_worker(
-            partial(self._search_in, self._search_number, text, self._columns, records), thread=True, exclusive=True, group="search"
-        )
-
-    def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
-        """Search, in a thread."""
-        answer: LineSearch | KnownError
-        if columns is None:
-            columns = self._columns = LogColumns(records)
-        try:
-            answer = search(text, columns)
-        except KnownError as error:
-            answer = error
-        self.shell.in_ui(self._found, number, answer)
-
-    def _found(self, number: int, answer: LineSearch | KnownError | None) -> None:
-        if number != self._search_number or not self.is_mounted:
-            return
-        box = self.query_one("#event-filter", FilterBox)
-        if isinstance(answer, KnownError):
-            column = answer.column - 1 if isinstance(answer, FilterError) else 0
-            box.show_mistake(column, answer.what, answer.hint)
-            return
-        self._search = answer
-        count = len(answer.hits) if answer else 0
-        box.show_count(f"{count:,} hit{'' if count == 1 else 's'}" if answer else "")
-        self.log_pane.set_search(answer.spans if answer else None, answer.hits if answer else ())
-        self._keep_hits()
-
-    def _keep_hits(self) -> None:
-        source = self.log_pane.source
-        if isinstance(source, EventLines):
-            source.keep(self._search.hits if self._search and self._shows_only_hits else None)
-            self.log_pane.refresh_source()
-        self.query_one("#event-title", Bar).changed()
+        self.search.leave(is_kept=event.is_kept)
 
     # ------------------------------------------------------------------------------------------------------- levels, copying
 

@@ -3,7 +3,7 @@
 Nothing is asked of a job that is not shown or does not run, nor while an answer is awaited; frames give the beat, and they come
 later where line or processor is slow. How lines look is the event log's business.
 
-Tests: `tests/tui/screens/jobs/test_running.py`.
+Tests: `tests/tui/screens/jobs/log/test_running.py`.
 """
 
 from __future__ import annotations
