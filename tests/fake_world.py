@@ -175,6 +175,8 @@ class World:
         self.logs: dict[str, tuple[LogRecord, ...]] = {}
         self.notices: list[Notice] = []
         self.commands: list[Command] = []
+        self.rows_committed: Counter[str] = Counter()
+        """{operation: how many rows commits saved}."""
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
@@ -622,8 +624,9 @@ class World:
             self._keep(commit.run_key)
         rows: dict[str, list[tuple[object, ...]]] = {}
         for commit in done:
-            for operation, row in commit.rows:
+            for operation, row in self.pipeline.commit_rows(commit.run_key):
                 rows.setdefault(operation, []).append(row)
+                self.rows_committed[operation] += 1
         self._tick()
         self.archive.save(rows)
         for commit in done:

@@ -217,13 +217,15 @@ class KillRuns(Struct, frozen=True):
 
 
 class JobCommit(Struct, frozen=True):
-    """One job's part of a commit: move `products` in, delete the names in `stale`, then save `rows`; `touched` get a new time."""
+    """One job's part of a commit: move `products` in, save its rows, delete the names in `stale`; `touched` get a new time.
+
+    Its rows are those that `Pipeline.commit_rows` returns.
+    """
 
     run_key: int
     job_id: int
     products: tuple[tuple[str, Product], ...]
     stale: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[object, ...]], ...]
     touched: tuple[str, ...] = ()
 
 

@@ -90,10 +90,10 @@ def rows_before_renames() -> None:
     commit, place = Cache.commit, Cache._place
     owed: list = []
 
-    def commit_late(self: Cache, order: object, writer: object, mark: object = None) -> object:
-        answer = commit(self, order, writer, mark)
-        for given in owed:
-            place(self, *given)
+    def commit_late(self: Cache, *given: object) -> object:
+        answer = commit(self, *given)
+        for placing in owed:
+            place(self, *placing)
         owed.clear()
         return answer
 

@@ -65,7 +65,7 @@ from aptui.core.planning.resources import ResourceUse
 from aptui.core.project import Project
 from aptui.core.records.archive import Archive
 from aptui.core.settings import SettingsTree
-from aptui.core.state.commits import Commit
+from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
@@ -363,3 +363,7 @@ class Pipeline:
     def committing(self, run_key: int) -> Commit | None:
         """Return what becomes of the job of this run, while its products move in."""
         return self.jobs.committing.get(run_key)
+
+    def commit_rows(self, run_key: int) -> list[JobRow]:
+        """Return the rows that are saved with the products of a run; asked once, between `CommitProducts` and the next event."""
+        return self.jobs.commits.rows_of(self.jobs.committing[run_key])

@@ -26,6 +26,8 @@ from aptui.core.state.ledger import Ledger
 
 Log = tuple[LogRecord, ...]
 Finished = tuple[Job, RunResult]
+JobRow = tuple[str, tuple[object, ...]]
+"""(operation, row)."""
 
 
 class CommitChange(Struct):
@@ -115,9 +117,7 @@ class Commits:
         """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         orders = tuple(
-            JobCommit(
-                commit.job.run_key, commit.job.id, commit.moves, commit.stale, tuple(self._rows_of(commit)), self._touched(commit)
-            )
+            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._touched(commit))
             for commit in prepared.commits
         )
         return CommitProducts(self._ledger.cause, orders) if orders else None, again
@@ -185,7 +185,11 @@ class Commits:
             now_ms,
         )
 
-    def _rows_of(self, commit: Commit) -> Iterable[tuple[str, tuple[object, ...]]]:
+    def rows_of(self, commit: Commit) -> list[JobRow]:
+        """Return the rows that are saved with the products; asked once, after `begin` and before anything else is decided."""
+        return list(self._rows_of(commit))
+
+    def _rows_of(self, commit: Commit) -> Iterable[JobRow]:
         job, result = commit.job, commit.result
         before, now = history.moment(job.inputs, commit.had), history.moment(commit.inputs, commit.products)
         if commit.had:

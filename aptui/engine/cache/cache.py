@@ -32,6 +32,7 @@ from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
+    from aptui.core.state.commits import JobRow
     from aptui.engine.cache.product_index import ProductIndex
     from aptui.store.db.writer import Writer
 
@@ -181,11 +182,11 @@ class Cache:
     # --------------------------------------------------------------------------------------------------------------- commit
 
     def commit(
-        self, order: CommitProducts, writer: Writer, mark: Rows | None = None
+        self, order: CommitProducts, writer: Writer, rows_of: Callable[[int], Iterable[JobRow]], mark: Rows | None = None
     ) -> tuple[list[int], list[tuple[int, str, int]]]:
         """Perform a commit; return the run keys that are in place and recorded, and the others as `ProductsCommitted.failed`.
 
-        `mark` are rows to save with it.
+        `rows_of` returns the rows of a run, and may take its time; `mark` are rows to save with them.
 
         Raises:
             HostError: the database cannot be written; nothing was recorded, and the next start settles it.
@@ -212,7 +213,7 @@ class Cache:
             self._sync(touched)
         rows = {**(mark or {}), **self.doubt_rows(touched)}
         for commit in done:
-            for operation, row in commit.rows:
+            for operation, row in rows_of(commit.run_key):
                 rows.setdefault(operation, []).append(row)
         with_stale = [commit for commit in done if commit.stale]
         cleared = [run_key for run_key, _error, _placed in failed if run_key not in half_placed]

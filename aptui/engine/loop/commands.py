@@ -2,8 +2,8 @@
 
 A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own.
 Until it has ended and the pipeline knows of it nothing else is performed, nothing is looked at and no event is taken:
-for all that decides, it is as if the loop had done it. Only workers are listened to, given what is to be read, and clients
-answered meanwhile.
+for all that decides, it is as if the loop had done it. Only its own rows are made, workers are listened to and given what is
+to be read, and clients answered meanwhile.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
+    from aptui.core.state.commits import JobRow
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
     from aptui.engine.loop.scans import Scans
@@ -50,14 +51,26 @@ if TYPE_CHECKING:
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]
 """Run keys that are in place, and the others as `ProductsCommitted.failed` has them."""
+_RowsOf = Callable[[int], Iterable["JobRow"]]
+_ROWS_TOGETHER = 32
+"""The rows of so many jobs are made at a time, for clients wait; products are placed meanwhile."""
 
 
 class _PendingCommit:
-    """A commit under way: `perform` runs in a thread, which calls `wake` at its end."""
+    """A commit under way: `perform` runs in a thread, which calls `wake` at its end; its rows are made beside it, some at a time.
 
-    def __init__(self, order: CommitProducts, perform: Callable[[], _Committed], wake: Callable[[], None]) -> None:
+    Args:
+        perform: takes what returns the rows of a run.
+        make_rows: makes them; called by whoever calls `go_on`.
+    """
+
+    def __init__(
+        self, order: CommitProducts, perform: Callable[[_RowsOf], _Committed], make_rows: _RowsOf, wake: Callable[[], None]
+    ) -> None:
         self.order = order
-        self._perform, self._wake = perform, wake
+        self._perform, self._make_rows, self._wake = perform, make_rows, wake
+        self._rows: dict[int, Iterable[JobRow]] = {}
+        self._are_rows_made = threading.Event()
         self._answer: _Committed = [], []
         self._error: BaseException | None = None
         self._end = threading.Event()
@@ -67,21 +80,47 @@ class _PendingCommit:
     def _run(self) -> None:
         try:
             with trace.span("commit", jobs=len(self.order.commits)):
-                self._answer = self._perform()
+                self._answer = self._perform(self._rows_of)
         except BaseException as error:  # noqa: BLE001 (whatever happens here belongs to the loop)
             self._error = error
         finally:
             self._end.set()
             self._wake()
 
+    def _rows_of(self, run_key: int) -> Iterable[JobRow]:
+        self._are_rows_made.wait()
+        return self._rows[run_key]
+
     @property
     def is_over(self) -> bool:
         """Whether there is an answer."""
         return self._end.is_set()
 
+    @property
+    def wants_rows(self) -> bool:
+        """Whether rows are still to be made."""
+        return not self._are_rows_made.is_set()
+
+    def go_on(self, count: int) -> None:
+        """Make the rows of so many jobs more."""
+        commits = self.order.commits
+        try:
+            for commit in commits[len(self._rows) : len(self._rows) + count]:
+                self._rows[commit.run_key] = self._make_rows(commit.run_key)
+        except BaseException:
+            self._rows.clear()  # the thread misses them, and ends
+            self._are_rows_made.set()
+            raise
+        if len(self._rows) == len(commits):
+            self._are_rows_made.set()
+
     def wait(self) -> None:
         """Return when the thread has ended: it wakes nobody any more."""
-        self._thread.join()
+        try:
+            if self.wants_rows:
+                self.go_on(len(self.order.commits))
+        finally:
+            self._thread.join()
 
     def answer(self) -> _Committed:
         """Return what came of it, or raise what went wrong."""
@@ -115,6 +154,11 @@ class CommandExecutor:
         """Whether a commit is under way: until it has ended, `handle` may not be called."""
         return self._commit is not None
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is something to be done for the commit that is under way."""
+        return self._commit is not None and self._commit.wants_rows
+
     def handle(self, event: Event) -> None:
         """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes its time."""
         self._owe(event)
@@ -137,6 +181,9 @@ class CommandExecutor:
                 elif self._commit.is_over:
                     self._end_commit(self._commit)
                 else:
+                    if self._commit.wants_rows:
+                        with trace.span("rows"):
+                            self._commit.go_on(_ROWS_TOGETHER)
                     return
             self._deletions.perform_urgent()
         except BaseException:
@@ -210,11 +257,11 @@ class CommandExecutor:
     def _begin_commit(self, command: CommitProducts) -> None:
         cache, writer, mark, deletions = self._context.cache, self._context.writer, self._mark(command.cause), self._deletions
 
-        def perform() -> _Committed:
+        def perform(rows_of: _RowsOf) -> _Committed:
             deletions.perform_all()  # what is placed now may be of a name that was to be deleted before
-            return cache.commit(command, writer, mark)
+            return cache.commit(command, writer, rows_of, mark)
 
-        self._commit = _PendingCommit(command, perform, self._context.wake)
+        self._commit = _PendingCommit(command, perform, self._context.pipeline.commit_rows, self._context.wake)
 
     def _end_commit(self, commit: _PendingCommit) -> None:
         context, self._commit = self._context, None

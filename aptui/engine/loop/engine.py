@@ -372,7 +372,7 @@ class Engine:
     def patience_s(self) -> float:
         """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
         if self.is_committing:
-            return _PROGRESS_S
+            return 0.0 if self.deeds.can_go_on else _PROGRESS_S
         if self._has_work:
             return 0.0
         now = time.monotonic()

@@ -171,7 +171,7 @@ def test_the_row_of_a_commit_is_that_of_the_job_when_it_is_done() -> None:
     prepared = jobs.commits.prepare([(job, result_of(job, "own.bin"))], 9)
     order, _again = jobs.commits.begin(prepared)
     assert order is not None
-    (row,) = [row for operation, row in order.commits[0].rows if operation == "put_job"]
+    (row,) = [row for operation, row in jobs.commits.rows_of(prepared.commits[0]) if operation == "put_job"]
 
     Commits.committed(prepared.commits[0])
 

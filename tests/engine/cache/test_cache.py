@@ -84,7 +84,12 @@ def stage(cache: Cache, run_key: int, *made: tuple[str, bytes], stale: tuple[str
         path = cache.staging / f"{run_key}-{index}"
         path.write_bytes(data)
         moves.append((str(path), product(name, data)))
-    return JobCommit(run_key, 10 + run_key, tuple(moves), stale, (("put_job", (run_key,)),))
+    return JobCommit(run_key, 10 + run_key, tuple(moves), stale)
+
+
+def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
+    """Return the rows of a run."""
+    return [("put_job", (run_key,))]
 
 
 # ------------------------------------------------------------------------------------------------------------ open and close
@@ -197,7 +202,7 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Diary) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
-    done, failed = cache.commit(order, diary)
+    done, failed = cache.commit(order, diary, rows_of)
 
     assert (done, failed) == ([1, 2], [])
     assert diary.notes[:2] == [("intents", ["linux/f/a.txt", "linux/b.txt"]), ("visible", [])]
@@ -207,10 +212,10 @@ def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Di
 
 
 def test_stale_products_go_after_the_rows_and_their_intents_after_them(cache: Cache, diary: Diary) -> None:
-    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/old.txt", b"old")),)), diary)
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/old.txt", b"old")),)), diary, rows_of)
     diary.notes.clear()
 
-    cache.commit(CommitProducts(2, (stage(cache, 2, ("linux/g/new.txt", b"new"), stale=("linux/f/old.txt",)),)), diary)
+    cache.commit(CommitProducts(2, (stage(cache, 2, ("linux/g/new.txt", b"new"), stale=("linux/f/old.txt",)),)), diary, rows_of)
 
     kinds = [kind for kind, _ in diary.notes]
     assert kinds == ["intents", "visible", "visible", "finish", "visible", "finish"]
@@ -222,7 +227,7 @@ def test_stale_products_go_after_the_rows_and_their_intents_after_them(cache: Ca
 
 
 def test_a_commit_that_moves_nothing_writes_no_intents(cache: Cache, diary: Diary) -> None:
-    cache.commit(CommitProducts(1, (stage(cache, 1),)), diary)
+    cache.commit(CommitProducts(1, (stage(cache, 1),)), diary, rows_of)
 
     assert [kind for kind, _ in diary.notes] == ["visible", "finish"]
 
@@ -235,7 +240,7 @@ def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Dia
     seen_at_finish: list[str] = []
     monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
 
-    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary)
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary, rows_of)
 
     wanted = {str(cache.root / name) for name in ("linux/f/g", "linux/f", "linux")} | {str(cache.root)}
     assert wanted <= set(seen_at_finish)
@@ -247,7 +252,7 @@ def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary
     seen_at_finish: list[str] = []
     monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
 
-    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary)
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary, rows_of)
 
     assert seen_at_finish == [str(cache.root)]
 
@@ -256,7 +261,7 @@ def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary
     (cache.root / "linux" / "a.txt" / "in").mkdir(parents=True)
     order = CommitProducts(1, (stage(cache, 1, ("linux/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
-    done, failed = cache.commit(order, diary)
+    done, failed = cache.commit(order, diary, rows_of)
 
     assert done == [2]
     assert [(run_key, placed) for run_key, _, placed in failed] == [(1, 0)]
@@ -272,7 +277,7 @@ def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
     open_file = os.open
     monkeypatch.setattr(os, "open", lambda path, *how, **where: (opened.append(path), open_file(path, *how, **where))[1])
 
-    cache.commit(CommitProducts(1, tuple(made)), diary)
+    cache.commit(CommitProducts(1, tuple(made)), diary, rows_of)
 
     assert opened.count(b"g") == 1
     assert len(list((cache.root / "linux/f/g").iterdir())) == 20
@@ -288,7 +293,7 @@ def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diar
             shutil.rmtree(cache.root / "linux/f")
 
     monkeypatch.setattr(os, "replace", then_deleted)
-    done, failed = cache.commit(order, diary)
+    done, failed = cache.commit(order, diary, rows_of)
 
     assert (done, failed) == ([1, 2], [])
     assert [path.name for path in (cache.root / "linux/f").iterdir()] == ["b.txt"]
@@ -298,7 +303,7 @@ def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache:
     written: list[dict] = []
     diary.finish = lambda rows, _keys: written.append(rows)  # type: ignore[method-assign]
     for run_key in (1, 2):
-        cache.commit(CommitProducts(1, (stage(cache, run_key, (f"linux/f/{run_key}.txt", b"a")),)), diary)
+        cache.commit(CommitProducts(1, (stage(cache, run_key, (f"linux/f/{run_key}.txt", b"a")),)), diary, rows_of)
     diary.digests = {"linux/f/1.txt": b"", "linux/f/2.txt": b""}
 
     rows = cache.folder_rows(diary)
@@ -313,7 +318,7 @@ def test_a_folder_that_others_changed_as_well_is_looked_into_at_the_next_start(
     cache: Cache, diary: Diary, known: tuple[str, ...]
 ) -> None:
     for name in ("1.txt", "2.txt"):
-        cache.commit(CommitProducts(1, (stage(cache, int(name[0]), (f"linux/f/{name}", b"a")),)), diary)
+        cache.commit(CommitProducts(1, (stage(cache, int(name[0]), (f"linux/f/{name}", b"a")),)), diary, rows_of)
     diary.digests = {f"linux/f/{name}": b"" for name in known}
 
     assert ("linux/f", 0) in cache.folder_rows(diary)["put_cache_folder"]
@@ -439,7 +444,7 @@ def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cach
         1, (stage(cache, 1, ("linux/a.txt", b"a"), ("linux/b.txt", b"b")), stage(cache, 2, ("linux/c.txt", b"c")))
     )
 
-    done, failed = cache.commit(order, diary)
+    done, failed = cache.commit(order, diary, rows_of)
 
     assert (done, [(run_key, placed) for run_key, _, placed in failed]) == ([2], [(1, 1)])
     assert diary.notes[-1][1][1] == [2]

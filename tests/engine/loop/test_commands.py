@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from live_project import LiveProject, own_live_project
 
-from aptui.core.messages import HashFiles
+from aptui.core.messages import CommitProducts, HashFiles, JobCommit
 from aptui.core.model import PathKey
+from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.state.commits import JobRow
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes
+from aptui.engine.loop import commands
 from aptui.engine.loop import engine as loop_engine
+from aptui.engine.loop.engine import Engine
 from aptui.link import port
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, InternalError
 
 pytestmark = pytest.mark.real
 
@@ -92,6 +97,76 @@ def test_files_that_wait_to_be_read_are_while_a_commit_goes_on(project: LiveProj
 
     assert engine.is_committing
     assert held.done == []
+
+
+def test_the_rows_of_a_commit_are_made_some_at_a_time_between_questions(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    turns = [0]
+    turn, make = Engine._turn, Pipeline.commit_rows
+    monkeypatch.setattr(commands, "_ROWS_TOGETHER", 2)
+    monkeypatch.setattr(Pipeline, "commit_rows", lambda *given: (made.append(turns[0]), make(*given))[1])
+    monkeypatch.setattr(Engine, "_turn", lambda *given: (turns.append(turns.pop() + 1), turn(*given))[1])
+    for number in range(9):
+        project.write(f"assets/{number}.txt", f"text {number}")
+    with project.running():
+        project.until_idle()
+    counts = Counter(made)
+
+    assert sum(counts.values()) == 10
+    assert max(counts.values()) == 2
+    assert project.texts() == {"a.txt": "a", **{f"{number}.txt": f"text {number}" for number in range(9)}}
+
+
+class Rows:
+    """A commit of three runs whose rows are made when asked."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.saved: list[int] = []
+        self._broken = broken
+        order = CommitProducts(1, tuple(JobCommit(run_key, 1, (), ()) for run_key in (1, 2, 3)))
+        self.commit = commands._PendingCommit(order, self._perform, self._make, lambda: None)
+
+    def _perform(self, rows_of: Callable[[int], Iterable[JobRow]]) -> tuple[list[int], list[tuple[int, str, int]]]:
+        for run_key in (1, 2, 3):
+            self.saved += [row[0] for _operation, row in rows_of(run_key)]  # type: ignore[misc]  # as `_make` made it
+        return [1, 2, 3], []
+
+    def _make(self, run_key: int) -> list[JobRow]:
+        if run_key == self._broken:
+            raise InternalError("no rows")
+        return [("put_job", (run_key,))]
+
+
+def test_a_commit_waits_for_its_rows() -> None:
+    rows = Rows()
+
+    rows.commit.go_on(2)
+    before = (rows.commit.is_over, rows.commit.wants_rows, list(rows.saved))
+    rows.commit.go_on(2)
+
+    assert rows.commit.answer() == ([1, 2, 3], [])
+    assert before == (False, True, [])
+    assert rows.saved == [1, 2, 3]
+
+
+def test_who_waits_for_a_commit_makes_its_rows() -> None:
+    rows = Rows()
+
+    assert rows.commit.answer() == ([1, 2, 3], [])
+    assert rows.saved == [1, 2, 3]
+
+
+def test_a_commit_without_its_rows_ends() -> None:
+    rows = Rows(broken=2)
+
+    with pytest.raises(InternalError, match="no rows"):
+        rows.commit.go_on(3)
+    rows.commit.wait()
+
+    assert rows.commit.is_over
+    assert rows.saved == []
 
 
 def test_the_cache_is_not_looked_at_while_products_lie_there_that_no_row_knows(
