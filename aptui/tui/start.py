@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
-from aptui.shared.lean_imports import without
+from aptui.shared.lean_imports import hollow, without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,8 @@ def run(
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    from aptui.tui.app import AptuiApp  # for start-up
+    with hollow("textual.types"):  # which its palette takes one annotation from, and which imports trees and selects
+        from aptui.tui.app import AptuiApp  # for start-up
 
     safety.install(safety.prepare_terminal(os.environ))
     folder = state_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from textual.css.stylesheet import Stylesheet
+from textual.widgets import Input
 
 from aptui.tui import app as app_module
 from aptui.tui.app import AptuiApp
@@ -106,3 +107,15 @@ def test_parts_of_the_jobs_screen_are_styled_once_on_the_way_to_the_first_pictur
         assert {name: styled.count(name) for name in parts} == dict.fromkeys(parts, 1)
 
     in_jobs(tmp_path, do)
+
+
+def test_what_is_opened_later_has_no_parts_before(tmp_path):
+    async def do(app, pilot, _session) -> None:
+        assert not app.query("Sheet > *, KeyTester > *, ThemePicker > *")
+
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.focused, Input))
+
+        assert [type(part).__name__ for part in app.query("Sheet > *")] == ["Input", "Lines"]
+
+    in_shell(tmp_path, do)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
@@ -38,14 +37,12 @@ class ThemePicker(Vertical):
         self._names: list[str] = []
         self._before = ""
 
-    def compose(self) -> ComposeResult:
-        """Yield the list."""
-        yield Lines(has_cursor=True)
-
     def start(self, looks: Sequence[Look], current: str) -> None:
         """Offer these themes."""
         self._names, self._before = [look.name for look in looks], current
         self.display = True
+        if not self.children:
+            self.mount(Lines(has_cursor=True))  # now, for few people ever open it
         at = self._names.index(current) if current in self._names else 0
         self.query_one(Lines).show([(Part(f" {look.name:<15}", "title"), Part(look.description, "muted")) for look in looks], at)
         self.query_one(Lines).focus()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
@@ -143,16 +142,19 @@ class Sheet(Vertical):
         self._placeholder = placeholder
         self._all: Sequence[Parts] = ()
 
-    def compose(self) -> ComposeResult:
-        """Yield input and lines."""
+    def _fill(self) -> None:
+        """Mount input and lines with the first lines to show: most sheets are never opened, and all are there from the start."""
+        if self.children:
+            return
         if self._placeholder is not None:
             narrow = Input(placeholder=self._placeholder, compact=True, select_on_focus=False)
             narrow.cursor_blink = False
-            yield narrow
-        yield Lines()
+            self.mount(narrow)
+        self.mount(Lines())
 
     def show(self, lines: Sequence[Parts]) -> None:
         """Show these lines, all of them."""
+        self._fill()
         self._all = lines
         for narrow in self.query(Input):
             narrow.value = ""
@@ -161,6 +163,7 @@ class Sheet(Vertical):
 
     def take_focus(self) -> None:
         """Put the focus where typing makes sense."""
+        self._fill()
         self.query_one(Input if self._placeholder is not None else Lines).focus()
 
     def action_close(self) -> None:
