@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from aptui.core import fingerprint
@@ -19,8 +20,7 @@ from aptui.core.model import Product, ProductFlag
 
 BEGINNING = "0"
 """The step of a first run: there was nothing before it."""
-_DIGEST_HEX = 32
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of some run: name, the first 128 bits of its digest in hex, size."""
 
@@ -34,7 +34,7 @@ class RunStep(Struct, frozen=True):
 
 def made(products: Iterable[Product]) -> tuple[Made, ...]:
     """Return products as the history keeps them."""
-    return tuple((product.name, product.digest.hex()[:_DIGEST_HEX], product.size) for product in products)
+    return tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products)
 
 
 def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
@@ -69,7 +69,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
         [product for product in wanted.products if product not in made_before],
         [product[0] for product in known.products if product[0] not in names],
     ]
-    return _encode(parts)
+    return msgspec.json.encode(parts).decode()
 
 
 def turned(known: RunStep, text: str) -> RunStep:

@@ -191,7 +191,6 @@ class Commits:
 
     def _rows_of(self, commit: Commit) -> Iterable[JobRow]:
         job, result = commit.job, commit.result
-        before, now = history.moment(job.inputs, commit.had), history.moment(commit.inputs, commit.products)
         if commit.had:
             yield "drop_products", (job.id,)
         yield (
@@ -222,7 +221,7 @@ class Commits:
                 commit.fingerprint,
                 self._builders[job.builder].version,
                 history.digest(commit.products),
-                history.committed_step(before, now),
+                _step_back(commit),
                 result.origin,
             ),
         )
@@ -260,6 +259,14 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
         names = {product.name for product in made}
         changed += [(name, "") for name in before if name not in names]
     return CommitChange(tuple(changed), is_other or bool(changed))
+
+
+def _step_back(commit: Commit) -> str:
+    """Return the step from what a commit makes to what was there; a first one, as those of new copies by the thousand, has none."""
+    if not commit.job.inputs:
+        return history.BEGINNING
+    before, now = history.moment(commit.job.inputs, commit.had), history.moment(commit.inputs, commit.products)
+    return history.committed_step(before, now)
 
 
 def _describe_run(commit: Commit) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +58,20 @@ def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
 
     assert history.committed_step(RunStep(), state) == BEGINNING
     assert history.committed_step(state, state) == ""
+
+
+@given(st.text())
+def test_a_step_is_written_as_it_always_was(text: str) -> None:
+    known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
+
+    parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
+    assert history.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+
+
+def test_what_a_run_made_is_named_by_half_its_digest() -> None:
+    assert history.made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
+        ("linux/a", bytes(range(16)).hex(), 3),
+    )
 
 
 def test_the_digest_of_products_follows_what_was_made() -> None:
