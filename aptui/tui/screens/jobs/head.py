@@ -15,6 +15,7 @@ from aptui.tui.frame.line import Part
 if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.screens.jobs.choices import Choices
+    from aptui.tui.screens.jobs.columns import Causes
     from aptui.tui.screens.jobs.view import JobsView
 
 _ROOMY, _LEAST = 100, 60
@@ -23,8 +24,8 @@ _ROOMY, _LEAST = 100, 60
 class Head:
     """What stands above the table of one pane."""
 
-    def __init__(self, view: JobsView, store: JobsStore, choices: Choices) -> None:
-        self._jobs, self._store, self._choices = view, store, choices
+    def __init__(self, view: JobsView, store: JobsStore, choices: Choices, causes: Causes) -> None:
+        self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
 
     def count_words(self) -> str:
         """Return how many jobs there are, and of how many."""
@@ -43,7 +44,7 @@ class Head:
         if mistake is not None:
             left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
         if self._jobs.shows_causes:
-            return left, [Part(f"{count(self._jobs.cause_count(), 'cause')} of failure", "title")]
+            return left, [Part(f"{count(self._causes.row_count(), 'cause')} of failure", "title")]
         marks, late = len(self._jobs.table.marks), self._store.late_count
         right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
         if late:

@@ -25,25 +25,23 @@ from aptui.tui.data.jobs_store import JobInfo, JobsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
+from aptui.tui.screens.jobs.causes import CausesView
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
-from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
+from aptui.tui.screens.jobs.details import DetailsReader
 from aptui.tui.screens.jobs.goal import CursorGoal
 from aptui.tui.screens.jobs.head import Head
 from aptui.tui.screens.jobs.layout import ThreePanes
 from aptui.tui.screens.jobs.log.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.resting import Resting
-from aptui.tui.screens.jobs.texts import term
+from aptui.tui.screens.jobs.selection import SelectedJob
+from aptui.tui.screens.jobs.table_changes import TableChanges
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import Table
 
-_TICK_S = 1.0
 _NO_MATCH = "no job matches: Esc clears the filter, / changes it"
 _NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"
-_LOOK_S = 0.2
-"""So long after an open menu kept rows in their places it is looked for again."""
 _SPLIT_STEP = 8
 """Per cent of the height by which the border moves."""
 
@@ -58,7 +56,7 @@ class JobsPane(ThreePanes):
     wants_jobs = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="jobs.filter"),
-        Binding("s", "statuses", "status", id="jobs.status"),
+        Binding("s", "choose('statuses')", "status", id="jobs.status"),
         Binding("y", "row('copy')", "copy", id="jobs.copy"),
         Binding("r", "row('reprocess')", "reprocess", id="jobs.reprocess"),
         Binding("x", "row('why')", "why", id="jobs.why"),
@@ -74,10 +72,10 @@ class JobsPane(ThreePanes):
         Binding("a", "row('source')", "source asset", show=False, id="jobs.source"),
         Binding("p", "row('products')", "product assets", show=False, id="jobs.products"),
         Binding("B", "row('builder')", "builder", show=False, id="jobs.builder"),
-        Binding("S", "order", "sort", show=False, id="jobs.sort"),
+        Binding("S", "choose('order')", "sort", show=False, id="jobs.sort"),
         Binding("exclamation_mark", "failed_first", "failed first", show=False, id="jobs.failed_first"),
         Binding("R", "resort", "sort again", show=False, id="jobs.resort"),
-        Binding("C", "columns", "columns", show=False, id="jobs.columns"),
+        Binding("C", "choose('columns')", "columns", show=False, id="jobs.columns"),
         Binding("e", "next('errors', 1)", "next failed", show=False, id="jobs.next_failed"),
         Binding("E", "next('errors', -1)", "previous failed", show=False, id="jobs.previous_failed"),
         Binding("w", "next('warnings', 1)", "next with warnings", show=False, id="jobs.next_warning"),
@@ -98,17 +96,17 @@ class JobsPane(ThreePanes):
         self.store = JobsStore(wake=self._wake, clock_ms=self.shell.session.clock_ms)
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
-        self.head = Head(self, self.store, self.choices)
         self._causes = Causes(self.store)
+        self.head = Head(self, self.store, self.choices, self._causes)
         self._reader: DetailsReader | None = None
         self._checks: CheckMarks | None = None
-        self._selected: int | None = None
+        self.selection = SelectedJob(self.store, lambda: self.event_log)
         self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.tell)
-        self._expects: tuple[str, int] | None = None
-        self._is_stale = False
-        self._ticks = self._is_warm = self._rests = False
+        self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._say)
+        self._is_warm = False
         self._trouble = ""
         self.resting = Resting()
+        self.changes = TableChanges(self, self.store, self.resting)
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -127,7 +125,7 @@ class JobsPane(ThreePanes):
         """Take up what was chosen last time; the first rows come with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(self.database, log_dir, lambda job_details: self.shell.in_ui(self._take_details, job_details))
+        self._reader = DetailsReader(self.database, log_dir, lambda found: self.shell.in_ui(self.event_log.take_details, found))
         self.event_log.reader = self._reader
         self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
@@ -168,10 +166,6 @@ class JobsPane(ThreePanes):
             return "the log" if self.event_log.is_reading else ""
         return "the filter" if self.store.is_busy else ""
 
-    def cause_count(self) -> int:
-        """Return by how many causes jobs failed."""
-        return self._causes.row_count()
-
     def activate(self) -> None:
         """Take the stage."""
         if not self.has_focus_within or self.box.has_focus_within:
@@ -185,7 +179,7 @@ class JobsPane(ThreePanes):
 
     def reload(self) -> None:
         """Read the selected job again."""
-        self._is_stale = True
+        self.selection.mark_stale()
 
     def status(self) -> str:
         """Return how many jobs show."""
@@ -197,7 +191,7 @@ class JobsPane(ThreePanes):
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that pass a filter; other screens call it."""
-        self._close_causes()
+        self.by_cause.close()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
             self.goal.be(int(digits))
@@ -218,15 +212,9 @@ class JobsPane(ThreePanes):
         self.store.hold(table.top, table.top + table.page_rows)
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
-        if batch.table is not None:
-            self._is_stale = True
+        self.selection.note(batch)
         if self._checks is not None and (batch.table is not None or batch.are_assets_stale):
             self._checks.mark_stale()
-        for news in batch.jobs:
-            if news.notice.job_id == self._selected and news.notice.status:
-                self._is_stale = True
-                is_over = news.notice.status not in ("processing", "pending")
-                self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def on_frame(self) -> None:
         """Draw what changed."""
@@ -244,56 +232,13 @@ class JobsPane(ThreePanes):
         self.table.refresh_model()
         self.choices.fit_columns()
         self.goal.reach()
-        if self.causes.display:
-            self._causes.renew()
-            self.causes.refresh_model()
+        self.by_cause.draw()
         if self.store.is_loaded:
             self.follow_rows()
-        if self.table.cursor_key is None and self._selected is not None:
-            self._select(None)
-        elif self._selected is not None and (self._is_stale or self.store.info(self._selected) != self.event_log.info):
-            self._read_again()
+        self.selection.follow(self.table.cursor_key)
         self.event_log.look_on()
         self._say()
-        self._rest()
-        if not self._ticks and self.store.tick():
-            self._ticks = True
-            self.set_timer(_TICK_S, self._tick)
-
-    def _tick(self) -> None:
-        """Let durations count on, while somebody looks."""
-        self._ticks = False
-        if self.shell.pane is self:
-            self.shell.wake()
-
-    def _rest(self) -> None:
-        """Put rows in order again, unless somebody is at it, or chooses what to do with them."""
-        if not self.store.is_loaded or not self.store.is_out_of_order or self.store.is_busy or self._rests:
-            return
-        wait_s = self.resting.due_in(self.shell.touched_s, self.store.total)
-        if wait_s > 0 or self.table.marks.are_in_range or self.screen.query(Menu):
-            self._rests = True
-            self.set_timer(max(wait_s, _LOOK_S), self._look_again)
-            return
-        self.resting.note_sorted()
-        self.store.resort()
-
-    def _look_again(self) -> None:
-        self._rests = False
-        if self.shell.pane is self:
-            self.shell.wake()
-
-    def _read_again(self) -> None:
-        info = self.store.info(self._selected or 0)
-        self.event_log.show(info, expects=self._expects, run_key=self.event_log.chosen_run)
-        self._is_stale, self._expects = False, None
-
-    def _take_details(self, job_details: JobDetails) -> None:
-        self.event_log.take_details(job_details)
-
-    def _select(self, key: int | None) -> None:
-        self._selected, self._is_stale, self._expects = key, False, None
-        self.event_log.show(None if key is None else self.store.info(key))
+        self.changes.keep()
 
     def _say(self) -> None:
         self.query_one("#jobs-bar", Bar).changed()
@@ -305,7 +250,7 @@ class JobsPane(ThreePanes):
     def action_back(self) -> None:
         """Leave causes or zoom, then clear marks, then take the filter away."""
         if self.shows_causes:
-            self._close_causes()
+            self.by_cause.close()
             self.table.focus()
         elif self._is_zoomed:
             self.action_zoom()
@@ -322,23 +267,23 @@ class JobsPane(ThreePanes):
         """Show the log of the job under the cursor."""
         event.stop()
         if event.rows is self.table:
-            if event.key != self._selected:
-                if self._selected is not None:
+            if event.key != self.selection.key:
+                if self.selection.key is not None:
                     self.resting.note_cursor(self.shell.touched_s)
-                self._select(event.key)
-        elif event.rows is self.causes and self.shows_causes and event.key < len(self._causes.groups):
-            self._select(self._causes.groups[event.key].keys[0])
+                self.selection.be(event.key)
+        elif event.rows is self.causes:
+            self.by_cause.highlight(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go into the log of a job, or to the jobs of a cause."""
         event.stop()
         if event.rows is self.table:
-            if event.key != self._selected:
-                self._select(event.key)
+            if event.key != self.selection.key:
+                self.selection.be(event.key)
             self.go_to("log")
             self.event_log.go_to_first_error()
         elif event.rows is self.causes:
-            self._open_cause(event.key)
+            self.by_cause.open(event.key)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Offer what can be done."""
@@ -392,23 +337,16 @@ class JobsPane(ThreePanes):
         """Go to the filter of before, or forward again."""
         self.choices.walk(step)
 
-    def action_statuses(self) -> None:
-        """Choose statuses."""
-        self.choices.ask_statuses()
-
-    def action_order(self) -> None:
-        """Choose the column to sort by."""
-        self.choices.ask_order()
+    def action_choose(self, what: str) -> None:
+        """Choose statuses, the column to sort by, or columns."""
+        ask = {"statuses": self.choices.ask_statuses, "order": self.choices.ask_order, "columns": self.choices.ask_columns}
+        ask[what]()
 
     def action_failed_first(self) -> None:
         """Sort with what failed first, and go there."""
         self.choices.sort_by(FAILED_FIRST)
         self.goal.be_first()
         self._say()
-
-    def action_columns(self) -> None:
-        """Choose columns."""
-        self.choices.ask_columns()
 
     def action_resort(self) -> None:
         """Sort again."""
@@ -418,7 +356,7 @@ class JobsPane(ThreePanes):
 
     def action_filter(self) -> None:
         """Filter as people type."""
-        self._close_causes()
+        self.by_cause.close()
         if self._part != "table":
             self.go_to("table")
         if not self._is_warm:
@@ -453,30 +391,8 @@ class JobsPane(ThreePanes):
     def action_causes(self) -> None:
         """Group the failures by cause, or show the jobs again."""
         if self.shows_causes:
-            self._close_causes()
+            self.by_cause.close()
             self.table.focus()
-            return
-        self._causes.renew()
-        self.shows_causes = True
-        self.causes.refresh_model()
-        self.go_to("table")
-        self._say()
-
-    def _close_causes(self) -> None:
-        if self.shows_causes:
-            self.shows_causes = False
-            self._select(self.table.cursor_key)
-            self.arrange_parts()
+        else:
+            self.by_cause.show()
             self._say()
-
-    def _open_cause(self, place: int) -> None:
-        """Show the jobs that failed for a cause; a single one at once."""
-        group = self._causes.groups[place]
-        self._close_causes()
-        if len(group.keys) == 1:
-            self.goal.be(group.keys[0])
-            self.go_to("table")
-            return
-        about = term("cause", group.cause, is_whole=True) if group.cause else ""
-        self.choices.filter_by(f"status:failed {about}".strip())
-        self.table.focus()

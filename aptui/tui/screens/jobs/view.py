@@ -15,6 +15,8 @@ from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import run_in_background
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from aptui.tui.data.jobs_store import JobInfo
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.columns import JobsTable
@@ -51,9 +53,6 @@ class JobsView(Protocol):
     def shows_causes(self) -> bool:
         """Whether the upper pane groups the failures instead of listing jobs."""
 
-    def cause_count(self) -> int:
-        """Return by how many causes jobs failed."""
-
     def selected(self) -> list[JobInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
 
@@ -62,6 +61,13 @@ class JobsView(Protocol):
 
     def action_filter(self) -> None:
         """Filter as people type."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen with what pops up."""
+
+    def set_timer(self, delay: float, callback: Callable[[], None]) -> object:
+        """Have a function called after so many seconds."""
 
     def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
         """Run a coroutine beside the screen."""

@@ -531,7 +531,7 @@ def test_what_was_cancelled_runs_no_more_on_the_screen(tmp_path):
             await pilot.press("c")
             await until(pilot, lambda job_id=job_id: Cancel((job_id,)) in app.session.asked)
             app.session.say(notice(job_id, "cancelled"), 2 * job_id + 1)
-            await until(pilot, lambda: not pane._ticks and "▶" not in text(app) and "cancelled" in text(app))
+            await until(pilot, lambda: not pane.changes.ticks and "▶" not in text(app) and "cancelled" in text(app))
         await until(pilot, lambda: pane.store.counts()["cancelled"] == 2)
 
     in_jobs(tmp_path, cancel)
@@ -860,9 +860,9 @@ def test_durations_count_while_something_runs_and_nothing_is_drawn_when_idle(tmp
         await pilot.pause(0.3)
         assert drawn == []
         app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: pane._ticks)
+        await until(pilot, lambda: pane.changes.ticks)
         app.session.say(notice(3, "completed"), 3)
-        await until(pilot, lambda: not pane._ticks)
+        await until(pilot, lambda: not pane.changes.ticks)
         drawn.clear()
         await pilot.pause(0.2)
         assert drawn == []
