@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import functools
 import os
 import resource
 import signal
@@ -237,7 +238,7 @@ def _with_teller(limit_bytes: int) -> int:
 @contextlib.contextmanager
 def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
     """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     if memory_limit_bytes:
         _limit_memory(memory_limit_bytes)
     yield
@@ -245,7 +246,11 @@ def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
         _limit_memory(0)
 
 
-def _terminate(_number: int, _frame: object) -> NoReturn:
+def _terminate(worker: int, _number: int, _frame: object) -> NoReturn:
+    """End the run; a process that its builder forked has this handler too, and ends as it would without."""
+    if os.getpid() != worker:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
     from aptui.worker.run import Terminated
 
     raise Terminated

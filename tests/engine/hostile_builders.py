@@ -7,6 +7,7 @@ from this file.
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -279,6 +280,19 @@ class ForkMany(Base):
         for _ in range(20):
             if os.fork() == 0:
                 time.sleep(3600)
+
+
+class Forks(Base):
+    name = "forks"
+
+    def act(self, request):
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.map(abs, [-1]) == [1]
+        subprocess.run(["true"], preexec_fn=os.getpid, check=True)
 
 
 class ForkReturns(Base):

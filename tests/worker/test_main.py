@@ -1,8 +1,11 @@
-"""The worker's own rules: how much memory a run may take."""
+"""The worker's own rules: how much memory a run may take, and what processes that a builder forks have of them."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 from fakes import builder
@@ -28,3 +31,26 @@ def test_a_run_may_take_what_is_said_or_a_share_of_the_machine(
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
 
     assert main.memory_limit_of(builder("b", "*.b", kind), said) == limit_gib << 30
+
+
+_FORKS = """
+import os, signal
+from aptui.worker import main
+ready, is_ready = os.pipe()
+with main._make_safe(0):
+    child = os.fork()
+    if not child:
+        os.write(is_ready, b"1")
+        signal.pause()
+        os._exit(7)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.real
+def test_what_a_builder_forked_ends_by_a_signal_as_any_process_does_and_says_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True, timeout=30)
+
+    assert (done.stdout.strip(), done.stderr) == (str(-signal.SIGTERM), "")

@@ -403,6 +403,19 @@ def test_what_a_crashing_builder_said_last_is_in_its_log(harness):
     assert result.log[-1].text == "killed by SIGSEGV"
 
 
+@pytest.mark.parametrize("wish", ["", "default", "error"])
+def test_a_builder_may_fork_though_the_worker_has_a_thread_of_its_own(harness, monkeypatch, wish):
+    """From Python 3.12 on fork warns of threads: in the log, where PYTHONWARNINGS asks for it, and it counts for nothing."""
+    monkeypatch.setenv("PYTHONWARNINGS", wish)
+    pool = harness(python_builder("Forks", "forks"))
+
+    for _ in range(2):  # the thread begins with the first run
+        (result,) = pool.run(pool.process_order("forks"))
+
+        assert (result.outcome, result.warnings, result.errors) == (Outcome.SUCCEEDED, 0, 0), result
+        assert not [record for record in result.log if "Traceback" in record.text or (not wish and "fork" in record.text)]
+
+
 def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harness, tmp_path):
     (tmp_path / "odd.py").write_text(
         "from aptui.sdk import *\n"
