@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
+from aptui.shared.heap import use_one_heap
 from aptui.shared.lean_imports import hollow, without
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def run(
         UserError: there is no terminal to show anything on.
     """
     gc.disable()
+    use_one_heap()
     from aptui.tui.preferences import state  # for start-up
     from aptui.tui.terminal import safety, skeleton
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from pathlib import Path
 
@@ -19,6 +20,8 @@ import json, os, sys
 from pathlib import Path
 from aptui.cli.main import main
 
+HEAP = 64 << 20  # so much glibc reserves for a heap beside the first, at a multiple of it, nearly all of it without access
+
 class Finder:  # it is asked before every import; the feed is the last that is waited for before rows are read
     def find_spec(self, name, path=None, target=None):
         if name == "aptui.tui.data.feed":
@@ -27,7 +30,10 @@ class Finder:  # it is asked before every import; the feed is the last that is w
 
 def note(screen):
     modules = [name for name, module in sys.modules.items() if module is not None]
-    Path("modules.json").write_text(json.dumps(modules))
+    ends = {line.partition(" ")[0].partition("-")[2] for line in open("/proc/self/maps") if " ---p " in line}
+    starts = [line.partition("-")[0] for line in open("/proc/self/maps") if " rw-p " in line]
+    heaps = [each for each in starts if int(each, 16) % HEAP == 0 and f"{int(each, 16) + HEAP:x}" in ends]
+    Path("seen.json").write_text(json.dumps({"modules": modules, "heaps": heaps}))
     os._exit(0)
 
 sys.meta_path.insert(0, Finder())
@@ -36,19 +42,25 @@ main(["open", "."])
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """What is imported when the rows of a database are about to be painted."""
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What is imported when the rows of a database are about to be painted, and the heaps that threads have of their own."""
     with database(tmp_path) as store:
         store.put(put_source=[source_row()], put_job=[job_row()])
     monkeypatch.chdir(tmp_path)
     with Terminal([sys.executable, "-c", SCRIPT]) as terminal:
         assert terminal.wait_until_ended() == 0, terminal.screen()
-    return set(json.loads((tmp_path / "modules.json").read_text()))
+    found: dict[str, list[str]] = json.loads((tmp_path / "seen.json").read_text())
+    return found
 
 
-def test_the_first_rows_are_there_before_what_they_do_not_need(modules: set[str]) -> None:
+def test_the_first_rows_are_there_before_what_they_do_not_need(seen: dict[str, list[str]]) -> None:
     late = {"ssl", "_hashlib", "numpy.typing", "numpy._typing", "polars", "pygments", "pydoc", "peewee", "PIL"}
     late |= {"textual.types", "textual.widgets._select", "textual.widgets._directory_tree"}
 
-    assert "aptui.tui.screens.jobs.pane" in modules
-    assert late & modules == set()
+    assert "aptui.tui.screens.jobs.pane" in seen["modules"]
+    assert late & set(seen["modules"]) == set()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of threads are glibc's")
+def test_threads_have_no_heaps_of_their_own(seen: dict[str, list[str]]) -> None:
+    assert seen["heaps"] == []

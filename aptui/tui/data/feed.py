@@ -12,7 +12,6 @@ the database has caught up.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +38,7 @@ from aptui.core.notices import (
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
+from aptui.shared.heap import give_memory_back
 from aptui.store.jobs.job_parts import Beginning
 from aptui.store.jobs.job_reading import build_job_table, read_job_table
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
@@ -322,7 +322,7 @@ class Feed:
         """Read, and again as soon as the database has reached the moment of the subscription."""
         self.read()
         self._find_builders()
-        _give_memory_back()
+        give_memory_back()
         for pause_s in CATCH_UP_S:
             if self.is_read_due or not self.is_behind or self._closed.wait(pause_s):
                 return
@@ -389,9 +389,3 @@ class Feed:
         if now_ms - self._tidied_ms >= _TIDY_MS:
             oldest, self._tidied_ms = now_ms - _DELIVERED_MS, now_ms
             self._delivered = {key: news for key, news in self._delivered.items() if news.received_ms >= oldest}
-
-
-def _give_memory_back() -> None:
-    """Give the system what reading needed for a while: glibc would keep it, 7 MB of a hundred thousand jobs."""
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
