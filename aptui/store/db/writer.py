@@ -145,9 +145,9 @@ class Writer:
 
     def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
         """Save the rows of a commit and clear the intents of its runs, in one transaction."""
-        keys = [(key,) for key in run_keys]
-        sql = "DELETE FROM aptui_intents WHERE run_key = ?"
-        self._ask(_Transaction(rows, durable=False, then=lambda: self._database.executemany(sql, keys)))
+        keys = f"[{','.join(map(str, run_keys))}]"
+        sql = "DELETE FROM aptui_intents WHERE run_key IN (SELECT value FROM json_each(?))"
+        self._ask(_Transaction(rows, durable=False, then=lambda: self._database.execute(sql, (keys,))))
 
     def intents(self) -> list[Intent]:
         """Return what a commit was about to do when the last engine ended, by run key."""

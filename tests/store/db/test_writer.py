@@ -115,6 +115,17 @@ def test_rows_of_many_are_few_statements(store: Store) -> None:
     ]
 
 
+def test_the_intents_of_a_commit_go_by_one_statement_and_no_others(store: Store) -> None:
+    store.writer.record_intents(Intent(key, 1, f"linux/{name}", DIGEST, 1, "[]") for key in (1, 2, 3) for name in "ab")
+    seen: list[str] = []
+    store.writer._database.set_trace_callback(seen.append)
+
+    store.writer.finish({}, [1, 3, 9])
+
+    assert sum("aptui_intents" in sql for sql in seen) == 1
+    assert [(intent.run_key, intent.name) for intent in store.writer.intents()] == [(2, "linux/a"), (2, "linux/b")]
+
+
 def test_of_rows_with_one_key_the_last_one_counts_however_many_there_are(store: Store) -> None:
     rows = [source_row(at % 3 + 1, f"{at % 3}.png")[:5] + (b"%d" % at, "", at, at) for at in range(MANY)]
 
