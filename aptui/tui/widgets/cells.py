@@ -157,6 +157,9 @@ def _break(text: str, start: int, count: int, width: int) -> int:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
+            if slash < 0:  # an earlier one, where all that follows it fits in the next row
+                slash = text.rfind("/", start + 1, half)
+                slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count
     return blank + 1
 

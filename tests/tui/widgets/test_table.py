@@ -490,5 +490,7 @@ def test_paths_are_broken_after_a_slash_and_names_not_at_all_where_they_fit():
     assert rows("images/background/ice_cave/darkcave-top_and_bottom.png", 30) == [
         "images/background/ice_cave/", "darkcave-top_and_bottom.png",
     ]  # fmt: skip
+    assert rows("levels/world2/tux_own_horror_show.stl", 35) == ["levels/world2/", "tux_own_horror_show.stl"]
+    assert rows(f"a/{'x' * 12}", 5) == ["a/xxx", "xxxxx", "xxxx"]
     assert rows("x" * 12, 5) == ["xxxxx", "xxxxx", "xx"]
     assert rows("  " + "x" * 12, 5) == ["  xxx", "xxxxx", "xxxx"]
