@@ -38,6 +38,13 @@ def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSessi
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
+@pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
+def test_few_jobs_are_counted_by_the_minute(session: FakeSession, took_ms: int, said: str) -> None:
+    session.latest_progress = progress(processing_ms=took_ms)
+
+    assert f" · {said}" in "".join(part.text for part in StatusLine(session).parts(140))
+
+
 @pytest.mark.parametrize("width", range(90, 150))
 def test_the_timers_stand_apart_from_the_sentence(session: FakeSession, width: int) -> None:
     session.latest_progress = progress(scan_ms=400, analysis_ms=900, analyses_waiting=1456)

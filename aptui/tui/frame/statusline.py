@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 _LEAST_NAME, _ROOMY = 4, 100
-_SOON_MS, _TEN = 2000, 10
+_SOON_MS, _TEN, _FEW = 2000, 10, 0.5
 _APART = 3
 """So many cells at least stand between the sentence and the timers: else they read as one."""
 
@@ -112,7 +112,7 @@ def _counts(progress: Progress | None) -> tuple[Part, ...]:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     rate = _rate(progress)
     if rate and progress.is_working:
-        parts.append(Part(f"{rate} a second", "muted"))
+        parts.append(Part(rate, "muted"))
     return tuple(parts)
 
 
@@ -126,12 +126,14 @@ def share_of(progress: Progress) -> tuple[int, int]:
 
 
 def _rate(progress: Progress) -> str:
-    """Return how many jobs ended in a second so far, "" before that means anything."""
+    """Return how many jobs ended in a second so far, or in a minute where these are few, "" before that means anything."""
     done = progress.done_now + progress.failed_now
     if progress.processing_ms < _SOON_MS or not done:
         return ""
     rate = done * 1000 / progress.processing_ms
-    return f"{rate:,.0f}" if rate >= _TEN else f"{rate:.1f}"
+    if rate < _FEW:
+        return f"{60 * rate:.1f} a minute"
+    return f"{rate:,.0f} a second" if rate >= _TEN else f"{rate:.1f} a second"
 
 
 def _timers(progress: Progress | None) -> tuple[str, ...]:
