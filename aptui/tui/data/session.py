@@ -5,6 +5,8 @@ A session has one thread of its own, which connects, reads news and hands over a
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui import __version__
+from aptui.config.dirs import asset_database
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.forms import prepared
 
@@ -35,6 +38,8 @@ _QUESTION = "tell log"
 """What may be asked where nothing may be changed, in the words for people."""
 START_WITHIN_S = 30.0
 """So long after it was started an engine may take to listen, before that counts as failure."""
+READ_AGAIN_S = 2.0
+"""What another run writes is read no more often."""
 _SOON_S = 0.5
 """So often who waits for another run's end looks whether that has come: one file of the kernel."""
 
@@ -140,6 +145,16 @@ class Session(Protocol):
         """Detach; the engine goes on."""
 
 
+def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
+    """Return what differs when somebody has written to the asset database: time and size of it and of its log."""
+    database, found = asset_database(cache_dir), []
+    for path in (database, f"{database}-wal"):
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            found.append((status.st_mtime_ns, status.st_size))
+    return found
+
+
 class NoSession:
     """A database without an engine: `aptui open`, `--read-only`."""
 
@@ -228,6 +243,7 @@ class LinkSession:
         self._tries_now = threading.Event()
         self._wants_engine = places.start is not None and not is_read_only
         self._refusal = ""
+        self._read_s, self._read_stamps = 0.0, _stamps(self.cache_dir)
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
 
     # ---------------------------------------------------------------------------------------------------------- any thread
@@ -297,6 +313,8 @@ class LinkSession:
             if client is None:
                 if not tries and not self.engine.pid:
                     self._have_read()
+                elif self.state is SessionState.WAITING:
+                    self._have_read_what_changed()
                 pause_s = self._back_off_s[min(tries, len(self._back_off_s) - 1)]
                 self._tries_now.wait(min(pause_s, _SOON_S) if self.state is SessionState.WAITING else pause_s)
                 self._tries_now.clear()
@@ -312,8 +330,14 @@ class LinkSession:
                 client.close()
             self._lose()
 
+    def _have_read_what_changed(self) -> None:
+        """Have read what another run has written meanwhile, now and then."""
+        if time.monotonic() >= self._read_s + READ_AGAIN_S and _stamps(self.cache_dir) != self._read_stamps:
+            self._have_read()
+
     def _have_read(self) -> None:
         """Have what rests read although no news will come; an engine that we understand has it read anew."""
+        self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
         for listener in self.listeners:
             listener.subscribed(0, 0, {})
 

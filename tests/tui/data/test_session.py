@@ -12,6 +12,7 @@ from aptui.core.notices import Progress, Said
 from aptui.link.client import EngineClient  # here: loaded while a test has the protocol replaced, it would keep that
 from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.shared.errors import BusyError, HostError, KnownError
+from aptui.tui.data import session as session_module
 from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
 
 pytestmark = pytest.mark.real
@@ -154,6 +155,28 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
     session.close()
 
     assert started == [[0]]
+
+
+def test_what_another_run_writes_while_it_is_waited_for_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "READ_AGAIN_S", 0.0)
+    database, tries = tmp_path / "assetdb.sqlite", []
+
+    def holder() -> int:
+        tries.append(len(ears.heard))
+        return 4711
+
+    ears, session = Ears(), LinkSession(Places("game", tmp_path, "/nowhere/engine.sock", int, holder), back_off_s=(0.001,))
+    session.listeners.append(ears)
+    session.open()
+    until(lambda: len(tries) > 20)
+    assert len(ears.heard) == 1, "nothing was written"
+    for name in (database, tmp_path / "assetdb.sqlite-wal"):
+        before = len(ears.heard)
+        name.write_bytes(b"rows")
+        ears.await_(lambda heard, before=before: len(heard) > before)
+    session.close()
+
+    assert all(each == ("subscribed", 0, 0, {}) for each in ears.heard)
 
 
 def test_who_was_faster_to_the_cache_is_waited_for():
