@@ -29,7 +29,7 @@ _FILES_PER_LIVE_ORDER = (32, 128)
 _BYTES_PER_ORDER = 1 << 26
 """Of what is larger a worker has few files, so that the others have some too."""
 _FILES_TOGETHER = 512
-_LIVE_FILES_TOGETHER = 32
+_LIVE_FILES_TOGETHER = 16
 """Clients wait while answers are taken in."""
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""

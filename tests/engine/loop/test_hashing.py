@@ -68,7 +68,7 @@ def test_a_worker_is_given_few_large_files_at_a_time() -> None:
     assert [len(order.paths) for order in digests.take_orders()] == [3, 3, 2]
 
 
-@pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
+@pytest.mark.parametrize(("is_live", "at_most"), [(True, 16), (False, 512)])
 def test_every_file_is_told_once_and_not_too_many_at_a_time(is_live: bool, at_most: int) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(1100)
