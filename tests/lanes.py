@@ -1,4 +1,4 @@
-"""Lanes and second tries of the tests: who is fast, that nobody is it in name only, and how many were tried again.
+"""Lanes and second tries of the tests: who is fast, that nobody is it in name only, who begins, and how many were tried again.
 
 A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
 does. A test may be tried once more (`retry`) if it says why; a run that needed more than `MOST_RETRIES` of them has failed.
@@ -29,6 +29,14 @@ _REAL = {
 }
 """{audit event: what a test does that raises it}."""
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
+
+_LONGEST = (
+    *(f"tests/drills/test_{name}.py" for name in ("serve_hostile", "live", "hostile", "hostile_content")),
+    "tests/tui/output/test_tmux.py",
+    "tests/tui/test_terminal.py",
+    "tests/engine/cluster/test_cluster.py",
+)
+"""Modules whose tests take ten seconds and more: begun last, one of them is what everybody waits for."""
 
 
 class _Watch:
@@ -97,7 +105,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark who is fast, and give those another try who say why they need it."""
+    """Mark who is fast, give those another try who say why they need it, and let those begin that take longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("real", "slow")):
             item.add_marker("fast")

@@ -89,6 +89,21 @@ def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> Non
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
+def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
+    """Else one of them may be begun last, and the other worker has nothing to do meanwhile."""
+    for name in ("tests/batch/test_a.py", "tests/drills/test_serve_hostile.py", "tests/tui/test_z.py"):
+        file = suite.path / name
+        file.parent.mkdir(parents=True)
+        file.write_text("def test_it(): pass\n", encoding="utf-8")
+
+    result = run(suite, "-v")
+
+    order = [line.partition(" ")[0] for line in result.outlines if "PASSED" in line]
+    assert [name.partition("::")[0] for name in order] == [
+        "tests/drills/test_serve_hostile.py", "tests/batch/test_a.py", "tests/tui/test_z.py"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("count", "code"), [(3, pytest.ExitCode.OK), (4, pytest.ExitCode.TESTS_FAILED)])
 def test_too_many_second_tries_fail_the_run(suite: pytest.Pytester, count: int, code: pytest.ExitCode) -> None:
     suite.makepyfile(_SECOND.format(count=count))
