@@ -60,7 +60,7 @@ def test_it_looks_as_it_did(tmp_path: Path, size: tuple[int, int]) -> None:
         session.toggle()
         session.go_to(6_000)
         await until(hands, lambda: "no room on the wall" in text(app) and "a replay: P pauses" in text(app))
-        app.main_screen().query_one(Toasts).display = False  # it fades after a while
+        app.drawing.screen.query_one(Toasts).display = False  # it fades after a while
         file = FOLDER / f"replay-{size[0]}x{size[1]}.txt"
         if UPDATES:
             file.write_text(text(app) + "\n", encoding="utf-8")
