@@ -61,7 +61,8 @@ from aptui.core.messages import (
 from aptui.core.model import DependencyKind, Digest, EdgeKind, FileFact, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord, Notice
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.paths import is_told_apart, key_of, parent
+from aptui.core.overrides import is_told_apart
+from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN

@@ -1,14 +1,11 @@
-"""File names as text and bytes, the identity of a path, and which scan folder wins; no file is touched here."""
+"""File names as text and bytes, and the identity of a path; which scan folder wins is `overrides`'. No file is touched here."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
-from aptui.core.model import FileFact, PathKey, RelPath, SourceUuid
+from aptui.core.model import PathKey, RelPath, SourceUuid
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 
 # A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
@@ -102,51 +99,3 @@ def is_below(path: str, folder: str) -> bool:
     if not folder:
         return bool(path)
     return len(path) > len(folder) + 1 and path.startswith(folder) and path[len(folder)] == "/"
-
-
-Clash = tuple[FileFact, tuple[RelPath, ...]]
-"""A file and the names of the others in its scan folder that differ from it only in case."""
-
-
-def is_told_apart(key: str, metadata_types: tuple[str, ...]) -> bool:
-    """Whether a file with this key has its identity from a `.meta` file, or is one, so that it does not override its namesakes."""
-    return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
-
-
-def merge_folder(
-    parts: Sequence[Iterable[FileFact]], metadata_types: tuple[str, ...] = ()
-) -> tuple[dict[PathKey, FileFact], list[Clash]]:
-    """Decide who wins in one relative folder.
-
-    A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
-    and what they override stays overridden. Clashes among overridden files, and among duplicate paths, are nobody's business.
-
-    Args:
-        parts: the files of that folder in each scan folder, in the order of the scan folders.
-        metadata_types: extensions of files that do not override each other: those of later parts are duplicate paths, with keys of
-            their own.
-    """
-    winners: dict[PathKey, FileFact] = {}
-    clashes: list[Clash] = []
-    taken: set[PathKey] = set()
-    for part in parts:
-        mine: dict[PathKey, FileFact] = {}
-        crowds: dict[PathKey, list[FileFact]] = {}
-        shadows: dict[PathKey, list[FileFact]] = {}
-        for fact in part:
-            key = PathKey(fact.rel.lower())
-            if key in taken:
-                if is_told_apart(key, metadata_types):
-                    shadows.setdefault(key, []).append(replace(fact, is_shadow=True))
-                continue
-            if key in mine:
-                crowds.setdefault(key, [mine[key]]).append(fact)
-            else:
-                mine[key] = fact
-        for key, crowd in crowds.items():
-            del mine[key]
-            clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
-        taken.update(mine, crowds)
-        winners.update(mine)
-        winners.update((crowd[0].key, crowd[0]) for crowd in shadows.values() if len(crowd) == 1)
-    return winners, clashes

@@ -43,12 +43,12 @@ from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.theme_manager import ThemeManager
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.frame_clock import FrameClock
-from aptui.tui.job_feed import JobFeed
 from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.reading.job_feed import JobFeed
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
 

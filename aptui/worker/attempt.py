@@ -1,4 +1,4 @@
-"""One step of a run, whatever the builder does in it: an exception, a call of `sys.exit`, a process left behind is an `Ending`.
+"""One step of a run, whatever the builder does in it: an exception, a call of `sys.exit`, a process left behind is an `RunEnding`.
 
 Tests: `tests/worker/test_run.py`.
 """
@@ -31,7 +31,7 @@ class Stale(Exception):
         self.paths = tuple(to_text(os.fsencode(path)) for path in paths)
 
 
-class Ending(Struct):
+class RunEnding(Struct):
     """How a step of a run ended: `error` is one line for people, `kind` a `FailureKind`, `changed` the paths that made it stale."""
 
     outcome: Outcome
@@ -40,7 +40,7 @@ class Ending(Struct):
     changed: tuple[str, ...] = ()
 
 
-def guard(log: RunLog, step: Callable[[], None]) -> Ending:
+def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
     """Take a step of a run and say how it ended; no child process survives it."""
     pid = os.getpid()
     try:
@@ -55,15 +55,15 @@ def guard(log: RunLog, step: Callable[[], None]) -> Ending:
     return ending
 
 
-def _attempt(log: RunLog, step: Callable[[], None]) -> Ending:
+def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
     try:
         step()
     except AnswerRefused as error:
         return failure(log, str(error), kind=error.kind)
     except Stale as error:
-        return Ending(Outcome.STALE, str(error), changed=error.paths)
+        return RunEnding(Outcome.STALE, str(error), changed=error.paths)
     except Cancelled:
-        return Ending(Outcome.CANCELLED, "cancelled")
+        return RunEnding(Outcome.CANCELLED, "cancelled")
     except SystemExit as error:
         return failure(log, f"builder called sys.exit({error.code!r})", kind=FailureKind.ERROR)
     except MemoryError as error:
@@ -72,16 +72,16 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> Ending:
         text = one_line(str(error))
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return failure(log, text, traceback.format_exc(), kind=FailureKind.ERROR)
-    return Ending(Outcome.SUCCEEDED)
+    return RunEnding(Outcome.SUCCEEDED)
 
 
-def failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> Ending:
+def failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> RunEnding:
     """Log why a run failed, unless it is what its log says first, and return that ending."""
     text = one_line(valid_text(text))
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
     log.note_sandbox()
-    return Ending(Outcome.FAILED, text, kind)
+    return RunEnding(Outcome.FAILED, text, kind)
 
 
 def check_result(result: object, error: object, log: RunLog) -> None:

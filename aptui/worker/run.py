@@ -33,7 +33,7 @@ from aptui.sdk import (
 from aptui.shared.files import lfs
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused, plans_and_edges
-from aptui.worker.attempt import Ending, Stale, check_result, failure, guard
+from aptui.worker.attempt import RunEnding, Stale, check_result, failure, guard
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command
 from aptui.worker.commands.workspace import ReusableWorkspace
@@ -258,12 +258,12 @@ class _BuilderRun:
         if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
             self.reads = _found(self._seen, self.builder)
 
-    def witnessed(self, ending: Ending) -> Ending:
+    def witnessed(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
         self.heard, self.changed = self._seen.used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
             self.changed = changed
-            return Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
+            return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
             return failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
         if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.stranger()):

@@ -1,4 +1,4 @@
-"""Names as text and bytes, identity, and who wins in a folder."""
+"""Names as text and bytes, and identity."""
 
 from __future__ import annotations
 
@@ -9,19 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.model import FileFact, RelPath
-from aptui.core.paths import (
-    from_text,
-    is_below,
-    key_of,
-    merge_folder,
-    name_uuid,
-    normalize,
-    parent,
-    path_uuid,
-    product_name,
-    to_text,
-)
+from aptui.core.paths import from_text, is_below, key_of, name_uuid, normalize, parent, path_uuid, product_name, to_text
 
 NAMES = st.one_of(
     st.binary(),
@@ -132,45 +120,3 @@ def test_parent_of_a_top_level_file_is_the_empty_folder() -> None:
 )
 def test_below_a_folder_respects_the_separator(path: str, folder: str, expected: bool) -> None:  # a table
     assert is_below(path, folder) is expected
-
-
-def fact(rel: str, scan_folder: int = 1) -> FileFact:
-    return FileFact(scan_folder, RelPath(rel), 1, 2, 3, 4)
-
-
-def test_the_earlier_scan_folder_wins_whatever_the_case() -> None:
-    mine, theirs, other = fact("d/A.txt", 1), fact("d/a.txt", 2), fact("d/b.txt", 2)
-
-    winners, clashes = merge_folder([[mine], [theirs, other]])
-
-    assert winners == {"d/a.txt": mine, "d/b.txt": other}
-    assert clashes == []
-
-
-def test_files_of_one_scan_folder_that_differ_only_in_case_all_clash() -> None:
-    crowd = [fact("A.txt"), fact("a.txt"), fact("a.TXT")]
-
-    winners, clashes = merge_folder([[*crowd, fact("b.txt")]])
-
-    assert list(winners) == ["b.txt"]
-    assert clashes == [
-        (crowd[0], ("a.txt", "a.TXT")),
-        (crowd[1], ("A.txt", "a.TXT")),
-        (crowd[2], ("A.txt", "a.txt")),
-    ]
-
-
-def test_a_clash_does_not_reveal_the_file_it_overrides() -> None:
-    winners, clashes = merge_folder([[fact("A.txt"), fact("a.txt")], [fact("a.txt", 2)]])
-
-    assert winners == {}
-    assert [clash[0].scan_folder for clash in clashes] == [1, 1]
-
-
-def test_a_clash_among_overridden_files_is_no_clash() -> None:
-    winner = fact("a.txt", 1)
-
-    winners, clashes = merge_folder([[winner], [fact("A.txt", 2), fact("a.txt", 2)]])
-
-    assert winners == {"a.txt": winner}
-    assert clashes == []

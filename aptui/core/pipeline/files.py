@@ -15,7 +15,8 @@ from aptui.core.messages import (
     ScanStarted,
 )
 from aptui.core.model import SHADOW, UNKNOWN_SIZE, Digest, FileFact, JobState, PathKey
-from aptui.core.paths import key_of, merge_folder, parent, path_uuid
+from aptui.core.overrides import merge_folder
+from aptui.core.paths import key_of, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans

@@ -1,4 +1,7 @@
-"""Dependency cycles: the strongly connected components of a graph, each yielded once; jobs and products are unknown here."""
+"""Dependency cycles: the strongly connected components of a graph, each yielded once; jobs and products are unknown here.
+
+Cycles of jobs are asked for by `graph`, those of products that need each other by `core/preload_cycles`.
+"""
 
 from __future__ import annotations
 

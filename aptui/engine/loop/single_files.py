@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from aptui.core.identity import META_SUFFIX
 from aptui.core.model import FileFact, PathKey
-from aptui.core.paths import from_text, is_told_apart
+from aptui.core.overrides import is_told_apart
+from aptui.core.paths import from_text
 from aptui.core.settings import file_key
 
 if TYPE_CHECKING:

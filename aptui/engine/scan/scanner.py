@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from aptui.core.identity import META_SUFFIX, meta_key
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
-from aptui.core.paths import from_text, is_below, key_of, merge_folder, parent
+from aptui.core.overrides import merge_folder
+from aptui.core.paths import from_text, is_below, key_of, parent
 from aptui.core.project import Project
 from aptui.core.settings import file_key
 from aptui.engine.scan.metadata import Metadata

@@ -1,4 +1,4 @@
-"""HTTP's conditional requests and ranges (RFC 9110 §13, §14) as decisions over headers; nothing is sent here."""
+"""HTTP's ETags, conditional requests and ranges (RFC 9110 §13, §14) as decisions over headers; nothing is sent here."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from aptui.core import identity
 from aptui.core.model import SHADOW, EdgeKind, FileFact, PathKey, Source, SourceUuid
 from aptui.core.orders import Outcome
-from aptui.core.paths import merge_folder
+from aptui.core.overrides import merge_folder
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.core.results import outside
@@ -74,7 +74,7 @@ class DatabaseArchive:
     Args:
         path: a database that `schema.prepare` has seen.
         ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
-        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
+        metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """
 
     def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:

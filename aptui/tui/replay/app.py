@@ -11,9 +11,9 @@ from textual.binding import Binding, BindingType
 
 from aptui.shared.errors import UserError
 from aptui.tui.app import AptuiApp
-from aptui.tui.builder_names import BUILDERS_KEY
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pane import PANES
+from aptui.tui.reading.builder_names import BUILDERS_KEY
 from aptui.tui.replay.scrubber import Scrubber
 from aptui.tui.replay.session import SPEEDS, ReplaySession, speed_of
 

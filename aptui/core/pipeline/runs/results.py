@@ -1,4 +1,8 @@
-"""Results of runs: what they mean for their jobs, and what is committed; workers and the cache are elsewhere."""
+"""Results of runs: what they mean for their jobs, and what is committed; workers and the cache are elsewhere.
+
+A result is stale when its run key is not that of its job's current run: it was cancelled, lost or planned anew meanwhile. It has no
+effect, and what it staged is thrown away. One whose inputs changed while it ran has the outcome `STALE`: its job is planned anew.
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class OpenLogFile:
         return (found.st_ino, found.st_dev) == (ours.st_ino, ours.st_dev)
 
 
-class Piece(Struct):
+class LogPiece(Struct):
     """Lines that were found. They take the place of all lines from `start` on; `file` is set where a view begins.
 
     Args:
@@ -137,7 +137,7 @@ class RecordLines:
         self._file: OpenLogFile | None = None
         self._known: dict[int, LogLine] = {}
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: LogPiece) -> None:
         """Take what was found."""
         if piece.file is not None:
             self._file = piece.file
@@ -241,7 +241,7 @@ class LogReader:
     def __init__(self, wake: Callable[[], None], *, largest_bytes: int = LARGEST_BYTES) -> None:
         self._wake, self._largest_bytes = wake, largest_bytes
         self._lock = threading.Lock()
-        self._pieces: list[Piece] = []
+        self._pieces: list[LogPiece] = []
         self._shown: _Understood | None = None
         self._worker = LatestOnly[LogView | None]("aptui-log", self._handle, last=_LOOK)
         self._file: OpenLogFile | None = None
@@ -260,7 +260,7 @@ class LogReader:
         """Look whether the file has grown, was cut off or replaced."""
         self._worker.put(None, _LOOK)
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[LogPiece]:
         """Return what was found and nobody took."""
         with self._lock:
             pieces, self._pieces = self._pieces, []
@@ -285,7 +285,7 @@ class LogReader:
         try:
             return _Understood(view, filter_of(view.tab), parsed(view.search))
         except KnownError as error:
-            self._publish(Piece(view, mistake=error))
+            self._publish(LogPiece(view, mistake=error))
             return None
 
     def _serve(self, wanted: _Understood, *, is_new: bool) -> None:
@@ -298,7 +298,7 @@ class LogReader:
                 self._publish(self._found(wanted, self._file, self._end, self._file.size))
         except OSError as error:
             self._file = None
-            self._publish(Piece(wanted.view, nothing=_why(wanted.view.path, error)))
+            self._publish(LogPiece(wanted.view, nothing=_why(wanted.view.path, error)))
 
     def _is_same(self) -> bool:
         """Whether the file we read is still the one at the path, and not shorter than it was."""
@@ -326,17 +326,17 @@ class LogReader:
     def _begin_large(self, view: LogView) -> None:
         if self._large is None:
             self._large, self._large_path = FileLines(view.path, parse_large), view.path
-        self._publish(Piece(view, large=self._large, is_whole=self._large.is_indexed))
+        self._publish(LogPiece(view, large=self._large, is_whole=self._large.is_indexed))
         if self._large.index(self._worker.stop):
-            self._publish(Piece(view, large=self._large))
+            self._publish(LogPiece(view, large=self._large))
 
     def _look_at_large(self, view: LogView) -> None:
         if self._large is not None and self._large.has_changed() and self._large.index(self._worker.stop):
-            self._publish(Piece(view, large=self._large))
+            self._publish(LogPiece(view, large=self._large))
 
-    def _found(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> Piece:
+    def _found(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
         """Return the lines of a range of the file; a line that has no end yet is read again when the file has grown."""
-        piece = Piece(wanted.view, wanted.search, start=first)
+        piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first
         batch: list[_Seen] = []
         has_context = False
@@ -356,7 +356,7 @@ class LogReader:
         _add(wanted, piece, batch)
         return piece
 
-    def _publish(self, piece: Piece) -> None:
+    def _publish(self, piece: LogPiece) -> None:
         with self._lock:
             if not self._worker.is_superseded(_VIEW):  # else people want something else by now
                 self._pieces.append(piece)
@@ -390,7 +390,7 @@ class _Seen(NamedTuple):
     has_context: bool
 
 
-def _add(wanted: _Understood, piece: Piece, batch: list[_Seen]) -> None:
+def _add(wanted: _Understood, piece: LogPiece, batch: list[_Seen]) -> None:
     """Add the lines of a batch that the view shows, and note which the search finds."""
     batch = _passing(wanted.shows, [seen for seen in batch if seen.level in wanted.view.tab.levels])
     if wanted.search.terms:

@@ -23,7 +23,7 @@ from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
 from aptui.tui.screens.logs.files import LogFiles
-from aptui.tui.screens.logs.lines import LogReader, LogView, Piece, RecordLines, drawn
+from aptui.tui.screens.logs.lines import LogPiece, LogReader, LogView, RecordLines, drawn
 from aptui.tui.screens.logs.tab_list import TabList
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
@@ -206,7 +206,7 @@ class LogsPane(Pane):
             return ""
         return "the search" if self._search else "the first rows"
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: LogPiece) -> None:
         self._take_lines(piece)
         # Of a long log the end comes first: where that has a hit, it is the nearest one.
         if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
@@ -214,7 +214,7 @@ class LogsPane(Pane):
             if self._wants_hit:
                 self._go_to_hit()
 
-    def _take_lines(self, piece: Piece) -> None:
+    def _take_lines(self, piece: LogPiece) -> None:
         pane = self.pane
         if piece.mistake is not None:
             column = getattr(piece.mistake, "column", 1)

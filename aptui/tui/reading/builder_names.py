@@ -1,6 +1,6 @@
 """Names of builders: from the configuration, from what was remembered, and from their own code, which takes a while to ask.
 
-Tests: `tests/tui/data/test_builder_names.py`.
+Tests: `tests/tui/reading/test_builder_names.py`.
 """
 
 from __future__ import annotations

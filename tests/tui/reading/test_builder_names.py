@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.builder_names import finder, known_names
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.reading.builder_names import finder, known_names
 
 SHIPPED, OWN = SimpleNamespace(uuid=b"s" * 16, name="image"), SimpleNamespace(uuid=b"o" * 16, name="wordlist")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
-from aptui.tui.builder_names import finder, known_names
+from aptui.tui.reading.builder_names import finder, known_names
 
 if TYPE_CHECKING:
     from aptui.tui.data.early_read import EarlyRead
@@ -34,7 +34,7 @@ class JobFeed:
         """Begin to read jobs and to listen to news; `wake_for_news` asks for a frame that nobody waits for."""
         # For start-up: numpy, and the records of news, come after the first paint.
         from aptui.tui.data.feed import Feed
-        from aptui.tui.rejected_peers import RejectedPeers
+        from aptui.tui.reading.rejected_peers import RejectedPeers
 
         shell, session = self._shell, self._shell.session
         self.feed = Feed(

@@ -1,0 +1,56 @@
+"""The override rule: of files with one relative path, in any case, that of the earlier scan folder wins. No file is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from aptui.core.model import FileFact, PathKey, RelPath
+
+Clash = tuple[FileFact, tuple[RelPath, ...]]
+"""A file and the names of the others in its scan folder that differ from it only in case."""
+
+
+def is_told_apart(key: str, metadata_types: tuple[str, ...]) -> bool:
+    """Whether a file with this key has its identity from a `.meta` file, or is one, so that it does not override its namesakes."""
+    return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
+
+
+def merge_folder(
+    parts: Sequence[Iterable[FileFact]], metadata_types: tuple[str, ...] = ()
+) -> tuple[dict[PathKey, FileFact], list[Clash]]:
+    """Decide who wins in one relative folder.
+
+    A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
+    and what they override stays overridden. Clashes among overridden files, and among duplicate paths, are nobody's business.
+
+    Args:
+        parts: the files of that folder in each scan folder, in the order of the scan folders.
+        metadata_types: extensions of files that do not override each other: those of later parts are duplicate paths, with keys of
+            their own.
+    """
+    winners: dict[PathKey, FileFact] = {}
+    clashes: list[Clash] = []
+    taken: set[PathKey] = set()
+    for part in parts:
+        mine: dict[PathKey, FileFact] = {}
+        crowds: dict[PathKey, list[FileFact]] = {}
+        shadows: dict[PathKey, list[FileFact]] = {}
+        for fact in part:
+            key = PathKey(fact.rel.lower())
+            if key in taken:
+                if is_told_apart(key, metadata_types):
+                    shadows.setdefault(key, []).append(replace(fact, is_shadow=True))
+                continue
+            if key in mine:
+                crowds.setdefault(key, [mine[key]]).append(fact)
+            else:
+                mine[key] = fact
+        for key, crowd in crowds.items():
+            del mine[key]
+            clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
+        taken.update(mine, crowds)
+        winners.update(mine)
+        winners.update((crowd[0].key, crowd[0]) for crowd in shadows.values() if len(crowd) == 1)
+    return winners, clashes
