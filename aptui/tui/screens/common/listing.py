@@ -33,21 +33,24 @@ class Listing(Generic[T]):
         self.version = 0
         self.sort: tuple[str, bool] | None = None
         self._cell, self._order, self._key = cell, order, key
-        self._rows: list[tuple[int, T]] = []
+        self._shown: list[tuple[int, T]] = []
+        self._rows = self._shown
         self._places: dict[int, int] = {}
 
     def show(self, records: Sequence[T]) -> None:
         """Show other records."""
-        self._rows = [(self._key(record, place), record) for place, record in enumerate(records)]
+        self._shown = [(self._key(record, place), record) for place, record in enumerate(records)]
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column, descending or not."""
-        self.sort = sort
+        """Sort by a column, descending or not; what is alike there, and all where there is no column, stands as it was shown."""
+        self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort
             order = self._order
-            self._rows.sort(key=lambda row: order(row[1], column), reverse=is_descending)  # type: ignore[arg-type,return-value]
+            self._rows = sorted(
+                self._shown, key=lambda row: order(row[1], column), reverse=is_descending  # type: ignore[arg-type,return-value]
+            )  # fmt: skip
         self._places = {key: place for place, (key, _) in enumerate(self._rows)}
         self.version += 1
 
