@@ -36,7 +36,7 @@ PLATFORMS = (
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
     Column("share", "", _BAR_CELLS, drop_rank=2),
-    Column("made", "New", 18, align="right", drop_rank=1),
+    Column("made", "Made", 18, align="right", drop_rank=1),
 )
 FOLDERS = (
     Column("name", "Folder", 0, 12),
@@ -234,10 +234,10 @@ def share_cell(share: CacheShare, column: str) -> Cell:
 
 
 def _made_cell(share: CacheShare) -> Cell:
-    """Return what came since yesterday; where that is all of it, its figures stand there already."""
+    """Return what was made since yesterday, also again; where that is all of it, its figures stand there already."""
     if not share.made:
         return Cell(glyph("none"), "muted")
-    return Cell("all" if share.made == share.count else f"+{share.made:,}, {size_text(share.made_bytes)}")
+    return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:

@@ -256,9 +256,9 @@ class CachePane(Pane):
             ), ()
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
         is_all = known.made == known.count
-        made = "all new" if is_all else f"+{known.made:,}" if known.made else "nothing new"
+        made = "all" if is_all else f"{known.made:,}" if known.made else "none"
         if known.count and (width >= _WIDE_COLUMNS or not self._is_stale):
-            left.append(Part(f"   {made} since yesterday", "muted"))
+            left.append(Part(f"   {made} made since yesterday", "muted"))
         if known.made and not is_all and width >= _WIDE_COLUMNS:
             left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:

@@ -94,11 +94,11 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, size):
     async def look(app, _pilot, _session):
         shown = text(app)
-        for part in ("5 products", "15 KiB", "+2 since yesterday", "free on its disk", "linux", "pc", "textures/", "data/", "+2"):
+        for part in ("5 products", "15 KiB", "2 made since yesterday", "free on its disk", "linux", "pc", "textures/", "data/"):
             assert part in shown
         assert "(directly below the platform)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
-        assert "+2, 2.9 KiB" in shown
+        assert "2, 2.9 KiB" in shown
 
     in_cache(tmp_path, look, size=size)
 
