@@ -16,18 +16,19 @@ from aptui.shared.sanitize import sanitize
 from aptui.store.queries.problems.reasons import edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.data.jobs_store import JobInfo
-from aptui.tui.frame.line import Part, Parts
+from aptui.tui.frame.line import Part, Parts, width_of
 from aptui.tui.screens.jobs.details import find_job
 from aptui.tui.screens.jobs.texts import moment
 from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import duration_text
 
 _KIND_CELLS, _LABEL_CELLS = 22, 14
 _MOST = 200
 
 
-def why_lines(database: Path, info: JobInfo) -> list[Parts]:
-    """Return the sheet of a job.
+def why_lines(database: Path, info: JobInfo, width: int = 200) -> list[Parts]:
+    """Return the sheet of a job; what is too long for a line goes on in the next.
 
     Raises:
         KnownError: the database cannot be read.
@@ -36,7 +37,18 @@ def why_lines(database: Path, info: JobInfo) -> list[Parts]:
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job is gone", "muted"),)]
-        return list(_tell(row, info, reader))
+        return [line for told in _tell(row, info, reader) for line in _broken(told, width)]
+
+
+def _broken(line: Parts, width: int) -> Iterator[Parts]:
+    """Yield a line; what of its last part has no room goes below where that begins."""
+    lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
+    if not last or width_of(line) <= width or at > width * 2 // 3:
+        yield line
+        return
+    rows = [last[0].text[start:end] for start, end in wrap(last[0].text, width - at)]
+    yield (*lead, Part(rows[0], last[0].role))
+    yield from ((Part(" " * at), Part(row.lstrip(), last[0].role)) for row in rows[1:])
 
 
 def _tell(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:

@@ -667,6 +667,17 @@ def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
     in_jobs(tmp_path, ask)
 
 
+def test_what_is_too_long_for_a_line_of_why_goes_on_in_the_next(tmp_path):
+    async def ask(app, pilot, _pane):
+        await pilot.press("x")
+        await until(pilot, lambda: "Made of" in text(app))
+        said = " ".join(text(app).split())
+        assert "its last run failed; it ran because: the source changed" in said
+        assert "IDAT chunk is broken" in said
+
+    in_jobs(tmp_path, ask, size=(44, 30))
+
+
 def test_the_log_the_source_and_the_folder_open_outside(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less -S")
     monkeypatch.setenv("EDITOR", "ed")

@@ -127,7 +127,7 @@ class RowActions:
 
     def _why(self, infos: Sequence[JobInfo]) -> None:
         self.is_asking_why = True
-        question = partial(why_lines, self._view.database, infos[0])
+        question = partial(why_lines, self._view.database, infos[0], self._view.shell.app.size.width - 1)
         call_in_background(self._view.shell, question, self._view.shell.sheets.show, self._why_is_told)
 
     def _why_is_told(self) -> None:
