@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aptui.worker.inputs import strangers
 from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
 
 
@@ -40,6 +41,24 @@ def test_a_file_of_that_name_elsewhere_is_not_meant(tmp_path: Path, said: str) -
     source.write_text(said)
 
     assert named_by_content([f"{tmp_path}-secret/my key"], [str(source)], [str(tmp_path)]) == ("", "")
+
+
+class Counted(bytes):
+    """Text that counts how much of it is searched backwards, which is what could grow with the square of its length."""
+
+    searched = 0
+
+    def rfind(self, mark: bytes, start: int, end: int) -> int:  # type: ignore[override]
+        Counted.searched += end - start
+        return super().rfind(mark, start, end)
+
+
+def test_much_text_is_searched_once_for_each_mark_where_a_name_may_begin() -> None:
+    text = Counted(b"k" * 4_000)
+    Counted.searched = 0
+
+    assert len(list(strangers._names(text, b"k"))) == len(strangers._ENDS), "the text as a whole, each time"
+    assert Counted.searched <= len(text) * sum(map(len, strangers._ENDS))
 
 
 def test_much_text_takes_no_longer_than_it_must(tmp_path: Path) -> None:
