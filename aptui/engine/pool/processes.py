@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from aptui.config.dirs import own_folder
 from aptui.core.orders import Outcome
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.messages import PoolMessage, Verdict
@@ -22,6 +23,7 @@ from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.engine.pool.slots import WorkerSlot
 from aptui.worker import processes
+from aptui.worker.commands.workspace import remove_of_the_dead
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -43,6 +45,7 @@ class PoolSettings(Struct, frozen=True):
         scan_folders: absolute paths; workers say which files below them a call opened.
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
         sandbox: what workers are started in, if in any.
+        staging: where workers have their folders; what dead ones left there is removed. "" = whoever makes the next ones does that.
         idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
     """
 
@@ -54,6 +57,7 @@ class PoolSettings(Struct, frozen=True):
     scan_folders: tuple[str, ...] = ()
     memory_budget_bytes: int = 0
     sandbox: Sandbox | None = None
+    staging: str = ""
     idle_s: float = 300.0
     rest_s: float = 1800.0
 
@@ -74,6 +78,7 @@ def settings_for(config: Config, environment: Mapping[str, str] | None = None, w
         scan_folders=(*(folder.path for folder in config.project.scan_folders), *links),
         memory_budget_bytes=config.limits.all_memory_bytes,
         sandbox=sandbox_of(config, writes),
+        staging=str(own_folder(config.cache_dir) / "staging"),
     )
 
 
@@ -129,8 +134,10 @@ class WorkerManager:
         return slot
 
     def remove(self, member: WorkerProcess) -> WorkerSlot:
-        """Forget a member whose process is dead; return what it was given."""
+        """Forget a member whose process is dead, and remove what it left; return what it was given."""
         self._orphans |= processes.reap(member.orphans)
+        if self._settings.staging:
+            remove_of_the_dead(self._settings.staging)
         return self._slots.pop(member)
 
     # ------------------------------------------------------------------------------------------------------------- ending

@@ -39,7 +39,7 @@ class ReusableWorkspace:
         if folders == self._folders:
             return
         self.remove()
-        _remove_of_the_dead(os.path.dirname(folders.staging))
+        remove_of_the_dead(os.path.dirname(folders.staging))
         folders.make()
         self._folders, self._marks = folders, _marks(folders)
 
@@ -81,8 +81,8 @@ def _empty(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-def _remove_of_the_dead(parent: str) -> None:
-    """Remove what workers left that were killed."""
+def remove_of_the_dead(parent: str) -> None:
+    """Remove what workers that were killed left beside the folders of others."""
     for name in os.listdir(parent) if os.path.isdir(parent) else ():
         pid = name.removeprefix(_PREFIX).partition("-")[0]
         if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{pid}"):

@@ -11,6 +11,7 @@ import pytest
 import xxhash
 from msgspec.structs import replace
 from pool_harness import Harness, command_builder, python_builder
+from waiting import until
 
 from aptui.core.notices import LogLevel
 from aptui.core.orders import HashOrder, Outcome
@@ -249,6 +250,22 @@ def test_what_was_done_is_told_while_a_command_takes_long(harness):
     pool.pool.kill([orders[2].run_key])
     pool.until(lambda: len(pool.results) == 4)
     assert [pool.results[order.run_key].outcome for order in orders[2:]] == [Outcome.CANCELLED, Outcome.RETURNED]
+
+
+def test_what_a_command_left_that_was_ended_goes_with_its_worker(harness, tmp_path):
+    pool = harness(
+        command_builder("tool", "touch {products_dir}/x; sleep 3600"),
+        size=1,
+        settings=PoolSettings(staging=str(tmp_path / "staging")),
+    )
+    order = pool.process_order("tool")
+    pool.pool.send([order])
+    pool.until(lambda: bool(pool.worker_pids))
+    until(lambda: [*pool.staging.glob("worker-*/*/x")])
+
+    pool.pool.kill([order.run_key])
+    pool.until(lambda: order.run_key in pool.results)
+    pool.until(lambda: not [*pool.staging.iterdir()])
 
 
 def test_a_command_over_its_limit_fails_and_those_around_it_do_not(harness):
