@@ -373,15 +373,20 @@ class Reader:
         return self._database.execute(sql, values)
 
 
+class NoDatabaseError(UserError):
+    """Nobody has processed anything there yet."""
+
+
 def open_reader(path: Path) -> Reader:
     """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
 
     Raises:
-        UserError: there is none, or it is of another version.
+        NoDatabaseError: there is none.
+        UserError: it is of another version.
         HostError: it cannot be read.
     """
     if not path.is_file():
-        raise UserError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
+        raise NoDatabaseError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
     with ExitStack() as stack:
         try:
             is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI

@@ -55,13 +55,13 @@ def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
     source.write_text("22")
     main.main(["batch"])
 
-    said = r"failed since 2 runs, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
+    said = r"failed 2 times in a row, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
     assert re.search(said, told(capsys, "why", "a.bad"))
     main.main(["batch"])
-    assert re.search("failed since 3 runs, .*: tried again: it failed before", told(capsys, "why", "a.bad"))
+    assert re.search("failed 3 times in a row, .*: tried again: it failed before", told(capsys, "why", "a.bad"))
     for _ in range(3):
         main.main(["batch"])
-    assert "failed since 5 or more runs" in told(capsys, "why", "a.bad")
+    assert "failed 5 or more times in a row" in told(capsys, "why", "a.bad")
 
 
 @pytest.mark.real

@@ -53,7 +53,7 @@ def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
     first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
     more = " or more" if count >= RUNS_KEPT else ""
-    return f"failed since {count}{more} runs, first at {when(first_ms)}"
+    return f"failed {count}{more} times in a row, first at {when(first_ms)}"
 
 
 def _changed_between(runs: Sequence[RunRow]) -> str:

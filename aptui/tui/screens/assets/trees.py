@@ -19,9 +19,10 @@ from textual.widget import Widget
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
-from aptui.store.queries.reader import Reader
+from aptui.store.queries.reader import NoDatabaseError, Reader
 from aptui.tui.data.asset_tree import AssetTree, Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.row_actions import AssetRowActions
@@ -39,6 +40,8 @@ _PATIENCE = 4
 """and take at most a fifth of the time of one processor."""
 _LOOKS = 10
 """So often, a second apart, is looked who is not well until the database says what the news said."""
+_MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
+"""There is, or soon will be, an engine that makes a database."""
 _NOTHING = {
     Kind.SOURCES: "no sources yet: files of the scan folders come here",
     Kind.INTERMEDIATES: "no intermediates: products that are sources themselves come here",
@@ -219,7 +222,12 @@ class AssetTrees(AssetRowActions):
 
     def _say_what_is_empty(self, newest: AssetTree | None) -> None:
         tree, error = self.shown_tree(), self.store.error
-        nothing = _NOTHING[self.kind] if newest is not None else str(error) if error is not None else "reading…"
+        if newest is not None:
+            nothing = _NOTHING[self.kind]
+        elif isinstance(error, NoDatabaseError) and self.shell.session.state in _MAKES_IT:
+            nothing = "nothing was processed yet; what the engine finds comes here"
+        else:
+            nothing = "reading…" if error is None else str(error)
         if self.box.text.strip() and newest is not None and newest.file_count:
             nothing = "searching…" if self.is_searching() else "nothing matches"
         if tree.empty_text != nothing:

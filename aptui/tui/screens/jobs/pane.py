@@ -6,6 +6,7 @@ What can be chosen and done is beside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -125,7 +126,7 @@ class JobsPane(ThreePanes):
         """Take up what was chosen last time; the first rows come with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(self.database, log_dir, lambda found: self.shell.in_ui(self.event_log.take_details, found))
+        self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.take_details))
         self.event_log.reader = self._reader
         self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)

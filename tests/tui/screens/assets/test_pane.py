@@ -25,7 +25,7 @@ from aptui.tui.commands import run
 from aptui.tui.data import asset_tree, assets_store
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.session import NoSession
+from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pictures import decoding
@@ -916,7 +916,16 @@ def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
         await until(pilot, lambda: "there is no asset database" in text(app))
         await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
 
-    in_shell(tmp_path, look, session=FakeSession(tmp_path), panes=PANES)
+    in_shell(tmp_path, look, session=FakeSession(tmp_path, SessionState.NONE), panes=PANES)
+
+
+@pytest.mark.parametrize("state", [SessionState.ATTACHING, SessionState.ATTACHED])
+def test_a_first_engine_is_waited_for_instead_of_a_database_that_it_makes(tmp_path, state):
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "nothing was processed yet" in text(app))
+        assert "no asset database" not in text(app)
+
+    in_shell(tmp_path, look, session=FakeSession(tmp_path, state), panes=PANES)
 
 
 @pytest.mark.usefixtures("store")

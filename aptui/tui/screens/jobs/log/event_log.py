@@ -100,7 +100,6 @@ class EventLog(Vertical):
     def on_mount(self) -> None:
         """Begin with nothing."""
         self.log_pane.empty_text = "no job is selected"
-        self.details.empty_text = "this line has no details"
         self._show_details()
 
     @property
@@ -166,6 +165,7 @@ class EventLog(Vertical):
             else:
                 self._renew(job_details)
         self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
+        self.details.empty_text = "" if job_details is None else "this line has no details"
         if self._wants_error and job_details is not None:
             self._wants_error = False
             self._go_to_what_matters()
