@@ -19,7 +19,7 @@ from aptui.shared import printing
 from aptui.shared.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
-_LEAN_START = "aptui.shared.lean_start"
+_LEAN_START = "aptui.shared.lean.start"
 """Imported before all that imports msgspec; `--version` and `--help` do without both."""
 _LEAN_SCREEN = "aptui.tui.lean_start"
 """Imported before all that imports hashlib, where a screen is opened."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from aptui.shared.lean_imports import without
+from aptui.shared.lean.imports import without
 
 _OWN_DIGESTS = ("_sha2" if sys.version_info >= (3, 12) else "_sha256", "_md5", "_sha1", "_sha3", "_blake2")
 

@@ -259,6 +259,11 @@ class RunDispatcher:
         """Return {run key of a job that a worker is at: ms since it began}, without those that wait behind them."""
         return {} if self.pool_if_any is None else self.pool_if_any.jobs_at_work()
 
+    def running_jobs(self) -> dict[int, int]:
+        """Return {job id: ms since a worker began it, 0 = none has} of the jobs that run; analyses have no id."""
+        at_work = self.at_work()
+        return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
+
     def committed(self, command: CommitProducts, done: Iterable[int]) -> None:
         """These runs of a commit are in the cache."""
         if self._shared is not None:

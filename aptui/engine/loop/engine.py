@@ -301,11 +301,6 @@ class Engine:
         """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
         return self.pipeline.latest(frozenset(self.runs.at_work())) if self.pipeline.moved_count else []
 
-    def running_jobs(self) -> dict[int, int]:
-        """Return {job id: ms since a worker began it, 0 = none has} of the jobs that run; analyses have no id."""
-        at_work = self.runs.at_work()
-        return {job_id: at_work.get(run_key, 0) for job_id, run_key in self.pipeline.running_job_ids().items()}
-
     def restore(self, job_id: int, run_key: int) -> None:
         """Put the products of an earlier run of a job back.
 

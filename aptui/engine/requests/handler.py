@@ -246,7 +246,7 @@ class RequestHandler:
 
         def answer() -> None:
             waiting = engine.news.begun.waiting_ids() | engine.pipeline.told_pending_ids()
-            running = {job_id: for_ms for job_id, for_ms in engine.running_jobs().items() if job_id not in waiting}
+            running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
                 running=[*running], running_ms=[*running.values()],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from aptui.shared.lean_imports import hollow
+from aptui.shared.lean.imports import hollow
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _NOT_NEEDED = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars", "numpy._typing")

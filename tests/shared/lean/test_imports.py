@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from aptui.shared.lean_imports import hollow, without
+from aptui.shared.lean.imports import hollow, without
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """Imports of libraries without parts of them that this process has no use for.
 
-Tests: `tests/shared/test_lean_imports.py`.
+Tests: `tests/shared/lean/test_imports.py`.
 """
 
 from __future__ import annotations

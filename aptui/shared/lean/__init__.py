@@ -1,0 +1,1 @@
+"""A process that loads less, and keeps less, than its libraries would have it."""
