@@ -1,11 +1,13 @@
 """Lanes and second tries of the tests: who is fast, that nobody is it in name only, who begins, and how many were tried again.
 
 A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
-does. A test may be tried once more (`retry`) if it says why; a run that needed more than `MOST_RETRIES` of them has failed.
+does. No test leaves those after it in another folder. A test may be tried once more (`retry`) if it says why; a run that needed
+more than `MOST_RETRIES` of them has failed.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -28,6 +30,8 @@ _REAL = {
     "time.sleep": "sleeps",
 }
 """{audit event: what a test does that raises it}."""
+_FOLDER = pytest.StashKey[str]()
+"""Where a test began."""
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
 
 _LONGEST = (
@@ -121,6 +125,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Watch the whole of a fast test, its fixtures too."""
+    item.stash[_FOLDER] = os.getcwd()
     if item.get_closest_marker("fast"):
         _watch.begin()
     try:
@@ -138,10 +143,14 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None, object, object]:
-    """Judge what the end of its fixtures did."""
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Judge what the end of its fixtures did, and where they leave the tests that come after."""
     result = yield
     _watch.judge()
+    if os.getcwd() != item.stash[_FOLDER]:
+        left = os.getcwd()
+        os.chdir(item.stash[_FOLDER])
+        pytest.fail(f"the test leaves the others in {left}; use `monkeypatch.chdir`", pytrace=False)
     return result
 
 

@@ -89,6 +89,19 @@ def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> Non
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
+def test_who_goes_to_another_folder_and_stays_there_fails_and_nobody_after_it(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        "import os\nhere = os.getcwd()\n"
+        "def test_a():\n    os.chdir('/')\n"
+        "def test_b(monkeypatch):\n    assert os.getcwd() == here\n    monkeypatch.chdir('/')\n"
+    )
+
+    result = run(suite)
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*the test leaves the others in /; use*"])
+
+
 def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
     """Else one of them may be begun last, and the other worker has nothing to do meanwhile."""
     for name in ("tests/batch/test_a.py", "tests/drills/test_serve_hostile.py", "tests/tui/test_z.py"):

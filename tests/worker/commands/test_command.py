@@ -465,7 +465,8 @@ def test_many_lines_become_a_bounded_log(room):
 
 
 @pytest.mark.real
-def test_what_another_test_left_running_is_not_of_a_run(tmp_path):
+def test_what_another_test_left_running_is_not_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sleep", "3600"]) as left:
         result = Room(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))
 
