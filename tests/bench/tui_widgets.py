@@ -176,8 +176,8 @@ def trees() -> None:
         for name, act in (
             ("expand all", lambda: nodes.set_all(are_open=True)),
             ("collapse all", lambda: nodes.set_all(are_open=False)),
-            ("filter, 10,000 hits", lambda: nodes.show_only(hits)),
-            ("filter lifted", lambda: nodes.show_only(None)),
+            ("filter, 10,000 hits", lambda: nodes.show_only(hits, is_new=True)),
+            ("filter lifted", lambda: nodes.show_only(None, is_new=True)),
             ("expand one", lambda: nodes.open(500 * 20)),
         ):
             began = time.perf_counter()
