@@ -1012,16 +1012,21 @@ def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
 
 def test_of_each_kind_of_errand_only_the_newest_counts(store):
     gate, told, failures = threading.Event(), [], []
-    done = threading.Event()
+    begun, done = threading.Event(), threading.Event()
 
     def deliver(what, *arguments):
         what(*arguments)
+
+    def waits(_reader):
+        begun.set()
+        return gate.wait(20) and 1
 
     def fails(_reader):
         raise UserError("no")
 
     queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
-    queries.request("a", lambda _: gate.wait(20) and 1, told.append)
+    queries.request("a", waits, told.append)
+    assert begun.wait(20)  # else it is never asked, and nothing waits for the others
     queries.request("a", lambda _: 2, told.append)
     queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
     queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)
