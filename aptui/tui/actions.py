@@ -1,6 +1,6 @@
 """How parts of the app have actions of their own, which keys, clicks and commands name. What the actions do is theirs.
 
-Tests: `tests/tui/test_shell.py`.
+Tests: `tests/tui/test_actions.py`.
 """
 
 from __future__ import annotations

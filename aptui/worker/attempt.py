@@ -1,4 +1,4 @@
-"""One step of a run, whatever the builder does in it: an exception, a call of `sys.exit`, a process left behind is an `RunEnding`.
+"""One step of a run, whatever the builder does in it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
 
 Tests: `tests/worker/test_run.py`.
 """

@@ -9,14 +9,7 @@ Tests: `tests/cli/test_main.py`.
 
 from __future__ import annotations
 
-import sys
-from typing import Any, cast
+from aptui.shared.lean.imports import without
 
-_NAME = "typing_extensions"
-
-if _NAME not in sys.modules and "msgspec" not in sys.modules:
-    cast("dict[str, Any]", sys.modules)[_NAME] = None  # what the import system takes for "there is none"
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        del sys.modules[_NAME]
+with without("typing_extensions"):
+    import msgspec  # noqa: F401

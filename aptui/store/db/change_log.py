@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import Struct
 
 from aptui.store.db.schema import uuid_text
+from aptui.store.db.statements import id_list
 
 if TYPE_CHECKING:
     import sqlite3
@@ -207,19 +208,19 @@ class ChangeLog:
     def _note(self, subject: _Subject, sql: str, ids: Sequence[int]) -> None:
         if ids:
             self._noted.add(subject)
-            self._database.execute(subject.note % sql, (_listed(ids), self._tops[subject]))
+            self._database.execute(subject.note % sql, (id_list(ids), self._tops[subject]))
 
     def _note_put(self, subject: _Subject, ids: Iterable[int]) -> None:
         known = [row_id for row_id in ids if row_id <= self._tops[subject]]
         if known:
             self._note(subject, _IDS_OF[subject], known)
-            self._database.execute(subject.note_absent, (_listed(known),))
+            self._database.execute(subject.note_absent, (id_list(known),))
 
     def _note_put_sources(self, uuids: Mapping[int, object]) -> None:
         """Note the sources that are put again, and the products of those that get another UUID, and with it other asset ids."""
         self._note_put(_SOURCES, uuids)
         known = [source_id for source_id in uuids if source_id <= self._tops[_SOURCES]]
-        found = self._database.execute(_UUIDS_IN, (_listed(known),)) if known else ()
+        found = self._database.execute(_UUIDS_IN, (id_list(known),)) if known else ()
         self._note(_PRODUCTS, _PRODUCTS_OF_SOURCES, [source_id for source_id, uuid in found if uuid != uuids[source_id]])
 
     def settle(self) -> None:
@@ -254,7 +255,7 @@ class ChangeLog:
     def _put_differences(self, subject: _Subject, renamed: Sequence[tuple[Any, ...]]) -> None:
         """Put what differs between rows that are gone or renamed, and those that are there instead or new."""
         before = {key: fact for _row, key, fact in _unpacked(renamed) if key.uuid is not None}
-        found = self._database.execute(_IDS_OF[subject], (_listed([row[0] for row in renamed]),)).fetchall()
+        found = self._database.execute(_IDS_OF[subject], (id_list([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (self._tops[subject],))
         after = {key: fact for _row, key, fact in _unpacked(found)}
         gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)
@@ -276,10 +277,6 @@ class ChangeLog:
         self._has_begun = self._has_begun or self._begins
         if self._count >= 0:
             self._count += self._added
-
-
-def _listed(ids: Iterable[int]) -> str:
-    return "[" + ",".join(map(str, ids)) + "]"
 
 
 def _unpacked(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:

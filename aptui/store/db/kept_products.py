@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import cast
 
 from aptui.core.messages import Rows
+from aptui.store.db.schema import has_rows
+from aptui.store.db.statements import id_list
 
 _Row = tuple[object, ...]
 _PRODUCTS = """SELECT p.JobPK, p.ProductName, p.SubID, p.ProductID, p.AssetType, p.Hash, p.Flags, o.digest, o.size
@@ -93,10 +95,5 @@ def _declaring_others(database: sqlite3.Connection, rows: Rows, kept: Mapping[ob
     return {cast("int", row[0]) for row in before ^ now}
 
 
-def has_rows(database: sqlite3.Connection, table: str) -> bool:
-    """Whether there is anything in a table."""
-    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
-
-
 def _asked(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> sqlite3.Cursor:
-    return database.execute(sql, ("[" + ",".join(map(str, ids)) + "]",))
+    return database.execute(sql, (id_list(ids),))

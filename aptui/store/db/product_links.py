@@ -27,6 +27,7 @@ from aptui.core.messages import Rows
 from aptui.core.model import SHADOW, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
 from aptui.store.db.catalog_mark import CATALOG_STATE, MOST_NAMES
+from aptui.store.db.statements import id_list
 
 NO_UUID = bytes(16)
 EXCLUSION_SIGN = ":"
@@ -428,7 +429,7 @@ class ProductLinkProjection:
 
 def _asked(database: sqlite3.Connection, sql: str, ids: Sequence[object]) -> Iterator[Any]:
     for at in range(0, len(ids), _CHUNK):
-        yield from database.execute(sql, ("[" + ",".join(map(str, ids[at : at + _CHUNK])) + "]",)).fetchall()
+        yield from database.execute(sql, (id_list(ids[at : at + _CHUNK]),)).fetchall()
 
 
 def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ...]:

@@ -41,6 +41,11 @@ def unsigned(value: int) -> int:
     return value + (_SIGN << 1) if value < 0 else value
 
 
+def has_rows(database: sqlite3.Connection, table: str) -> bool:
+    """Whether there is anything in a table."""
+    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+
 def uuid_text(uuid: bytes) -> str:
     """Return 16 big-endian bytes in O3DE's form, `{UPPER-CASE}` with braces."""
     text = uuid.hex().upper()

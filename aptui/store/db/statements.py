@@ -245,6 +245,11 @@ def execute(database: sqlite3.Connection, sql: str, rows: Iterable[Parameters]) 
     database.executemany(sql, listed[whole:])
 
 
+def id_list(ids: Iterable[object]) -> str:
+    """Return ids as the one parameter of SQL that reads them by `json_each(?)`."""
+    return "[" + ",".join(map(str, ids)) + "]"
+
+
 def reshaped(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
     """Return the parameters of one statement."""
     return rows if shape is None else map(shape, rows)

@@ -26,8 +26,7 @@ from aptui.core.model import (
 )
 from aptui.core.records import rows
 from aptui.core.results.facts import ProductFacts
-from aptui.store.db.kept_products import has_rows
-from aptui.store.db.schema import unsigned
+from aptui.store.db.schema import has_rows, unsigned
 
 _STATES = {state.value: state for state in JobState}
 _SOURCES_SQL = """

@@ -60,6 +60,16 @@ async def select(pilot, pane, job_id: int) -> None:
     await until(pilot, lambda: not pane.event_log.is_reading and pane.event_log.info.key == job_id)
 
 
+async def at_work(app, pilot, pane) -> Runs:
+    """Select a job whose run begins and says a line."""
+    runs = Runs(app)
+    await select(pilot, pane, 3)
+    runs.said = ("one",)
+    app.session.say(notice(3, "processing"), 2)
+    await until(pilot, lambda: "image  one" in text(app))
+    return runs
+
+
 async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
     """Let the run of job 3 end, its log say these, and the screen show it."""
     said = [LogRecord(LogLevel.INFO, "image", text, NOW_MS) for text in texts]
@@ -129,11 +139,7 @@ def test_the_cursor_at_the_end_stays_on_what_was_said_last_when_the_run_ends(tmp
 
 def test_another_job_that_is_selected_meanwhile_shows_its_own_log(tmp_path):
     async def run(app, pilot, pane):
-        runs = Runs(app)
-        await select(pilot, pane, 3)
-        runs.said = ("one",)
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: "image  one" in text(app))
+        runs = await at_work(app, pilot, pane)
         late: Future = Future()
         app.session.ask = lambda verb: late if isinstance(verb, TellLog) else runs.ask(verb)
         await until(pilot, lambda: late._done_callbacks)
@@ -177,11 +183,7 @@ def test_a_run_before_can_be_looked_at_while_the_next_one_goes_on(tmp_path):
 
 def test_what_is_searched_for_is_found_in_lines_that_come(tmp_path):
     async def run(app, pilot, pane):
-        runs = Runs(app)
-        await select(pilot, pane, 3)
-        runs.said = ("one",)
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: "image  one" in text(app))
+        runs = await at_work(app, pilot, pane)
         await pilot.press("enter")
         await pilot.press("slash")
         await pilot.press(*"needle")
