@@ -17,7 +17,7 @@ from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.pane import PANES, Pane, PaneSpec
-from aptui.tui.screens.connections import pane as connections_pane
+from aptui.tui.screens.connections import inquiry
 from aptui.tui.screens.connections.rows import read_answer, read_status, source_of
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, in_shell, lines, text, until
@@ -101,7 +101,7 @@ def _own_homes(tmp_path, monkeypatch):
     monkeypatch.setattr("aptui.tui.frame_clock.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(connections_pane, "ASK_S", 0.15)
+    monkeypatch.setattr(inquiry, "ASK_S", 0.15)
 
 
 def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
@@ -113,7 +113,8 @@ def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
         await pilot.press("4")
         pane = app.pane
         await until(
-            pilot, lambda: pane.table("workers").cursor_key is not None or not getattr(session, "workers", ()) or session.refusal
+            pilot,
+            lambda: pane.engine.table("workers").cursor_key is not None or not getattr(session, "workers", ()) or session.refusal,
         )
         await pilot.pause()
         await do(app, pilot, session, pane)
@@ -154,7 +155,7 @@ def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
         assert session.ask_count == 1
         await pilot.pause(0.5)
         await until(pilot, lambda: session.ask_count == 1)
-        await until(pilot, lambda: not pane._is_armed)
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
 
     visit(tmp_path, rest)
 
@@ -179,7 +180,7 @@ def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidde
         await until(pilot, lambda: "textures/rock.png" in text(app))
         await until(pilot, lambda: "▶ working" in text(app))
         await pilot.press("1")
-        await until(pilot, lambda: not pane._is_armed)
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
         count = session.ask_count
         session.say(BUSY, 2)
         await pilot.pause(0.4)
@@ -188,7 +189,7 @@ def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidde
         await pilot.press("4")
         session.say(IDLE, 3)
         await until(pilot, lambda: "▶ working" not in text(app))
-        await until(pilot, lambda: not pane._is_armed)
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
 
     visit(tmp_path, work)
 
@@ -204,7 +205,7 @@ def test_who_comes_is_news(tmp_path):
 
 def test_a_client_is_dropped_after_asking(tmp_path):
     async def drop(app, pilot, session, pane):
-        assert pane.table("clients").has_focus
+        assert pane.engine.table("clients").has_focus
         await pilot.press("j", "d")
         await until(pilot, lambda: "disconnect cli 2, bench?" in text(app))
         await pilot.press("n")
@@ -274,7 +275,7 @@ def test_menu_commands_copy_zoom_and_sort(tmp_path):
         await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
         await pilot.click("#connections-clients", offset=(4, 0))
         await pilot.click("#connections-clients", offset=(4, 0))
-        await until(pilot, lambda: [row.key for row in pane.lists["clients"].records] == [2, 1])
+        await until(pilot, lambda: [row.key for row in pane.engine.lists["clients"].records] == [2, 1])
         await pilot.click("#connections-clients", offset=(8, 1), button=3)
         await pilot.press("escape", "i")
         await until(pilot, lambda: "2 clients, 2 workers" in text(app))
@@ -354,7 +355,7 @@ def test_every_size_and_hostile_text(tmp_path, size):
     async def press(app, pilot, _session, pane):
         await pilot.press("j", "d", "n", "tab", "z", "G")
 
-        await until(pilot, lambda: pane.table("workers").cursor == len(PAYLOADS) - 1)
+        await until(pilot, lambda: pane.engine.table("workers").cursor == len(PAYLOADS) - 1)
         assert all(line.isprintable() for line in lines(app))
 
     visit(tmp_path, press, session=session, size=size)
@@ -555,7 +556,7 @@ def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
         await pilot.click("#connections-peers", offset=(20, 0))
         await until(pilot, lambda: [row.data.id for row in page.lists["peers"].records] == ["viewer", "tablet", "phone"])
         await pilot.press("t")
-        await until(pilot, lambda: "Workers" in text(app) and app.pane.table("clients").has_focus)
+        await until(pilot, lambda: "Workers" in text(app) and app.pane.engine.table("clients").has_focus)
         await pilot.press("t", "i")
         await until(pilot, lambda: "gateway: 1 of 3 connected" in text(app))
 
