@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Container, Generator
 from pathlib import Path
 from typing import Any
 
@@ -82,20 +83,24 @@ class _Watch:
 _watch = _Watch()
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Pass on what matters: the screen alone calls `id`, an event too, ten thousand times a test."""
-    if event in _REAL:
+def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
+    """Pass on what matters: the screen alone calls `id`, an event too, ten thousand times a test; the end does, without globals."""
+    if event in real:
         _watch.hear(event, arguments)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear what the interpreter does (a hook cannot be taken back), and keep the folders of xdist's workers short.
+    """Hear what the interpreter does (a hook stays), be interruptible, and keep the folders of xdist's workers short.
+
+    A script's `pytest … &` begins with Ctrl+C ignored, and so would all that the tests start, and interrupt.
 
     The name of a socket has 107 bytes at most, and engines whose folder is longer share one in /tmp: with `popen-gw0` in every path
     the engines of one worker's tests would be those of the other's.
     """
     sys.addaudithook(_hear)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     worker = getattr(config, "workerinput", {}).get("workerid", "")
     if worker and config.option.basetemp:
         config.option.basetemp = str(Path(config.option.basetemp).with_name(worker.removeprefix("gw")))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,28 @@ def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: s
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines([what])
+
+
+def test_what_tests_start_can_be_interrupted_though_a_script_began_them_in_the_background(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+        import signal, subprocess, sys, pytest
+        @pytest.mark.real
+        def test_it():
+            begun = "import time; print(flush=True); time.sleep(60)"
+            with subprocess.Popen([sys.executable, "-c", begun], stdout=subprocess.PIPE) as process:
+                process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(10) == -signal.SIGINT
+    """
+    suite.makepyfile(code)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    command = f"trap '' INT; exec {shlex.join([sys.executable, '-m', 'pytest', '-p', 'lanes', '-p', 'no:cacheprovider'])}"
+
+    result = suite.run("sh", "-c", command)
+
+    result.assert_outcomes(passed=1)
 
 
 def test_what_a_fixture_does_counts_too(suite: pytest.Pytester) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -126,6 +128,7 @@ class Recorder:
         self._began_s = clock_s()
         self._progress: Progress | None = None
         self._is_whole = False
+        self._is_stopped = False
         self._logs: set[str] = set()
         self._log_bytes = 0
 
@@ -150,7 +153,8 @@ class Recorder:
             self._begin()
             # News do not wait for the database: an engine drops a client that does not listen.
             copied = pool.submit(self._copy)
-            why = self._listen(seconds, copied, is_until_idle=is_until_idle)
+            with self._stopped_by_signals():
+                why = self._listen(seconds, copied, is_until_idle=is_until_idle)
             copied.result()
         if not self._is_whole:
             raise UserError("the database alone is larger than the recording may be", hint="'--limit MIB' allows more")
@@ -184,6 +188,8 @@ class Recorder:
     def _listen(self, seconds: float | None, copied: Future[None], *, is_until_idle: bool) -> str:
         try:
             while not (self._writer.is_full and copied.done()):
+                if self._is_stopped:
+                    return "stopped"
                 if copied.done() and seconds is not None and self.at_ms >= seconds * 1000:
                     return "recorded as long as was asked"
                 if copied.done() and is_until_idle and not self._is_working():
@@ -191,9 +197,28 @@ class Recorder:
                 self._client_turn()
         except EngineGone:
             return "the engine has ended"
-        except KeyboardInterrupt:
-            return "stopped"
         return "as large as it may be ('--limit')"
+
+    @contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        """Have Ctrl+C and SIGTERM end the listening between two pieces of news: an exception would come in the middle of one."""
+
+        def stop(*_: object) -> None:
+            self._is_stopped = True
+
+        wanted = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        ours = {
+            number: before
+            for number, before in wanted.items()
+            if before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+        }
+        for number in ours:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            for number, before in ours.items():
+                signal.signal(number, before)
 
     def _client_turn(self) -> None:
         news = self._client.next_news(_LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
+from aptui.cli.main import main
 from aptui.core.notices import JobChanged
 from aptui.link.recording import Recording, read_recording
 from aptui.shared.errors import KnownError
@@ -130,6 +132,42 @@ def test_what_an_engine_says_is_recorded_until_somebody_stops_it(home: Home, tmp
         assert session.label.startswith("▶ replay 00:00 of ")
 
 
+class Interrupted(io.FileIO):
+    """A file whose writer is interrupted in the middle of its first news."""
+
+    is_over = False
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        written = super().write(data)
+        if data.startswith(b"N") and not self.is_over:
+            self.is_over = True
+            signal.raise_signal(signal.SIGINT)
+        return written
+
+
+def test_what_is_being_written_when_somebody_stops_it_is_written_to_its_end(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "night.rec"
+    for name, value in home.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(home.project)
+    monkeypatch.setattr("aptui.verbs.sessions.record._opened", lambda path: Interrupted(path, "w"))
+    (home.project / "assets/a.txt").write_text("saved")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        assert main(["record", str(file)]) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    found = read(file, tmp_path / "there")
+    assert not found.is_cut_off
+    assert [len(found.news(number)) for number in range(len(found.blocks))] == [block.news_count for block in found.blocks]
+    assert found.blocks
+
+
 def test_it_ends_with_the_engine_and_when_nothing_is_left_to_do(home: Home, tmp_path: Path) -> None:
     idle = home.run("record", str(tmp_path / "a.rec"), "--until-idle")
     end = home.begin("record", str(tmp_path / "b.rec"))
@@ -201,13 +239,11 @@ def test_no_other_file_is_replaced_and_one_too_large_is_refused(home: Home, tmp_
 def test_what_is_no_recording_is_refused_before_there_is_a_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, said: str
 ) -> None:
-    from aptui.cli import main
-
     file = tmp_path / "a.rec"
     file.write_bytes(data)
 
-    assert main.main(["replay", str(file)]) == 3
+    assert main(["replay", str(file)]) == 3
     assert said in capsys.readouterr().err
-    assert main.main(["replay", str(file), "--speed", "fast"]) == 3
+    assert main(["replay", str(file), "--speed", "fast"]) == 3
     assert "is no speed" in capsys.readouterr().err
-    assert main.main(["replay", str(tmp_path / "absent")]) == 2
+    assert main(["replay", str(tmp_path / "absent")]) == 2
