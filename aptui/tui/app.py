@@ -132,7 +132,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self, self.switcher, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._action_targets |= PARTS
+        self._action_targets |= PARTS  # Textual's own affair: it has no public way to name more of them
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 

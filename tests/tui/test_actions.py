@@ -1,7 +1,10 @@
 """Every key of the app names an action that is there: of the app itself, or of a part that it lists."""
 
+from importlib.metadata import version
+
 import pytest
 from textual.actions import parse
+from textual.app import App
 from textual.binding import Binding
 
 from aptui.tui.app import PARTS, AptuiApp
@@ -34,6 +37,15 @@ def test_a_key_names_an_action_that_is_there(app, binding):
     assert callable(getattr(place, f"action_{name}", None))
     if part == "switcher":
         assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in existing(PROBES)})
+
+
+def test_parts_are_named_by_what_this_textual_keeps_for_itself(app):
+    """The only use of `App._action_targets`: it was looked at in these versions, and is to be in each newer one."""
+    assert version("textual") == "8.2.8", "look whether keys still reach the parts of the app, then name the version here"
+    assert app._action_targets == {"app", "screen", "focused", *PARTS}
+    assert App()._action_targets == {"app", "screen", "focused"}
+    for part in PARTS:
+        assert app._parse_action(f"{part}.any", app)[0] is getattr(app, part)
 
 
 def test_what_needs_an_engine_is_not_offered_without_one(app):

@@ -1,10 +1,13 @@
 """The lines of a picture in the room there is, in the colours there are, and in no more bytes than the line carries soon.
 
+As long as nobody knows what the line carries a picture has the fewest bytes; what these took tells whether it can have more.
+
 Tests: `tests/tui/widgets/test_picture.py`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.tui.terminal.output.display import ThriftyApp
@@ -12,6 +15,7 @@ from aptui.tui.terminal.safety import facts
 
 if TYPE_CHECKING:
     from rich.segment import Segment
+    from textual.timer import Timer
     from textual.widget import Widget
 
     from aptui.tui.pictures.blocks import Manner
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 _FEW = 16
 _MOST_S = 0.4
 """A picture that fills the line for longer is drawn with fewer bytes; greys take no more than a screen of text."""
+_LOOKS, _LOOK_S = 4, 0.5
+"""So often, and after so long, is looked again whether the line carries more than was thought."""
 
 
 class Picture:
@@ -28,17 +34,35 @@ class Picture:
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels
-        self._drawn_for: tuple[object, ...] = ()
+        self._drawn_for: tuple[int, int, Painter] | None = None
         self._lines: list[list[Segment]] = []
+        self._is_least = False
+        self._looks = 0
+        self._look: Timer | None = None
 
     def lines(self, widget: Widget, columns: int, rows: int, painter: Painter) -> list[list[Segment]]:
         """Return the lines, at most `rows`, each at most `columns` cells wide."""
         wanted = (columns, rows, painter)
         if wanted != self._drawn_for:
-            self._drawn_for, self._lines = wanted, self._draw(widget, columns, rows, painter)
+            self.put_away()
+            self._drawn_for, self._looks = wanted, 0
+            self._draw(widget, columns, rows, painter)
         return self._lines
 
-    def _draw(self, widget: Widget, columns: int, rows: int, painter: Painter) -> list[list[Segment]]:
+    def put_away(self) -> None:
+        """Look no more: another one is shown."""
+        if self._look is not None:
+            self._look.stop()
+
+    def _look_again(self, widget: Widget) -> None:
+        """Draw it with more bytes, if it has fewer than it could have and they would be there soon after all."""
+        before = self._lines
+        if self._is_least and self._drawn_for is not None and widget.is_attached:
+            self._draw(widget, *self._drawn_for)
+            if self._lines != before:
+                widget.refresh()
+
+    def _draw(self, widget: Widget, columns: int, rows: int, painter: Painter) -> None:
         from aptui.tui.pictures.blocks import Ground, bytes_of, drawn  # for start-up
 
         is_dark = widget.app.current_theme.dark
@@ -46,12 +70,23 @@ class Picture:
         known = colour.triplet if colour is not None else None
         paper = (known.red, known.green, known.blue) if known is not None else (0, 0, 0) if is_dark else (255, 255, 255)
         ground = Ground(painter.ground, paper, is_dark)
-        lines: list[list[Segment]] = []
-        for manner in _manners(painter):
-            lines = drawn(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
-            if not isinstance(widget.app, ThriftyApp) or widget.app.line_takes_s(bytes_of(lines)) <= _MOST_S:
+        best, *_ = manners = _manners(painter)
+        for manner in manners:
+            self._lines = drawn(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
+            self._is_least = manner is not best
+            if _carries(widget, bytes_of(self._lines)):
                 break
-        return lines
+        if self._is_least and self._looks < _LOOKS:
+            self._looks += 1
+            self._look = widget.set_timer(_LOOK_S, partial(self._look_again, widget))
+
+
+def _carries(widget: Widget, size: int) -> bool:
+    """Return whether the line is known to carry so many bytes soon."""
+    if not isinstance(widget.app, ThriftyApp):
+        return True
+    takes_s = widget.app.line_takes_s(size)
+    return takes_s is not None and takes_s <= _MOST_S
 
 
 def _manners(painter: Painter) -> tuple[Manner, ...]:

@@ -176,6 +176,8 @@ class TextView(Rows):
     def show_preview(self, preview: TextPreview) -> None:
         """Show what was made elsewhere."""
         self._preview = preview
+        if self._picture is not None:
+            self._picture.put_away()
         self._picture = Picture(preview.pixels) if preview.pixels is not None else None
         self._shown_number += 1
         self._offset = 0

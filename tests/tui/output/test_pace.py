@@ -73,17 +73,37 @@ def test_an_answer_that_nobody_asked_for_breaks_nothing():
 
 def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
     pace, now = proven(), 1.0
-    for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0), (3000, 0.45)):
-        assert pace.takes_s(1000) == 0, "too few were seen"
+    for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
+        assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "only a longer one can tell"
         pace.sent(now, size)
-        pace.answered(now + 0.1 + late_s)
+        pace.answered(now + 0.15 + late_s)
         now += 5
-        if size == 4000 and late_s == 2.0:
-            break
 
-    assert 0.1 < pace.takes_s(1000) < 0.13
+    assert 0.12 < pace.takes_s(now, 1000) < 0.13
     pace.forget()
-    assert pace.takes_s(1000) == 0
+    assert pace.takes_s(now, 1000) is None
+
+
+def test_the_first_picture_says_how_slow_the_line_is_and_short_frames_do_not_hide_it():
+    pace = proven()
+    pace.sent(1.0, 5000)
+    pace.answered(1.0 + 0.15 + 0.3)
+
+    for second in range(2, 20):
+        pace.sent(second, 100)
+        pace.answered(second + 0.151)
+
+    assert 1.4 < pace.takes_s(20.0, 25_000) < 1.6
+
+
+def test_a_terminal_that_never_answers_is_taken_for_quick_after_a_while():
+    pace = Pace()
+    assert pace.takes_s(0.0, 1000) is None
+
+    pace.sent(1.0, 5000)
+
+    assert pace.takes_s(2.0, 1000) is None
+    assert pace.takes_s(3.5, 1000) == 0
 
 
 def test_a_key_is_waited_for_until_a_frame_leaves_or_none_will_come():

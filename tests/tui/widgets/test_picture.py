@@ -10,6 +10,7 @@ from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
 from aptui.tui.widgets import picture
 from aptui.tui.widgets.textview import TextPreview, TextView
+from tests.tui.shell_room import until
 from tests.tui.widgets.test_table import drawn
 
 pytestmark = pytest.mark.real
@@ -33,7 +34,7 @@ class Room(ThriftyApp):
         self.theme = self.look
 
     def line_takes_s(self, size):
-        return size * self.byte_s
+        return None if self.byte_s is None else size * self.byte_s
 
 
 def play(script, *, theme="dark", byte_s=0.0, size=(21, 10)):
@@ -86,6 +87,35 @@ def test_on_a_slow_line_it_is_told_in_fewer_bytes(byte_s, is_coloured):
         assert bool(view.render_line(1).text.strip("▌ ")) is not is_coloured
 
     play(look, byte_s=byte_s)
+
+
+def test_while_nobody_knows_the_line_it_has_the_fewest_bytes_and_gets_its_colours_when_somebody_does(monkeypatch):
+    monkeypatch.setattr(picture, "_LOOK_S", 0.01)
+    monkeypatch.setattr(picture, "_LOOKS", 10_000)
+
+    async def look(app, pilot, view):
+        assert not colours_of(view)
+        assert view.render_line(1).text.strip("▌ ")
+        app.byte_s = 0.0
+        await until(pilot, lambda: colours_of(view))
+        assert colours_of(view) == ["#f90909", "#0909f0"]
+
+    play(look, byte_s=None)
+
+
+def test_one_that_is_not_shown_any_more_is_not_drawn_again(monkeypatch):
+    monkeypatch.setattr(picture, "_LOOK_S", 0.01)
+    looked, look_again = [], picture.Picture._look_again
+    monkeypatch.setattr(picture.Picture, "_look_again", lambda self, widget: (looked.append(self), look_again(self, widget)))
+
+    async def look(app, pilot, view):
+        before = view._picture
+        looked.clear()
+        view.show_preview(PREVIEW)
+        await until(pilot, lambda: view._picture in looked)
+        assert before not in looked
+
+    play(look, byte_s=None)
 
 
 def test_it_follows_the_room_and_the_theme_and_has_the_cursor_where_the_keys_are():

@@ -30,8 +30,8 @@ class ThriftyApp(App[None]):
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.key_s()
 
-    def line_takes_s(self, size: int) -> float:
-        """Return for how many seconds so many bytes would fill the line, 0 = nobody knows, or no time worth a word."""
+    def line_takes_s(self, size: int) -> float | None:
+        """Return for how many seconds so many bytes would fill the line, 0 = nobody can say, None = nobody knows so far."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.takes_s(size)
 

@@ -114,9 +114,9 @@ class OutputLayer:
         """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that."""
         return self.pace.key_s(self._clock())
 
-    def takes_s(self, size: int) -> float:
-        """Return for how many seconds so many bytes would fill the line, 0 = nobody knows so far."""
-        return self.pace.takes_s(size)
+    def takes_s(self, size: int) -> float | None:
+        """Return for how many seconds so many bytes would fill the line, None = nobody knows so far."""
+        return self.pace.takes_s(self._clock(), size)
 
     def answered(self, column: int) -> None:
         """Note the answer to a question, the cursor's column from 0 on; from any thread."""

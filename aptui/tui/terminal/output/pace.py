@@ -41,6 +41,8 @@ _FORGETS = 1.002
 """The quickest answer counts for so much more with each one since: a line may become another."""
 _LEAST_SEEN, _LOOKED_AT = 3, 8
 """So many frames say how slow a line is: the first ones bring the screen, and do not wait."""
+_LONG_BYTES, _LONG_LOOKED_AT = 1500, 4
+"""A shorter frame is late for other reasons than its bytes; so many longer ones say what bytes cost."""
 
 
 class Pace:
@@ -53,6 +55,8 @@ class Pace:
         self._patience_s = _PATIENCE_S
         self._quickest_s = math.inf
         self._seen: deque[tuple[float, int]] = deque(maxlen=_LOOKED_AT)
+        self._long: deque[tuple[float, int]] = deque(maxlen=_LONG_LOOKED_AT)
+        self._first_asked_s = math.inf
         self._left_s, self._left_bytes = -math.inf, 0
         self._drew_s = self._first_typed_s = -math.inf
         self.typed_s = -math.inf
@@ -102,6 +106,7 @@ class Pace:
         """Note that a frame of so many bytes, with a question behind it, left."""
         with self._lock:
             self._asked += 1
+            self._first_asked_s = min(self._first_asked_s, now_s)
             self._under_way.append((now_s, size))
             self._left_s, self._left_bytes = now_s, size
 
@@ -117,6 +122,8 @@ class Pace:
             self._quickest_s = min(self._quickest_s * _FORGETS, self.round_trip_s)
             if size:
                 self._seen.append((self.round_trip_s - self._quickest_s, size))
+            if size >= _LONG_BYTES:
+                self._long.append((self.round_trip_s, size))
 
     def wait_s(self, now_s: float) -> float:
         """Return how long the next frame has to wait at most, 0 = not at all; an answer may come first."""
@@ -141,20 +148,21 @@ class Pace:
             share = _SHARE_AT_WORK if now_s < self.typed_s + _ACTED_S else _SHARE
             return max(0.0, self._left_s + min(filled_s * share, _LONGEST_REST_S) - now_s)
 
-    def takes_s(self, size: int) -> float:
-        """Return for how long so many bytes would fill the line at least, 0 = nobody knows so far.
+    def takes_s(self, now_s: float, size: int) -> float | None:
+        """Return for how long so many bytes would fill the line at least, None = nobody knows yet.
 
-        Told by the quickest of the longer frames: a short one is late for other reasons than its bytes.
+        Told by the quickest of the longer frames, against the quickest answer there was. What does not answer is taken for quick.
         """
         with self._lock:
-            if len(self._seen) < _LEAST_SEEN:
-                return 0.0
-            longest = max(seen for _, seen in self._seen)
-            return size * min(late_s / seen for late_s, seen in self._seen if seen * 2 >= longest)
+            if self._long:
+                return size * min(max(0.0, round_trip_s - self._quickest_s) / seen for round_trip_s, seen in self._long)
+            is_silent = not self._answered and now_s - self._first_asked_s > _PATIENCE_S
+            return 0.0 if is_silent else None
 
     def forget(self) -> None:
         """Expect no answer any more: somebody else has the terminal."""
         with self._lock:
             self._under_way.clear()
             self._seen.clear()
-            self._quickest_s = math.inf
+            self._long.clear()
+            self._quickest_s = self._first_asked_s = math.inf
