@@ -17,7 +17,9 @@ _TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS = 100, 1000, 10_000, 60_000
 
 def brief(duration_ms: int) -> str:
     """Return a duration written as `duration_text` does, with fewer digits: 40 ms, 0.8 s, 48 s, 1m 40s, 2h 05m."""
-    if 0 < duration_ms < _TENTH_MS or duration_ms >= _MINUTE_MS:
+    if not duration_ms:
+        return "0 s"
+    if duration_ms < _TENTH_MS or duration_ms >= _MINUTE_MS:
         return duration_text(duration_ms)
     return f"{duration_ms / _SECOND_MS:.1f} s" if duration_ms < _TEN_S_MS else f"{duration_ms // _SECOND_MS} s"
 

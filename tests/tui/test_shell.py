@@ -341,6 +341,14 @@ def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
     assert in_shell(tmp_path, press).return_code == 0
 
 
+def test_of_several_lines_that_were_copied_the_first_and_their_number_are_said(tmp_path):
+    async def press(app, pilot, _session):
+        app.copying.copy("Line = 299\nWord = airship\nPlace = here\n")
+        await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
+
+    in_shell(tmp_path, press)
+
+
 def test_redraw_reads_again_and_plain_says_where_it_cannot(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")

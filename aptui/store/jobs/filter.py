@@ -320,7 +320,7 @@ def _smart(pattern: str) -> str:
 
 def _hints(term: Term) -> list[str]:
     if isinstance(term, TextMatch) and term.field == "source" and _ENDING.fullmatch(term.raw):
-        return [f"`.` matches any character: `\\{term.raw}`"]
+        return [f"`.` is any character: `\\{term.raw}`"]
     return []
 
 
@@ -460,5 +460,5 @@ def _advice(raw: str, what: str) -> str:
     if raw.startswith("*"):
         return f"`*` repeats what stands before it; for names that end so: `{re.escape(raw.lstrip('*'))}$`"
     if "look-around" in what or "backreference" in what:
-        return "patterns take linear time, so there is no look-around and there are no back-references; `!` inverts a term"
+        return "patterns take linear time; `!` inverts a term"
     return "a backslash before a character takes it as it stands"

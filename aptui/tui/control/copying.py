@@ -55,9 +55,9 @@ class Copying(Actions):
 
     def copy(self, text: str, *, raw: bool = False) -> None:
         """Copy text; `raw`: as it is."""
-        first, _, rest = sanitize(text.strip("\n")).partition("\n")
+        first, _, rest = text.strip("\n").partition("\n")
         more = f" and {count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
-        said = f"copied {shorten(first, _SNIPPET)}{more}"
+        said = f"copied {shorten(sanitize(first), _SNIPPET)}{more}"
         self._clips.copy_soon(text, lambda copied: self._app.in_ui(self._app.tell, f"{said} · {copied.toast()}"), raw=raw)
 
     def action_copy_or_quit(self) -> None:

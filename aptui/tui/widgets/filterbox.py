@@ -34,9 +34,13 @@ from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
 from aptui.tui.terminal.safety import shown
+from aptui.tui.widgets.cells import width_of, wrap
 
 KEPT_COUNT = 50
-_AROUND_COUNT = 2
+_BEFORE_TEXT = 3
+"""So many cells the sign has, and what stands before it."""
+_AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
+"""Cells beside the count; and so many per cent of the line it has at most, with its hint."""
 
 
 class History(Suggester):
@@ -188,25 +192,30 @@ class FilterBox(Widget):
             self._line.focus()
         self._line.selection = Selection(0, len(self.text))
 
-    def show_count(self, text: str) -> None:
-        """Say at the right how many hits there are, and that nothing is wrong."""
+    def show_count(self, text: str, hint: str = "") -> None:
+        """Say at the right how many hits there are, before it a hint where it fits as a whole, and that nothing is wrong."""
         self._mistake.display = False
-        said = Content(shown(text))
+        hinted = f"{shown(hint)}   {shown(text)}"
+        room = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
+        self._write_count(Content(hinted if hint and width_of(hinted) <= room else shown(text)))
+
+    def _write_count(self, said: Content) -> None:
         if said.cell_length > self._count_cells:
             self._count_cells = said.cell_length
             self._count.styles.width = said.cell_length + _AROUND_COUNT
         if said != self._count.content:
             self._count.update(said, layout=False)
 
-    def show_mistake(self, column: int, text: str, hint: str = "") -> None:
-        """Say below what is wrong, with a "^" under the place in the text; the last good view stays, so the count does too."""
+    def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
+        """Say below what is wrong, with a "^" under the place in the text; the last good view stays, of `count` rows."""
         said = shown(f"{text}; {hint}" if hint else text)
+        if count is not None:
+            self._write_count(Content(shown(count)))
         shift = self._line.scroll_offset.x
-        place = 3 + max(0, min(column, len(self.text)) - shift)
-        after = f"{' ' * place}^ {said}"
-        before = f"{said:>{place - 1}} ^"
-        fits = len(after) <= (self.size.width or len(after)) or len(said) > place - 1
-        self._mistake.update(Content(after if fits else before), layout=False)
+        place = _BEFORE_TEXT + max(0, min(column, len(self.text)) - shift)
+        rows = _pointed(said, place, self.size.width)
+        self._mistake.styles.height = len(rows)
+        self._mistake.update(Content("\n".join(rows)), layout=False)
         self._mistake.display = True
 
     def walk_history(self, step: int) -> None:
@@ -241,3 +250,16 @@ class FilterBox(Widget):
         """Take the focus wherever it was clicked."""
         event.stop()
         self._line.focus()
+
+
+def _pointed(said: str, place: int, width: int) -> list[str]:
+    """Return what is wrong in as many rows as it needs, the first with a "^" at `place`."""
+    caret = f"{'^':>{place + 1}}"
+    if not width or place + 2 + width_of(said) <= width:
+        return [f"{caret} {said}"]
+    if width_of(said) < place:
+        return [f"{said:>{place - 1}} ^"]
+    is_beside = place + 2 <= width // 2
+    indent = place + 2 if is_beside else _BEFORE_TEXT
+    rows = [" " * indent + said[start:end].rstrip() for start, end in wrap(said, width - indent)]
+    return [f"{caret} {rows[0].lstrip()}", *rows[1:]] if is_beside else [caret, *rows]

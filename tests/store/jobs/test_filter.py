@@ -261,10 +261,10 @@ def test_a_mistake_is_told_by_matching_too() -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        (".fbx", r"`.` matches any character: `\.fbx`"),
+        (".fbx", r"`.` is any character: `\.fbx`"),
         (r"\.fbx", ""),
         ("a.fbx", ""),
-        (".png$", r"`.` matches any character: `\.png$`"),
+        (".png$", r"`.` is any character: `\.png$`"),
     ],
 )
 def test_a_pattern_that_means_more_than_it_seems_earns_a_hint(text: str, hint: str) -> None:

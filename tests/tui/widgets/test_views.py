@@ -529,6 +529,38 @@ def test_neither_a_letter_nor_a_count_as_long_as_before_lays_out_the_screen():
     play(box, script, size=(30, 10))
 
 
+def test_what_is_long_about_a_mistake_is_wrapped_and_the_count_stays():
+    box = FilterBox("(?=x)")
+
+    async def script(app, pilot):
+        box.show_mistake(0, "look-around is not supported, it says at length", "`!` inverts a term", count="37 of 12,408")
+        await pilot.pause()
+        said = "".join(box.query_one(".mistake", Static).render_line(at).text for at in range(box.size.height - 1))
+        assert " ".join(said.split()) == "^ look-around is not supported, it says at length; `!` inverts a term"
+        assert str(box.query_one(".count", Static).content) == "37 of 12,408"
+        box.text = "a" * 16 + "("
+        box.show_mistake(16, "unclosed group of which much more can be said than there is room for", count="")
+        await pilot.pause()
+        first, *rest = (box.query_one(".mistake", Static).render_line(at).text for at in range(box.size.height - 1))
+        assert first.index("^") == 3 + 16
+        assert " ".join(" ".join(rest).split()).endswith("than there is room for")
+
+    play(box, script, size=(40, 10))
+
+
+def test_a_hint_is_shown_as_a_whole_or_not_at_all():
+    box = FilterBox(".png")
+
+    async def script(app, pilot):
+        count = box.query_one(".count", Static)
+        box.show_count("5 of 20", "any character")
+        assert str(count.content) == "any character   5 of 20"
+        box.show_count("5 of 20", "this is too long for a line of forty")
+        assert str(count.content) == "5 of 20"
+
+    play(box, script, size=(44, 10))
+
+
 def test_a_mistake_is_pointed_at():
     box = FilterBox("status:failed (abc")
 

@@ -120,10 +120,9 @@ class Choices:
         """Say in the filter box how many there are, or what is wrong."""
         mistake = self.mistake()
         if mistake is not None:
-            box.show_mistake(*mistake)
+            box.show_mistake(*mistake, count=count)
         else:
-            hint = self._store.filter.hint
-            box.show_count(f"{hint}   {count}" if hint else count)
+            box.show_count(count, self._store.filter.hint)
 
     def ask_statuses(self) -> None:
         """Choose which statuses show: Space and letters toggle, Enter and Esc go back."""

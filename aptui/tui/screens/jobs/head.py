@@ -32,7 +32,7 @@ class Head:
         hits, total = self._store.hit_count, self._store.total
         if not self._store.is_loaded:
             return ""
-        if self._store.is_filtering:
+        if self._store.is_filtering and self._choices.mistake() is None:  # with a mistake the last good view stays
             return "filtering…"  # what stands below is what passed the filter before
         return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
 
