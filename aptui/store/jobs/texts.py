@@ -47,7 +47,7 @@ def engine() -> type[pl.Series]:
     return Series
 
 
-def series_of(texts: Sequence[str]) -> pl.Series:
+def series_of(texts: Sequence[str] | pl.Series) -> pl.Series:
     """Return texts as they are searched; none is a column of text, too."""
     return engine()(texts, dtype=_string())
 

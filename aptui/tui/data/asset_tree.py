@@ -9,9 +9,10 @@ Tests: `tests/tui/data/test_assets_store.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -19,16 +20,21 @@ from msgspec import Struct
 from aptui.store.jobs.filter import Filter, TextMatch, parse
 from aptui.store.jobs.job_table import argsort
 from aptui.store.jobs.packed import Packed, read_packed
-from aptui.store.jobs.texts import Codes, Mask, contains, engine
+from aptui.store.jobs.texts import Codes, Mask, contains, series_of
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import polars as pl
 
 Ints: TypeAlias = "npt.NDArray[np.signedinteger[Any]]"
 _FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
 _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
+
+
+FEW = 20_000
+"""A tree of so many files is laid out without polars, which takes 0.1 s and 26 MB to import: a search alone waits for it."""
 
 
 class Kind(StrEnum):
@@ -53,9 +59,9 @@ class FolderKeys:
 class AssetTree(Struct):
     """One tree; nodes are numbers from 0.
 
-    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars
-    series. `analysis_ms` is how long the last analyses of a source took (empty for products). `flawed` are products that lack a
-    dependency.
+    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` are a polars
+    series where they are many or were searched. `analysis_ms` is how long the last analyses of a source took (empty for products).
+    `flawed` are products that lack a dependency.
     """
 
     kind: Kind
@@ -63,7 +69,7 @@ class AssetTree(Struct):
     depth: Codes
     end: Codes
     keys: npt.NDArray[np.int64]
-    names: object
+    names: Sequence[str] | pl.Series
     folders: dict[str, int]
     analysis_ms: Codes
     moment: tuple[int, int]
@@ -81,7 +87,7 @@ class AssetTree(Struct):
 
     def name(self, node: int) -> str:
         """Return a node's own name."""
-        return str(self.names[int(node)])  # type: ignore[index]
+        return str(self.names[int(node)])
 
     def is_folder(self, node: int) -> bool:
         """Whether a node is a folder."""
@@ -151,21 +157,25 @@ class AssetTree(Struct):
         for term in parse(text).terms:
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
-                series = self._paths() if "/" in term.raw else self.names
+                series = self._paths() if "/" in term.raw else self._names()
                 # A word that is a status elsewhere is part of a name here.
                 pattern = f"(?i){term.raw}" if term.field == "status" else term.pattern
-                hits = contains(series, pattern)  # type: ignore[arg-type]
+                hits = contains(series, pattern)
                 found &= ~hits if term.is_negated else hits
         return found
 
-    def _paths(self) -> object:
+    def _names(self) -> pl.Series:
+        self.names = series = series_of(self.names)
+        return series
+
+    def _paths(self) -> pl.Series:
         import polars as pl  # for start-up
 
         above = ["", *(f"{path}/" for path in self.folders)]
         places = np.full(len(self) + 1, 0, np.int64)
         places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
         prefix = pl.Series(above).gather(places[self.parent + 1])
-        return prefix + pl.Series(self.names)  # type: ignore[arg-type]
+        return prefix + self._names()
 
 
 def _question(kind: Kind) -> Packed:
@@ -178,14 +188,29 @@ def _question(kind: Kind) -> Packed:
     return Packed("s.SourceID", "Sources s", ("s.SourceID", f"NOT ({wanted})", _ANALYSIS_SQL), ("s.SourceName",))
 
 
+class Files(NamedTuple):
+    """Files as they are read: their paths, ids and the time of their last analyses."""
+
+    paths: Sequence[str] | pl.Series
+    ids: Ints
+    times_ms: Ints
+
+
+class _OrderedFiles(NamedTuple):
+    """Files in their order, with their names; `at` is the place of each one's folder among `folders`, -1 at the top."""
+
+    folders: dict[str, str]
+    at: Ints
+    names: Sequence[str] | pl.Series
+    ids: Ints
+    times_ms: Ints
+
+
 def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
     """Read a tree from the database."""
-    series = engine()
-    import polars as pl  # for start-up
-
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    paths = [pl.Series("path", [], dtype=pl.String)]
-    flawed: frozenset[int] = frozenset()
+    paths: list[Sequence[str] | pl.Series] = []
+    count, flawed = 0, frozenset[int]()
     with reader.snapshot():
         moment = reader.moment()
         if kind is Kind.PRODUCTS:
@@ -195,38 +220,39 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             wanted = numbers[1] == 0
             ids.append(numbers[0][wanted])
             times.append(numbers[2][wanted])
-            names = series("path", piece.texts[0].decode(), dtype=pl.String)
-            paths.append(names if wanted.all() else names.filter(series(wanted)))
-    frame = pl.DataFrame({"path": pl.concat(paths), "id": np.concatenate(ids), "ms": np.concatenate(times)})
-    tree = build_tree(kind, frame, folder_keys or FolderKeys(), moment)
+            texts = piece.texts[0].decode()
+            paths.append(texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted])
+            count += len(paths[-1])
+            if count > FEW:
+                paths = [series_of(some) for some in paths]
+    files = Files(_joined(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
+    tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
     tree.flawed = flawed
     return tree
 
 
-def build_tree(kind: Kind, files: object, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
-    """Return the tree of a polars frame of files with the columns path, id and ms."""
+def _joined(parts: Sequence[Sequence[str] | pl.Series], *, is_few: bool) -> Sequence[str] | pl.Series:
+    if is_few:
+        return list(chain.from_iterable(parts))
     import polars as pl  # for start-up
 
-    assert isinstance(files, pl.DataFrame)
-    frame = files.select(
-        "id",
-        "ms",
-        name=pl.col("path").str.extract(r"([^/]*)$", 1),
-        folder=pl.col("path").str.extract(r"(?s)^(.*)/[^/]*$", 1).fill_null(""),
-    )
-    spelled = _folders(frame["folder"].unique(maintain_order=True).to_list())
-    place = {path: at for at, path in enumerate(spelled)}
-    of_file = (
-        frame["folder"].str.to_lowercase().replace_strict(["", *place], [-1, *place.values()], default=-1, return_dtype=pl.Int32)
-    )
-    frame = frame.with_columns(at=of_file, lower=pl.col("name").str.to_lowercase()).sort("at", "lower", "id")
-    above = np.fromiter((place.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
-    at = frame["at"].to_numpy()
+    return pl.concat([series_of(part) for part in parts])
+
+
+def build_tree(kind: Kind, files: Files, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
+    """Return the tree of files."""
+    if isinstance(files.paths, (list, tuple)):
+        spelled, at, file_names, ids, times_ms = _order_few(files)
+    else:
+        spelled, at, file_names, ids, times_ms = _order_many(files)
+    place = range(len(spelled))
+    numbers = {path: number for number, path in enumerate(spelled)}
+    above = np.fromiter((numbers.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
     counts = np.bincount(at + 1, minlength=len(place) + 1)
     first, sizes = _layout(above, counts[1:])
-    total = len(place) + len(frame)
+    total = len(place) + len(at)
     starts = np.concatenate([[total - counts[0]], first + sizes - counts[1:]]).astype(np.int64)
-    nodes = starts[at + 1] + np.arange(len(frame)) - np.repeat(np.cumsum(counts) - counts, counts)
+    nodes = starts[at + 1] + np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
     level = np.fromiter((path.count("/") for path in spelled), np.int32, len(place))
     own_keys = np.fromiter(map(folder_keys.of, spelled), np.int64, len(place))
 
@@ -237,20 +263,58 @@ def build_tree(kind: Kind, files: object, folder_keys: FolderKeys, moment: tuple
 
     # One more at the end, so that -1, "at the top", is a place too.
     first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
-    names = pl.concat([pl.Series("name", [path.rpartition("/")[2] for path in spelled.values()], dtype=pl.String), frame["name"]])
+    order = laid_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
     return AssetTree(
         kind,
         laid_out(np.int32, first_or_top[above], first_or_top[at]),
         laid_out(np.int32, level, level_or_top[at] + 1),
         laid_out(np.int32, first + sizes, nodes + 1),
-        laid_out(np.int64, own_keys, frame["id"].to_numpy()),
-        names.gather(laid_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(frame)))),
+        laid_out(np.int64, own_keys, ids),
+        _gathered([path.rpartition("/")[2] for path in spelled.values()], file_names, order),
         dict(zip(spelled, first.tolist(), strict=True)),
-        np.empty(0, np.int32)
-        if kind is Kind.PRODUCTS
-        else laid_out(np.int32, np.zeros(len(place), np.int64), frame["ms"].to_numpy()),
+        np.empty(0, np.int32) if kind is Kind.PRODUCTS else laid_out(np.int32, np.zeros(len(place), np.int64), times_ms),
         moment,
     )
+
+
+def _order_few(files: Files) -> _OrderedFiles:
+    parts = [path.rpartition("/") for path in files.paths]
+    spelled = _folders(dict.fromkeys(folder for folder, _, _ in parts))
+    place = {path: at for at, path in enumerate(spelled)}
+    rows = sorted(
+        (place.get(folder.lower(), -1), name.lower(), number, name, time_ms)
+        for (folder, _, name), number, time_ms in zip(parts, files.ids.tolist(), files.times_ms.tolist(), strict=True)
+    )
+    at, _, ids, names, times_ms = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    return _OrderedFiles(spelled, np.array(at, np.int64), names, np.array(ids, np.int64), np.array(times_ms, np.int64))
+
+
+def _order_many(files: Files) -> _OrderedFiles:
+    import polars as pl  # for start-up
+
+    frame = pl.DataFrame({"path": series_of(files.paths), "id": files.ids, "ms": files.times_ms}).select(
+        "id",
+        "ms",
+        name=pl.col("path").str.extract(r"([^/]*)$", 1),
+        folder=pl.col("path").str.extract(r"(?s)^(.*)/[^/]*$", 1).fill_null(""),
+    )
+    spelled = _folders(frame["folder"].unique(maintain_order=True).to_list())
+    of_file = (
+        frame["folder"]
+        .str.to_lowercase()
+        .replace_strict(["", *spelled], [-1, *range(len(spelled))], default=-1, return_dtype=pl.Int32)
+    )
+    frame = frame.with_columns(at=of_file, lower=pl.col("name").str.to_lowercase()).sort("at", "lower", "id")
+    return _OrderedFiles(spelled, frame["at"].to_numpy(), frame["name"], frame["id"].to_numpy(), frame["ms"].to_numpy())
+
+
+def _gathered(folders: list[str], files: Sequence[str] | pl.Series, order: Ints) -> Sequence[str] | pl.Series:
+    if isinstance(files, tuple):
+        names = [*folders, *files]
+        return [names[number] for number in order.tolist()]
+    import polars as pl  # for start-up
+
+    return pl.concat([series_of(folders), series_of(files)]).gather(order)
 
 
 def _folders(paths: Collection[str]) -> dict[str, str]:

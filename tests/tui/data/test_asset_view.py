@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.store.queries.problems.unwell import UNWELL
 from aptui.tui.data.asset_health import UnwellSources
-from aptui.tui.data.asset_tree import AssetTree, FolderKeys, Kind, build_tree
+from aptui.tui.data.asset_tree import AssetTree, Files, FolderKeys, Kind, build_tree
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.table import Column
@@ -127,14 +126,8 @@ class Screen:
             case "files":
                 plain.ids = value
                 ids = sorted(value)
-                frame = pl.DataFrame(
-                    {
-                        "path": pl.Series([POOL[number - 1] for number in ids], dtype=pl.String),
-                        "id": np.array(ids, np.int64),
-                        "ms": np.zeros(len(ids)),
-                    }
-                )
-                self.newest = build_tree(Kind.SOURCES, frame, self._folder_keys)
+                files = Files([POOL[number - 1] for number in ids], np.array(ids, np.int64), np.zeros(len(ids), np.int64))
+                self.newest = build_tree(Kind.SOURCES, files, self._folder_keys)
                 self.model.refresh()
                 if plain.text:
                     self._search(plain.text, is_new=False)
