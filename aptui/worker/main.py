@@ -58,7 +58,9 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = AnswerOutbox(lambda results: self._answer(wire.FrameKind.RAN, results))
+        self._outbox = AnswerOutbox(
+            lambda results: self._answer(wire.FrameKind.RAN, results), hang_up=lambda: channel.shutdown(socket.SHUT_RD)
+        )
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: what its commands share}; the folders are everybody's."""
         self._variables = BuilderVariables((), ())
@@ -72,6 +74,8 @@ class Worker:
         self._end()
 
     def _perform(self, kind: wire.FrameKind, record: Any) -> None:
+        if kind is not wire.FrameKind.PROCESS:
+            self._outbox.settle()  # what is asked first is answered first
         match kind:
             case wire.FrameKind.COPY:
                 self._send(wire.FrameKind.COPIED, self._copy(record))
@@ -99,6 +103,7 @@ class Worker:
         self._setup = setup
         self._builders = {builder.name: builder for builder in setup.builders}
         self._platforms = {platform.id: platform for platform in setup.platforms}
+        self._outbox.works_apart = all(builder.memory_limit_bytes in (0, SHARE_OF_MEMORY) for builder in setup.builders)
         self._variables = BuilderVariables(setup.builders, setup.variables)
         reads.watch(setup.scan_folders)
         if setup.nice:
@@ -130,14 +135,15 @@ class Worker:
 
         builder = self._builders.get(order.builder)
         if builder is None:
+            self._answer_others()
             self._answer(wire.FrameKind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
             return
         is_command = builder.kind is BuilderKind.COMMAND
         self._variables.apply(builder.name)
         sharing = self._shared(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
-        if limit_bytes:
-            self._outbox.flush()  # it may take memory that there is none of soon
+        if limit_bytes or not is_command:
+            self._answer_others()  # it may take memory that there is none of soon, or fork, or print
         log = RunLog(builder.name)
         self._teller.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_teller(limit_bytes)):
@@ -149,6 +155,10 @@ class Worker:
             self._runs += 1
             self._answer(wire.FrameKind.RAN, [result])
             self._retire_if_due()
+
+    def _answer_others(self) -> None:
+        self._outbox.flush()
+        self._outbox.settle()
 
     def _shared(self, builder: str) -> BatchSharing:
         """Return what the commands of a builder share."""
@@ -178,11 +188,13 @@ class Worker:
     def _retire_if_due(self) -> None:
         reason = self._wish_to_retire()
         if reason:
+            self._answer_others()
             self._send(wire.FrameKind.RETIRE, wire.WorkerNote(reason))
             self._end()
             _leave(0)
 
     def _end(self) -> None:
+        self._answer_others()
         for sharing in list(self._sharing.values())[:1]:
             sharing.folders.remove()
         for instance in self._instances.values():

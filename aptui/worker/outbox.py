@@ -1,14 +1,22 @@
 """The outbox of a worker: results of commands held back for a moment, so that many share one sync, one write, one wake-up.
 
 Nothing is said of a run before its products are durable. The engine takes the first run that it has no answer for as the
-one that a worker is at: therefore what is held back is said at the latest when a command takes long, or when there is
+one that a worker is at: therefore what is held back is handed over at the latest when a command takes long, or when there is
 nothing more to run.
+
+A disk that syncs leaves the processor free: a thread waits for it (`AnswerOutbox.works_apart`) while the next command runs.
+Whatever is finished in that time shares the next sync.
+
+Tests: `tests/worker/test_outbox.py`.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
+from _thread import stack_size, start_new_thread
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -20,6 +28,10 @@ from aptui.worker.outputs.products import discard
 
 HELD_S = 0.02
 """So long an answer waits for others; the engine waits as long before it commits."""
+_STACK_BYTES = 512 << 10
+
+_Held = tuple[str, str, RunResult]
+"""Builder, where it staged, what came of it."""
 
 
 class AnswerOutbox:
@@ -28,12 +40,21 @@ class AnswerOutbox:
     Args:
         send: says what became of runs, in their order.
         clock: seconds of a monotonic clock.
+        hang_up: wakes whoever waits for the next command: the thread failed, and nothing can be answered any more.
     """
 
-    def __init__(self, send: Callable[[list[RunResult]], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._send, self._clock = send, clock
-        self._held: list[tuple[str, str, RunResult]] = []
+    def __init__(
+        self,
+        send: Callable[[list[RunResult]], None],
+        clock: Callable[[], float] = time.monotonic,
+        hang_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._send, self._clock, self._hang_up = send, clock, hang_up
+        self._held: list[_Held] = []
         self._since_s = 0.0
+        self.works_apart = False
+        """Whether a thread does what takes time. It takes addresses, which a limit of memory counts."""
+        self._apart: _Thread | None = None
 
     def add(self, builder: str, staging: str, result: RunResult) -> None:
         """Hold the answer of a run of `builder` that staged at `staging`."""
@@ -47,11 +68,76 @@ class AnswerOutbox:
             self.flush()
 
     def flush(self) -> None:
-        """Make durable what was made, and answer."""
-        if self._held:
-            failed = _sync([files.os_path(product.staged) for *_, result in self._held for product in result.products])
-            self._send([_judged(*one, failed) for one in self._held])
-            self._held.clear()
+        """Have made durable what was made, and have it answered: at once, or by the thread as soon as it can."""
+        if self._held and self.works_apart:
+            self._apart = self._apart or _Thread(self._answer, self._hang_up)
+            self._apart.take(self._held)
+            self._held = []
+        elif self._held:
+            self.settle()
+            self._answer(self._held)
+            self._held = []
+
+    def settle(self) -> None:
+        """Return when nothing that was handed over is unanswered."""
+        if self._apart is not None:
+            self._apart.wait()
+
+    def _answer(self, held: list[_Held]) -> None:
+        failed = _sync([files.os_path(product.staged) for *_, result in held for product in result.products])
+        self._send([_judged(*one, failed) for one in held])
+
+
+class _Thread:
+    """Answers in the order in which it was given something; what it failed of is raised where it is waited for."""
+
+    def __init__(self, answer: Callable[[list[_Held]], None], hang_up: Callable[[], None]) -> None:
+        self._answer, self._hang_up = answer, hang_up
+        self._given: list[_Held] = []
+        self._is_at_work = False
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        before = stack_size(_STACK_BYTES)
+        start_new_thread(self._serve, ())
+        stack_size(before)
+
+    def take(self, held: list[_Held]) -> None:
+        """Answer this, too."""
+        with self._changed:
+            self._refuse_after_error()
+            self._given += held
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Return when all is answered."""
+        with self._changed:
+            while self._error is None and (self._given or self._is_at_work):
+                self._changed.wait()
+            self._refuse_after_error()
+
+    def _refuse_after_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _serve(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            while True:
+                self._answer(self._next())
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to but those that wait
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+            self._hang_up()
+
+    def _next(self) -> list[_Held]:
+        with self._changed:
+            self._is_at_work = False
+            self._changed.notify_all()
+            while not self._given:
+                self._changed.wait()
+            held, self._given, self._is_at_work = self._given, [], True
+            return held
 
 
 def _sync(paths: list[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,44 @@ def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path:
     told.outbox.flush()
 
     assert [result.run_key for result in told.results] == [1]
+
+
+def test_the_next_command_runs_while_products_are_synced(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was finished meanwhile shares the next sync, in the order in which it was finished."""
+    disk, sync = threading.Event(), os.fsync
+
+    def slow(descriptor: int) -> None:
+        assert disk.wait(30)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    told.outbox.works_apart = True
+    for run_key in (1, 2, 3):
+        told.add(tmp_path, run_key)
+        told.outbox.flush()
+    before = list(told.results)
+    disk.set()
+    told.outbox.settle()
+
+    assert before == []
+    assert [result.run_key for result in told.results] == [1, 2, 3]
+    assert told.deeds.count([2, 3]) + told.deeds.count([1, 2, 3]) == 1
+
+
+def test_what_the_thread_cannot_send_ends_the_worker_and_not_the_thread_alone(told: Told, tmp_path: Path) -> None:
+    def refuse(results: list[RunResult]) -> None:
+        raise BrokenPipeError
+
+    has_hung_up = threading.Event()
+    outbox = AnswerOutbox(refuse, hang_up=has_hung_up.set)
+    outbox.works_apart = True
+    told.outbox = outbox
+    told.add(tmp_path, 1)
+    outbox.flush()
+
+    with pytest.raises(BrokenPipeError):
+        outbox.settle()
+    told.add(tmp_path, 2)
+    with pytest.raises(BrokenPipeError):
+        outbox.flush()
+    assert has_hung_up.wait(30)
