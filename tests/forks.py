@@ -151,7 +151,7 @@ class Forks:
 
     def prepare(self) -> None:
         """Start what is forked from: in this thread, because children die with the thread that is their parent."""
-        from aptui.engine.pool.process import python_environment
+        from aptui.engine.pool.spawning import python_environment
 
         self._is_prepared = True
         for program, switches, environment in (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from aptui.engine.pool.process import python_command, python_environment
+from aptui.engine.pool.spawning import python_command, python_environment
 from aptui.link import places
 from aptui.worker.processes import end_children
 

@@ -336,7 +336,7 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     """
     import subprocess
 
-    from aptui.engine.pool.process import python_command, python_environment
+    from aptui.engine.pool.spawning import python_command, python_environment
 
     try:
         ended = subprocess.run(

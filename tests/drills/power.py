@@ -47,9 +47,9 @@ main()
 
 def _unsynced_products() -> None:
     """Break the contract: workers do not make products durable, nor does who places them."""
-    from aptui.engine.pool import process
+    from aptui.engine.pool import spawning
 
-    process.python_command = lambda *words: [
+    spawning.python_command = lambda *words: [
         sys.executable,
         "-P",
         "-X",

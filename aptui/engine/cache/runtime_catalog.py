@@ -22,7 +22,7 @@ from uuid import UUID
 
 from aptui.config.dirs import own_folder
 from aptui.engine.cache import catalog
-from aptui.engine.pool.process import python_environment
+from aptui.engine.pool.spawning import python_environment
 from aptui.shared.asset_registry import RegistryAsset, write_stream
 from aptui.shared.errors import HostError
 

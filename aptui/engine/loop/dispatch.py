@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aptui.engine.cache.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
+    from aptui.engine.pool.spawning import EarlyWorkers
     from aptui.sharing.account import Account
 
 _GRACE_S = 2.0
@@ -40,10 +41,11 @@ class RunDispatcher:
     Args:
         context: of the engine, whose inbox takes what came of them.
         runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
+        early: workers that were started already.
     """
 
-    def __init__(self, context: EngineContext, *, runs_builders: bool) -> None:
-        self._context, self._runs_builders = context, runs_builders
+    def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorkers | None = None) -> None:
+        self._context, self._runs_builders, self._early = context, runs_builders, early
         self._pointers = Pointers(context.roots)
         self._results: list[RunResult] = []
         self._results_since = 0.0
@@ -72,7 +74,7 @@ class RunDispatcher:
                 context.config.workers,
                 context.selector,
                 self._take_from_pool,
-                settings=settings_for(context.config),
+                settings=settings_for(context.config, early=self._early),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
             )
             context.closing.callback(self.pool_if_any.close, _GRACE_S)

@@ -185,7 +185,8 @@ class Engine:
         self.pipeline = Pipeline(self.project, self.archive, lambda job, _: joblog.name_of(job, names), str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
         context = self._context()
-        self.scans, self.runs = Scans(context, opening), RunDispatcher(context, runs_builders=self._runs_builders)
+        self.scans = Scans(context, opening)
+        self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
         self.deeds = CommandExecutor(context, self.scans, self.runs)
         failed_before = self.archive.failed_count() if self.live is not None else None
         forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from aptui.engine.pool.process import python_environment
+from aptui.engine.pool.spawning import python_environment
 from aptui.shared.missing import Names
 
 

@@ -9,34 +9,26 @@ Tests: `tests/engine/pool/test_environment.py`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-import aptui
 from aptui.engine.pool.questions import RunQuestions
 from aptui.engine.pool.sandbox import Sandbox
+from aptui.engine.pool.spawning import SpawnedWorker, spawn
 from aptui.worker import processes, wire
 from aptui.worker.commands.output import BoundedText, MarkedStream
 
 _RECEIVE_BYTES = 1 << 18
-_PIPE_BYTES = 1 << 20
 _DRAIN_READS = 64
 """Reads of one go at most; a process that floods the pipe must not keep the loop."""
-_ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
-_ALLOWED_PREFIXES = ("LC_", "PYTHON", "XDG_")
-MARK_VARIABLE = "APTUI_WORKER"
 
 
 class WorkerListener(Protocol):
@@ -60,31 +52,17 @@ class WorkerStart(Struct, frozen=True):
     sandbox: Sandbox | None = None
 
 
-def python_command(*arguments: str) -> list[str]:
-    """Return the command of a worker. `-P`: a `json.py` in the current folder must not shadow the library's."""
-    return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
-
-
-def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders."""
-    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
-    root = str(Path(aptui.__file__).parent.parent)
-    if "site-packages" not in root and "dist-packages" not in root:
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH", ""))))
-    return {**kept, **(extra or {})}
-
-
-def mark_prefix() -> str:
-    """Return the beginning of what all processes of this engine's workers have in their environment."""
-    return f"{MARK_VARIABLE}={os.getpid()}-"
-
-
 class WorkerProcess:
-    """A worker process and its descriptors."""
+    """A worker process and its descriptors; `spawned` is the process, when there is one already."""
 
-    def __init__(self, start: WorkerStart, selector: selectors.BaseSelector, listener: WorkerListener) -> None:
+    def __init__(
+        self,
+        start: WorkerStart,
+        selector: selectors.BaseSelector,
+        listener: WorkerListener,
+        spawned: SpawnedWorker | None = None,
+    ) -> None:
         self._selector, self._listener = selector, listener
-        self.mark = f"{mark_prefix()}{os.urandom(8).hex()}"
         self._nonce = os.urandom(8).hex()
         self._reader = wire.FrameReader()
         self._stream = MarkedStream(self._nonce)
@@ -92,45 +70,14 @@ class WorkerProcess:
         self.fault = ""
         self.is_gone = False
         self.orphans: set[int] = set()
-        self.questions = RunQuestions(selector)
-        self._spawn(start)
-        self._register()
-        self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
-
-    def _spawn(self, start: WorkerStart) -> None:
-        self._channel, theirs = socket.socketpair()
-        self._output, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:
-            pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
-        name, _, value = self.mark.partition("=")
-        self.is_wrapped = start.sandbox is not None
-        asked = self.questions.asked
-        parent = "0" if self.is_wrapped else str(os.getpid())
-        command = python_command(str(theirs.fileno()), parent, str(asked.fileno()))
-        try:
-            self._process = subprocess.Popen(
-                command if start.sandbox is None else start.sandbox.command(command),
-                stdin=subprocess.DEVNULL,
-                stdout=writer,
-                stderr=writer,
-                pass_fds=(theirs.fileno(), asked.fileno()),
-                env={**python_environment(start.environment), name: value},
-                start_new_session=True,
-                cwd="/",
-            )
-        except OSError:
-            self._channel.close()
-            self.questions.close()
-            os.close(self._output)
-            raise
-        finally:
-            theirs.close()
-            asked.close()
-            os.close(writer)
+        spawned = spawned or spawn(start.environment, start.sandbox)
+        self.mark, self.is_wrapped = spawned.mark, spawned.is_wrapped
+        self._process, self._channel, self._output = spawned.process, spawned.channel, spawned.output
+        self.questions = RunQuestions(spawned.questions, selector)
         self.pid = self._process.pid
         self.exit_descriptor = os.pidfd_open(self.pid)
+        self._register()
+        self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
 
     def _register(self) -> None:
         self._channel.setblocking(False)

@@ -18,10 +18,11 @@ from aptui.config.dirs import own_folder
 from aptui.core.orders import Outcome
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.messages import PoolMessage, Verdict
-from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
+from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart
 from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.engine.pool.slots import WorkerSlot
+from aptui.engine.pool.spawning import EarlyWorkers, mark_prefix
 from aptui.worker import processes
 from aptui.worker.commands.workspace import remove_of_the_dead
 
@@ -46,6 +47,7 @@ class PoolSettings(Struct, frozen=True):
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
         sandbox: what workers are started in, if in any.
         staging: where workers have their folders; what dead ones left there is removed. "" = whoever makes the next ones does that.
+        early: workers that were started already.
         idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
     """
 
@@ -58,16 +60,23 @@ class PoolSettings(Struct, frozen=True):
     memory_budget_bytes: int = 0
     sandbox: Sandbox | None = None
     staging: str = ""
+    early: EarlyWorkers | None = None
     idle_s: float = 300.0
     rest_s: float = 1800.0
 
 
-def settings_for(config: Config, environment: Mapping[str, str] | None = None, writes: Iterable[str] = ()) -> PoolSettings:
+def settings_for(
+    config: Config,
+    environment: Mapping[str, str] | None = None,
+    writes: Iterable[str] = (),
+    early: EarlyWorkers | None = None,
+) -> PoolSettings:
     """Return how workers of a project are kept: in its sandbox, and they say what they open outside its scan folders.
 
     Args:
         environment: is added to theirs.
         writes: folders that they write to beside that for staging.
+        early: workers of this project that were started already.
 
     Raises:
         HostError: a sandbox is required and cannot be had.
@@ -77,8 +86,9 @@ def settings_for(config: Config, environment: Mapping[str, str] | None = None, w
         environment=environment or {},
         scan_folders=(*(folder.path for folder in config.project.scan_folders), *links),
         memory_budget_bytes=config.limits.all_memory_bytes,
-        sandbox=sandbox_of(config, writes),
+        sandbox=early.sandbox if early is not None and early.sandbox is not None else sandbox_of(config, writes),
         staging=str(own_folder(config.cache_dir) / "staging"),
+        early=early,
     )
 
 
@@ -126,7 +136,9 @@ class WorkerManager:
             OSError: no process can be started.
         """
         processes.adopt_orphans()
-        member = WorkerProcess(start, self._selector, self._listener)
+        early = self._settings.early
+        spawned = early.take(start.environment, start.sandbox) if early is not None else None
+        member = WorkerProcess(start, self._selector, self._listener, spawned)
         self._warden = self._warden or OrphanReaper(mark_prefix())
         self._started_count += 1
         now_s = self._clock()

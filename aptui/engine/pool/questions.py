@@ -52,16 +52,18 @@ class LogSoFar(Struct, frozen=True):
 
 
 class RunQuestions:
-    """Questions to one worker. `asked` is its end, for its process.
+    """Questions to one worker.
 
     Args:
+        channel: our end of the socket pair, ours from now on.
         selector: the loop's.
         clock: seconds of a monotonic clock.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, clock: Callable[[], float] = time.monotonic) -> None:
-        self._selector, self._clock = selector, clock
-        self._channel, self.asked = socket.socketpair()
+    def __init__(
+        self, channel: socket.socket, selector: selectors.BaseSelector, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._channel, self._selector, self._clock = channel, selector, clock
         self._channel.setblocking(False)
         self._selector.register(self._channel, selectors.EVENT_READ, self._hear)
         self._reader = wire.FrameReader()

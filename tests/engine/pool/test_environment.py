@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.config.dirs import data_dir
-from aptui.engine.pool import process
+from aptui.engine.pool import spawning
 
 
 def test_every_variable_that_builders_get_is_in_the_manual() -> None:
@@ -11,14 +11,14 @@ def test_every_variable_that_builders_get_is_in_the_manual() -> None:
 
     words = set(manual.replace(",", " ").replace(".", " ").split())
 
-    assert {*process._ALLOWED, *process._ALLOWED_PREFIXES} <= words
+    assert {*spawning._ALLOWED, *spawning._ALLOWED_PREFIXES} <= words
 
 
 def test_nothing_else_reaches_them(monkeypatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "x")
     monkeypatch.setenv("LC_TIME", "C")
 
-    found = process.python_environment()
+    found = spawning.python_environment()
 
     assert "SECRET_TOKEN" not in found
     assert found["LC_TIME"] == "C"

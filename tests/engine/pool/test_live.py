@@ -21,7 +21,7 @@ from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool import slots
 from aptui.engine.pool.memory_budget import MemoryBudget
 from aptui.engine.pool.pool import PoolSettings
-from aptui.engine.pool.process import mark_prefix
+from aptui.engine.pool.spawning import mark_prefix
 from aptui.worker import processes
 
 pytestmark = pytest.mark.real

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import socket
 
 import pytest
 from pool_harness import PATIENCE_S, Harness, command_builder, python_builder
@@ -137,8 +138,8 @@ class Asked:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.selector = selectors.DefaultSelector()
-        self.questions = RunQuestions(self.selector, lambda: self.now_s)
-        self.worker = self.questions.asked
+        channel, self.worker = socket.socketpair()
+        self.questions = RunQuestions(channel, self.selector, lambda: self.now_s)
         self.worker.setblocking(False)
         self._reader = wire.FrameReader()
 

@@ -1,0 +1,142 @@
+"""Processes of workers as they are started, before anybody gives them work; who does that is `process`.
+
+A worker takes as long to start as the engine to import what decides. `EarlyWorkers` are started before that, as soon as it is
+known that there is something to do, so that both happen at one time.
+
+Tests: `tests/engine/pool/test_spawning.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+import aptui
+from aptui.engine.pool.sandbox import Sandbox, sandbox_of
+from aptui.shared.errors import HostError
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+_PIPE_BYTES = 1 << 20
+_ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
+_ALLOWED_PREFIXES = ("LC_", "PYTHON", "XDG_")
+MARK_VARIABLE = "APTUI_WORKER"
+
+
+def python_command(*arguments: str) -> list[str]:
+    """Return the command of a worker. `-P`: a `json.py` in the current folder must not shadow the library's."""
+    return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
+
+
+def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders."""
+    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+    root = str(Path(aptui.__file__).parent.parent)
+    if "site-packages" not in root and "dist-packages" not in root:
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH", ""))))
+    return {**kept, **(extra or {})}
+
+
+def mark_prefix() -> str:
+    """Return the beginning of what all processes of this engine's workers have in their environment."""
+    return f"{MARK_VARIABLE}={os.getpid()}-"
+
+
+class SpawnedWorker(Struct, eq=False):
+    """A process that waits for its setup frame.
+
+    Args:
+        mark: what it and all that it starts have in their environment.
+        channel, questions: our ends of its two socket pairs.
+        output: where it and all that it starts write to.
+    """
+
+    mark: str
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+    questions: socket.socket
+    output: int
+    is_wrapped: bool
+
+    def discard(self) -> None:
+        """End it: nothing was asked of it."""
+        self.channel.close()
+        self.questions.close()
+        os.close(self.output)
+        self.process.kill()
+        self.process.wait()
+
+
+def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWorker:
+    """Start a worker's process.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    mark = f"{mark_prefix()}{os.urandom(8).hex()}"
+    (channel, theirs), (questions, asked) = socket.socketpair(), socket.socketpair()
+    output, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
+    name, _, value = mark.partition("=")
+    parent = "0" if sandbox is not None else str(os.getpid())
+    command = python_command(str(theirs.fileno()), parent, str(asked.fileno()))
+    try:
+        process = subprocess.Popen(
+            command if sandbox is None else sandbox.command(command),
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            pass_fds=(theirs.fileno(), asked.fileno()),
+            env={**python_environment(environment), name: value},
+            start_new_session=True,
+            cwd="/",
+        )
+    except OSError:
+        channel.close()
+        questions.close()
+        os.close(output)
+        raise
+    finally:
+        theirs.close()
+        asked.close()
+        os.close(writer)
+    return SpawnedWorker(mark, process, channel, questions, output, sandbox is not None)
+
+
+class EarlyWorkers:
+    """Workers that were started before there is a pool, which takes them first.
+
+    Args:
+        config: of the project.
+        count: so many, or none where they cannot be started: the pool tries again, and says what is wrong.
+    """
+
+    def __init__(self, config: Config, count: int) -> None:
+        self.sandbox: Sandbox | None = None
+        self._spawned: list[SpawnedWorker] = []
+        with contextlib.suppress(OSError, HostError):
+            self.sandbox = sandbox_of(config)
+            while len(self._spawned) < count:
+                self._spawned.append(spawn({}, self.sandbox))
+
+    def take(self, environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWorker | None:
+        """Return one that was started just so, None when there is none left."""
+        return self._spawned.pop(0) if self._spawned and not environment and sandbox == self.sandbox else None
+
+    def close(self) -> None:
+        """End those that nobody took."""
+        while self._spawned:
+            self._spawned.pop().discard()

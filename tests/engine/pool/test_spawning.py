@@ -1,0 +1,88 @@
+"""Workers that are started before there is an engine: it takes them, and none outlives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.config import load
+from aptui.engine.loop.engine import Engine
+from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.pool import spawning
+from aptui.engine.pool.spawning import SpawnedWorker
+from aptui.engine.scan.freshness import FileClocks
+
+
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> list[SpawnedWorker]:
+    found: list[SpawnedWorker] = []
+    spawn = spawning.spawn
+
+    def noted(*place: object) -> SpawnedWorker:
+        found.append(spawn(*place))
+        return found[-1]
+
+    monkeypatch.setattr(spawning, "spawn", noted)
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "game").mkdir()
+    (tmp_path / "game" / "a.txt").write_text("a")
+    (tmp_path / "aptui.yaml").write_text(
+        "platforms: {linux: {}}\nscan_folders: [{name: game, path: game}]\ncache: Cache\nsandbox: off\nworkers: 2\n"
+        'builders: [{name: all, copy: ["*"]}]\nlocal_store: {enabled: false}\n'
+    )
+    return tmp_path
+
+
+def take(project: Path) -> PreparedSession:
+    opening = PreparedSession(load.load(project), starts_workers=True)
+    opening.take()
+    return opening
+
+
+def build(opening: PreparedSession) -> list[int]:
+    """Run an engine until it is idle; return the ids of its workers."""
+    engine = Engine(opening.config, opening=opening)
+    engine.open()
+    engine.start_scan()
+    engine.run_until_idle()
+    pids = [worker.pid for worker in engine.pool_if_any.workers()] if engine.pool_if_any else []
+    engine.close()
+    return pids
+
+
+@pytest.mark.real
+def test_the_workers_of_a_new_cache_are_those_that_started_before_the_engine(project: Path, spawned: list[SpawnedWorker]) -> None:
+    opening = take(project)
+    early = [worker.process.pid for worker in spawned]
+
+    used = build(opening)
+
+    assert len(early) == 2
+    assert used
+    assert used == early[: len(used)]
+    assert all(worker.process.poll() is not None for worker in spawned)
+
+
+@pytest.mark.real
+def test_a_change_starts_one_worker_and_nothing_changed_none(
+    project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # else the file is too young to be trusted
+    build(take(project))
+    spawned.clear()
+    nothing = take(project)
+    current, none = nothing.is_current, len(spawned)
+    nothing.close()
+    (project / "game" / "a.txt").write_text("b")
+
+    changed = take(project)
+    one = len(spawned)
+    changed.close()
+
+    assert (current, none, one) == (True, 0, 1)
+    assert spawned[0].process.poll() is not None
