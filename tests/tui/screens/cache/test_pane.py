@@ -66,7 +66,7 @@ def in_cache(tmp_path, do, *, size=LARGE, session=None, shown=True, panes=PANES,
 
     async def main(app, pilot, engine):
         if shown:
-            await until(pilot, lambda: app.pane._contents is not None)
+            await until(pilot, lambda: app.pane.inventory.contents is not None)
             await pilot.pause()
         await do(app, pilot, engine)
 
@@ -80,7 +80,7 @@ def damage(tmp_path) -> None:
 
 async def looked(app, pilot, key: str) -> None:
     await pilot.press(key)
-    await until(pilot, lambda: not app.pane._looking.is_busy and app.pane._ended_ms)
+    await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
     await pilot.pause()
 
 
@@ -105,11 +105,11 @@ def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, s
 
 def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
     async def look(app, pilot, _session):
-        await until(pilot, lambda: app.pane._trouble)
+        await until(pilot, lambda: app.pane.inventory.trouble)
         await pilot.press("V", "U", "r", "D", "c")
 
         await until(pilot, lambda: "there is no asset database" in text(app))
-        assert app.pane._looked is None
+        assert app.pane.examination.looked is None
         assert not {name for _, name, _ in app.actions_here() if name in {"cache.verify", "cache.unowned", "cache.repair"}}
 
     in_cache(tmp_path, look, shown=False)
@@ -175,7 +175,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
         app.pane.action_verify()
         await pilot.press("c")
         goes_on.set()
-        await until(pilot, lambda: not app.pane._looking.is_busy)
+        await until(pilot, lambda: not app.pane.examination.is_busy)
         await pilot.pause()
 
         await until(pilot, lambda: "2 products as recorded so far" in text(app))
@@ -195,7 +195,7 @@ def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
 
     async def leave(app, pilot, _session):
         await pilot.press("V")
-        await until(pilot, lambda: app.pane._looking.is_busy)
+        await until(pilot, lambda: app.pane.examination.is_busy)
 
     in_cache(tmp_path, leave)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-cache")]
@@ -221,7 +221,7 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
 
         (cache / "linux/data/stray.tmp").unlink()  # the engine does
         session.say(Said(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
-        await until(pilot, lambda: not app.pane._mending.going)
+        await until(pilot, lambda: not app.pane.mending.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
         await pilot.press("D")
@@ -333,13 +333,13 @@ def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, sto
     session = FakeSession(tmp_path / "cache")
 
     async def change(app, pilot, session):
-        before = app.pane._contents
+        before = app.pane.inventory.contents
         session.latest_progress = busy
         row = list(product_row(9, 1, "linux/textures/new.png"))
         store.put(put_product=[tuple(row)])
         session.say(ProductsChanged(0, (("linux/textures/new.png", "00"),)))
         await until(pilot, lambda: re.search(r"as of \d\d:\d\d:\d\d  .* free on its disk", text(app)))
-        assert app.pane._contents is before
+        assert app.pane.inventory.contents is before
         session.latest_progress = Progress(0, 1, 0, 0, 0, 0, 6, 0, False)
         session.say(session.latest_progress, 2)
         await until(pilot, lambda: "6 products" in text(app))
@@ -354,11 +354,11 @@ def test_commands_do_what_keys_do(tmp_path, store):
 
     async def command(app, pilot, session):
         await say(app, pilot, "verify")
-        await until(pilot, lambda: not app.pane._looking.is_busy and app.pane._ended_ms)
+        await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
         await say(app, pilot, "repair", "a")
         await until(pilot, lambda: len(session.asked) == 1)
         await say(app, pilot, "unowned")
-        await until(pilot, lambda: app.pane._look == "unowned" and not app.pane._looking.is_busy)
+        await until(pilot, lambda: app.pane.examination.kind == "unowned" and not app.pane.examination.is_busy)
 
         await until(pilot, lambda: "every file belongs to a product" in text(app))
 
@@ -385,7 +385,7 @@ def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, st
         await pilot.press("V")
         await until(pilot, lambda: "cannot be read" in text(app))
 
-        assert app.pane._looked is None
+        assert app.pane.examination.looked is None
 
     in_cache(tmp_path, look)
 

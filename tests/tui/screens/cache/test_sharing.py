@@ -43,7 +43,7 @@ def in_cache(tmp_path, project, do, size=LARGE):
         app.config = load(project)
 
     async def main(app, pilot, _engine):
-        await until(pilot, lambda: app.pane._contents is not None)
+        await until(pilot, lambda: app.pane.inventory.contents is not None)
         await pilot.pause()
         await do(app, pilot)
 
@@ -80,7 +80,7 @@ def test_mode_location_and_patterns_are_written_into_the_projects_file_with_its_
         await choose(app, pilot, "e", "l")
         await fill(app, pilot, str(tmp_path / "share"))
         await choose(app, pilot, "m", "s", "a", "s")
-        await until(pilot, lambda: not app.pane._shared.is_dirty)
+        await until(pilot, lambda: not app.pane.sharing.is_dirty)
 
     in_cache(tmp_path, project, do)
 
@@ -95,7 +95,7 @@ def test_a_pattern_is_rested_renamed_made_a_regex_and_removed_and_all_is_discard
     drafts = []
 
     async def do(app, pilot):
-        shared = app.pane._shared
+        shared = app.pane.sharing
         await choose(app, pilot, "e")
         for key, said in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
             await until(pilot, lambda: asking(app))
@@ -127,7 +127,7 @@ def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
     async def do(app, pilot):
         await choose(app, pilot, "e", "m", "c", "s")
         await until(pilot, lambda: "needs a store" in " ".join(text(app).replace("─", " ").split()))
-        assert app.pane._shared.is_dirty
+        assert app.pane.sharing.is_dirty
 
     in_cache(tmp_path, project, do)
 
@@ -140,7 +140,7 @@ def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
             await choose(app, pilot, "e", "l")
             await fill(app, pilot, str(tmp_path / place))
             await choose(app, pilot, "t")
-            await until(pilot, lambda: app.pane._shared.answer is not None)
+            await until(pilot, lambda: app.pane.sharing.answer is not None)
             await pilot.pause()
             assert word in text(app)
 
@@ -176,7 +176,7 @@ def test_what_a_test_said_and_that_something_is_not_saved_is_seen_on_any_screen(
         await choose(app, pilot, "e", "l")
         await fill(app, pilot, str(share))
         await choose(app, pilot, "t")
-        await until(pilot, lambda: app.pane._shared.answer is not None)
+        await until(pilot, lambda: app.pane.sharing.answer is not None)
         await pilot.pause()
         assert "not saved   it answers after" in text(app)
 
