@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from aptui.core.model import Digest, FileFact, RelPath
 from aptui.core.records.rows import pack_plan
 from aptui.store.db import schema
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -108,6 +109,27 @@ class Store:
         for opened in self._open:
             opened.close()
         self.writer.close()
+
+
+def fact(rel: str, scan_folder: int = 1, size: int = 1) -> FileFact:
+    return FileFact(scan_folder, RelPath(rel), size, 2, 3, 4, Digest(DIGEST), (1 << 64) - 1)
+
+
+def put_folder(store: Store, folder: str, *facts: FileFact, digest: bytes = DIGEST) -> None:
+    store.put(put_folder=[(facts[0].scan_folder, folder, digest, facts)])
+
+
+def with_gem(store: Store) -> int:
+    """Add a second scan folder; return its id."""
+    return store.writer.sync_scan_folders([("project", "/project", 0), ("Gem", "/gem", 1)])[0]["Gem"]
+
+
+def two_jobs(store: Store) -> None:
+    store.put(
+        put_source=[source_row(1, "Ä.png"), source_row(2, "b.png")],
+        put_job=[job_row(1, 1), job_row(2, 2)],
+        put_product=[product_row(1, 1, "linux/tex/a"), product_row(2, 2, "linux/tex/deep/b"), product_row(3, 2, "linux/text")],
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the cache asks of the database about products; `store.db.archive` answers.
+"""What the cache asks of the database about products; `store.db.archive.products` answers.
 
 Tests: `tests/engine/cache/test_cache.py`.
 """

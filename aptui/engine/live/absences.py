@@ -66,9 +66,9 @@ class Absences:
             return True
         if folder not in self._asked:
             self._asked.add(folder)
-            return bool(engine.archive.variants(key))
+            return bool(engine.archive.folders.variants(key))
         if folder not in self._remembered:  # temporary files come and go beside many others
-            parts = engine.archive.folder_parts(folder)
+            parts = engine.archive.folders.folder_parts(folder)
             self._remembered[folder] = frozenset(key_of(fact.rel) for _digest, facts in parts.values() for fact in facts)
         return key in self._remembered[folder]
 
@@ -76,4 +76,4 @@ class Absences:
 def was_folder(engine: Engine, key: PathKey) -> bool:
     """Whether a folder of sources is known by this key."""
     pending = engine.pipeline.memory.folders
-    return engine.archive.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
+    return engine.archive.folders.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)

@@ -195,7 +195,7 @@ class ChangeTracker:
             return
         owned = engine.archive.owners(sorted(names))
         folders = names - owned.keys()
-        gone = [*owned, *(name for folder in folders for name in engine.archive.products_below(folder))]
+        gone = [*owned, *(name for folder in folders for name in engine.archive.products.products_below(folder))]
         deleted = engine.cache.deleted
         really = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
         if really:
@@ -345,7 +345,7 @@ class ChangeTracker:
     # -------------------------------------------------------------------------------------------------------- second looks
 
     def _note_distrusted(self, engine: Engine, now: float) -> None:
-        for folder in engine.archive.distrusted_folders():
+        for folder in engine.archive.folders.distrusted_folders():
             self._second_looks.setdefault(folder, now + _SECOND_LOOK_S)
 
     def first_scan_is_done(self) -> None:

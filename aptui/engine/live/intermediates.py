@@ -67,7 +67,7 @@ class WrittenIntermediates:
         names: dict[str, None] = {}
         for path in paths:
             name = product_at(to_text(path[len(self._cache) :]))
-            inside = engine.archive.products_below(name) if os.path.isdir(path) else (name,)
+            inside = engine.archive.products.products_below(name) if os.path.isdir(path) else (name,)
             names.update(dict.fromkeys(inside))
         other = [name for name in names if not self._is_as_placed(engine, name)]
         return list(engine.archive.owners(other)) if other else []

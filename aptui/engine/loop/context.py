@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.inbox import Inbox
     from aptui.engine.loop.reporting.events import NoticePublisher
     from aptui.engine.scan.metadata import Metadata
-    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.archive.archive import DatabaseArchive
     from aptui.store.db.writer import Writer
 
 

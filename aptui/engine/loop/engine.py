@@ -46,7 +46,7 @@ from aptui.engine.waking import Waker
 from aptui.shared import trace
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 from aptui.store.logs import joblog
 
@@ -180,7 +180,7 @@ class Engine:
             self.config, self.project, opening.database, self.archive, self.writer, self.cache, self.news, self.wake
         )
         self.closing.callback(self.catalogs.close)
-        self.cache.recover(self.writer, self.archive)
+        self.cache.recover(self.writer, self.archive.products)
         names = {folder.id: folder.name for folder in folders}
         self.pipeline = Pipeline(self.project, self.archive, lambda job, _: joblog.name_of(job, names), str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
@@ -277,7 +277,7 @@ class Engine:
     def is_unheard_of(self, key: PathKey) -> bool:
         """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""
         folder = parent(key)
-        return not (folder in self.pipeline.memory.folders or self.inbox.names_folder(folder) or self.archive.variants(key))
+        return not (folder in self.pipeline.memory.folders or self.inbox.names_folder(folder) or self.archive.folders.variants(key))
 
     def look_at_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
@@ -465,7 +465,7 @@ class Engine:
             return
         if self.live is not None:
             self.runs.note_shared()
-        rows = self.cache.folder_rows(self.archive) if records_folders else {}
+        rows = self.cache.folder_rows(self.archive.products) if records_folders else {}
         state = self.runs.learned_state()
         if not self.is_stopping:
             state += [*self.scans.settled_state(), ("host", os.uname().nodename)]

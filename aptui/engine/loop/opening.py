@@ -25,7 +25,7 @@ from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ class PreparedSession:
             if not is_known or any(folder.id == 0 for folder in folders):
                 return
             for folder in folders:
-                self.guard.check(folder, lambda: archive)
-            digests = archive.folder_digests()
-            is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
+                self.guard.check(folder, lambda: archive.folders)
+            digests = archive.folders.folder_digests()
+            is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive.products)
             is_settled = is_settled and not (self.project.makes_finals and archive.drafts())
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
             known = archive.outside() if is_settled else {}

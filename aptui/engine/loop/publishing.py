@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
     from aptui.engine.loop.reporting.events import NoticePublisher
-    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.archive.archive import DatabaseArchive
     from aptui.store.db.writer import Writer
 
 

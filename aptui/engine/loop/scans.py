@@ -134,7 +134,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            RememberedFiles(context.archive, context.pipeline.memory, self._parts_to_save),
+            RememberedFiles(context.archive.folders, context.pipeline.memory, self._parts_to_save),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -142,7 +142,7 @@ class Scans:
         )
 
     def _check_root(self, folder: ScanFolder) -> None:
-        self._opening.guard.check(folder, lambda: self._context.archive)
+        self._opening.guard.check(folder, lambda: self._context.archive.folders)
 
     def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
         """Record what could not be read on the way to `folder` and in it, with `is_tree` also below, and what can be again."""
@@ -229,7 +229,7 @@ class Scans:
 
         An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
         """
-        lost, strays = self._context.cache.lost(self._context.archive, self._context.news.say_once)
+        lost, strays = self._context.cache.lost(self._context.archive.products, self._context.news.say_once)
         self.want_again(PathKey(name.removeprefix(_COMMON)) for name in strays if name.startswith(_COMMON))
         if lost:
             self.is_dirty = True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aptui.core.state.working_set import PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.scan.walk import Digests
-    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.archive.folders import FolderArchive
 
 Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
 """{scan folder id: (digest of a relative folder, its files)}."""
@@ -64,7 +64,7 @@ class SingleFiles:
         return META_SUFFIX in key or key == file_key(folder) or is_told_apart(key, self._context.project.metadata_types)
 
     def _seen(self, key: PathKey) -> FileFact | None:
-        found = self._context.archive.variants(key)
+        found = self._context.archive.folders.variants(key)
         if len(found) != 1:
             return None
         known = found[0]
@@ -92,7 +92,7 @@ class RememberedFiles:
         to_save: makes of what is pending of a folder the rows that would be saved of it.
     """
 
-    def __init__(self, archive: DatabaseArchive, memory: WorkingSet, to_save: Callable[[PendingFolder], Parts]) -> None:
+    def __init__(self, archive: FolderArchive, memory: WorkingSet, to_save: Callable[[PendingFolder], Parts]) -> None:
         self._archive, self._memory, self._to_save = archive, memory, to_save
 
     def folder_digests(self) -> Digests:

@@ -15,7 +15,7 @@ from typing import Self
 from aptui.core.model import Digest
 from aptui.engine.scan.walk import Entry, FolderPart, text_of
 from aptui.shared.files import lfs
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 
 _CHUNK_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -41,7 +41,7 @@ class Verification:
         """Return whether every file of a relative folder that was ever digested has those bytes."""
         digests: dict[tuple[int, str], Digest] = {
             (scan_folder, fact.rel): fact.digest
-            for scan_folder, (_digest, facts) in self._archive.folder_parts(folder).items()
+            for scan_folder, (_digest, facts) in self._archive.folders.folder_parts(folder).items()
             for fact in facts
             if fact.digest
         }

@@ -190,7 +190,7 @@ def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
 
 def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
     """Return what is needed to run these jobs, with what the database says that they made."""
-    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.archive.archive import DatabaseArchive
     from aptui.verbs.graph.unchanged_inputs import UnchangedInputs
 
     archive = DatabaseArchive(asset_database(config.cache_dir), {})

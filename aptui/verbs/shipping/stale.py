@@ -16,7 +16,7 @@ from aptui.engine.scan.verification import Verification
 from aptui.engine.scan.walk import text_of
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.printing import line
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 
 _HINT = "'aptui batch' processes it; --unsettled packs what was made before"
 _TOLD = 3
@@ -65,7 +65,9 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
                 for part, files in entries
                 for name in (text_of(entry[0]) for entry in files)
             }
-            known = {(number, str(fact.rel)) for number, (_d, facts) in archive.folder_parts(folder).items() for fact in facts}
+            known = {
+                (number, str(fact.rel)) for number, (_d, facts) in archive.folders.folder_parts(folder).items() for fact in facts
+            }
             if here != known or not bytes_of.is_same(folder, entries):
                 yield folder
     yield from sorted(opening.glance.vanished)

@@ -151,7 +151,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
 
 def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
-    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.archive.archive import DatabaseArchive
 
     key = key_of(row.source)
     archive = DatabaseArchive(asset_database(config.cache_dir), {})

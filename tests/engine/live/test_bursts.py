@@ -20,7 +20,7 @@ from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.pool.pool import Pool
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive.archive import DatabaseArchive
 
 pytestmark = pytest.mark.real
 

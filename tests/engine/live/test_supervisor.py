@@ -170,7 +170,7 @@ def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveP
         project.until_product("linux/a.txt", "fresh")
         assert live.engine is not None
         archive = live.engine.archive
-        project.until(lambda: project.is_idle and not archive.distrusted_folders())
+        project.until(lambda: project.is_idle and not archive.folders.distrusted_folders())
 
         assert project.runs == Counter({"a.txt:data": 1})
 

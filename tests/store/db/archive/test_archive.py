@@ -13,7 +13,6 @@ from aptui.core.model import (
     DependencyKind,
     Digest,
     EdgeKind,
-    FileFact,
     Job,
     JobDependency,
     JobPlan,
@@ -29,12 +28,26 @@ from aptui.core.model import (
 from aptui.core.orders import Outcome
 from aptui.core.records import rows
 from aptui.shared.errors import HostError, UserError
-from aptui.store.db import archive as archive_module
-from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.archive import archive as archive_module
+from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError
 from aptui.store.db.writer import Intent
 
-from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
+from ...conftest import (
+    BUILDER,
+    DIGEST,
+    Store,
+    analysis_row,
+    edge_row,
+    fact,
+    job_row,
+    product_row,
+    put_folder,
+    source_row,
+    two_jobs,
+    uuid_of,
+    with_gem,
+)  # fmt: skip
 
 KEY = PathKey("textures/ärger.png")
 OTHER_BUILDER = b"C" * 16
@@ -49,10 +62,6 @@ STORED = (
     "reason", "error", "inputs", "products", "discovered", "warnings", "errors", "log_file", "first_fail_ms", "last_fail_ms",
     "last_log_ms", "first_fail_log", "last_fail_log", "failure_cause", "duration_ms", "completed_ms", "plans", "edges",
 )  # fmt: skip
-
-
-def fact(rel: str, scan_folder: int = 1, size: int = 1) -> FileFact:
-    return FileFact(scan_folder, RelPath(rel), size, 2, 3, 4, Digest(DIGEST), (1 << 64) - 1)
 
 
 def full_source() -> Source:
@@ -84,15 +93,6 @@ def put_source(store: Store, source: Source) -> None:
         put_product=[rows.product_row(number, job, product) for job in jobs for number, product in enumerate(job.products, 1)],
         put_edge=[row for builder in {key[0] for key in source.jobs} for row in rows.edge_rows(source, builder)],
     )
-
-
-def put_folder(store: Store, folder: str, *facts: FileFact, digest: bytes = DIGEST) -> None:
-    store.put(put_folder=[(facts[0].scan_folder, folder, digest, facts)])
-
-
-def with_gem(store: Store) -> int:
-    """Add a second scan folder; return its id."""
-    return store.writer.sync_scan_folders([("project", "/project", 0), ("Gem", "/gem", 1)])[0]["Gem"]
 
 
 # ----------------------------------------------------------------------------------------------------------------- sources
@@ -339,140 +339,7 @@ def test_there_are_edges_once_there_is_one(store: Store) -> None:
     assert archive.has_edges()
 
 
-# ------------------------------------------------------------------------------------------------------------------- files
-
-
-def test_the_lowest_rank_wins_a_file_whatever_the_ids_of_scan_folders(store: Store) -> None:
-    gem = with_gem(store)
-    put_folder(store, "tex", fact("Tex/A.png", 1, size=10), fact("Tex/only.png", 1))
-    put_folder(store, "tex", fact("tex/a.png", gem, size=20))
-
-    keys = [PathKey("tex/a.png"), PathKey("tex/only.png"), PathKey("tex/missing.png")]
-
-    assert [found.size for found in store.archive({1: 0, gem: 1}).files(keys).values()] == [10, 1]
-    assert [found.size for found in store.archive({1: 1, gem: 0}).files(keys).values()] == [20, 1]
-
-
-def test_files_of_scan_folders_without_rank_are_not_there(store: Store) -> None:
-    gem = with_gem(store)
-    put_folder(store, "", fact("a.png", gem))
-
-    archive = store.archive({1: 0})
-
-    assert archive.files([PathKey("a.png")]) == {}
-    assert list(archive.files_below(PathKey(""))) == []
-
-
-def test_files_that_clash_in_case_have_no_winner(store: Store) -> None:
-    put_folder(store, "", fact("a.png"), fact("A.png"), fact("b.png"))
-
-    assert list(store.archive().files([PathKey("a.png"), PathKey("b.png")])) == ["b.png"]
-
-
-def test_files_below_a_folder_leave_out_its_neighbours(store: Store) -> None:
-    for folder in ("", "a", "a-b", "a/b", "a/b/c", "a0", "ab"):
-        put_folder(store, folder, fact(f"{folder}/x".removeprefix("/")))
-
-    archive = store.archive()
-
-    assert [found.rel for found in archive.files_below(PathKey("a/"))] == ["a/x", "a/b/x", "a/b/c/x"]
-    assert {found.rel for found in archive.files_below(PathKey(""))} == {"x", "a/x", "a-b/x", "a/b/x", "a/b/c/x", "a0/x", "ab/x"}
-
-
-def test_files_below_are_winners_only(store: Store) -> None:
-    gem = with_gem(store)
-    put_folder(store, "a", fact("a/x", 1))
-    put_folder(store, "a", fact("a/X", gem), fact("a/y", gem))
-
-    found = store.archive({1: 0, gem: 1}).files_below(PathKey("a/"))
-
-    assert sorted((item.rel, item.scan_folder) for item in found) == [("a/x", 1), ("a/y", gem)]
-
-
-def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_module, "_ASKED_ALONE", 0)
-    put_folder(store, "a", fact("a/x", size=1))
-    archive = store.archive()
-    assert archive.files([PathKey("a/x")])[PathKey("a/x")].size == 1
-    put_folder(store, "a", fact("a/x", size=2))
-    assert archive.files([PathKey("a/x")])[PathKey("a/x")].size == 1
-
-    archive.forget("a")
-    archive.forget("never seen")
-
-    assert archive.files([PathKey("a/x")])[PathKey("a/x")].size == 2
-
-
-def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_module, "FOLDERS_SHELVED", 2)
-    monkeypatch.setattr(archive_module, "_ASKED_ALONE", 0)
-    archive = store.archive()
-    for folder in ("a", "b", "c"):
-        put_folder(store, folder, fact(f"{folder}/x", size=1))
-    for key in ("a/x", "b/x", "a/x", "c/x"):
-        archive.files([PathKey(key)])
-    for folder in ("a", "b", "c"):
-        put_folder(store, folder, fact(f"{folder}/x", size=2))
-
-    # "b" was asked for before "a" was asked for again: it went.
-    assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
-
-
-def test_for_a_single_file_no_folder_is_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    gem = with_gem(store)
-    put_folder(store, "a", fact("a/x", size=1), fact("a/Up", size=2))
-    put_folder(store, "a", fact("a/x", gem, size=3))
-    archive = store.archive()
-    monkeypatch.setattr(archive_module, "unpack_files", lambda *_: pytest.fail("unpacked"))
-
-    assert archive.files([PathKey("a/up")]) == {PathKey("a/up"): fact("a/Up", size=2)}
-    assert archive.files([PathKey("a/none")]) == {}
-    assert archive.variants(PathKey("a/x")) == [fact("a/x", size=1), fact("a/x", gem, size=3)]
-    monkeypatch.undo()
-    assert archive.files([PathKey("a/x")]) == {PathKey("a/x"): fact("a/x", size=1)}
-
-
-def test_folder_digests_name_every_part_of_every_folder(store: Store) -> None:
-    gem = with_gem(store)
-    put_folder(store, "", fact("x"), digest=b"1")
-    put_folder(store, "ä", fact("Ä/x"), digest=b"2")
-    put_folder(store, "ä", fact("ä/x", gem), digest=b"3")
-
-    assert store.archive().folder_digests() == {"": ((1, b"1"),), "ä": ((1, b"2"), (gem, b"3"))}
-
-
-def test_folder_parts_are_all_parts_whoever_wins(store: Store) -> None:
-    gem = with_gem(store)
-    put_folder(store, "a", fact("a/x"), digest=b"1")
-    put_folder(store, "a", fact("A/X", gem), digest=b"2")
-
-    archive = store.archive()
-
-    assert archive.folder_parts("a") == {1: (b"1", [fact("a/x")]), gem: (b"2", [fact("A/X", gem)])}
-    assert archive.folder_parts("b") == {}
-
-
-def test_a_folder_that_cannot_be_unpacked_is_damage(store: Store) -> None:
-    store.put(put_folder=[(1, "a", DIGEST, b"\x09short")])
-    archive = store.archive()
-
-    with pytest.raises(DamagedError):
-        archive.files([PathKey("a/x")])
-    with pytest.raises(DamagedError):
-        list(archive.files_below(PathKey("")))
-    with pytest.raises(DamagedError):
-        archive.folder_parts("a")
-
-
 # ---------------------------------------------------------------------------------------------------------------- products
-
-
-def two_jobs(store: Store) -> None:
-    store.put(
-        put_source=[source_row(1, "Ä.png"), source_row(2, "b.png")],
-        put_job=[job_row(1, 1), job_row(2, 2)],
-        put_product=[product_row(1, 1, "linux/tex/a"), product_row(2, 2, "linux/tex/deep/b"), product_row(3, 2, "linux/text")],
-    )
 
 
 def test_owners_are_named_under_the_names_asked_for(store: Store) -> None:
@@ -491,33 +358,6 @@ def test_conflicts_are_of_the_names_asked_for_and_of_all_for_none(store: Store) 
 
     assert archive.conflicts(["linux/x", "linux/none"]) == {"linux/x": [(1, "ä.png"), (2, "b.png")]}
     assert archive.conflicts(()) == {"linux/x": [(1, "ä.png"), (2, "b.png")], "linux/y": [(2, "b.png")]}
-
-
-def test_products_in_a_folder_are_those_directly_in_it(store: Store) -> None:
-    two_jobs(store)
-
-    archive = store.archive()
-
-    assert archive.products_in("linux/tex") == {"linux/tex/a": DIGEST}
-    assert archive.products_in("linux") == {"linux/text": DIGEST}
-    assert archive.products_in("windows") == {}
-
-
-def test_products_in_a_folder_of_another_script(store: Store) -> None:
-    store.put(
-        put_source=[source_row()], put_job=[job_row()], put_product=[product_row(name="linux/größe/a"), product_row(2, 1, "x")]
-    )
-
-    assert store.archive().products_in("linux/größe") == {"linux/größe/a": DIGEST}
-
-
-def test_a_product_digest_is_known_when_it_is_recorded(store: Store) -> None:
-    two_jobs(store)
-
-    archive = store.archive()
-
-    assert archive.product_digest("linux/text") == DIGEST
-    assert archive.product_digest("linux/missing") is None
 
 
 # ----------------------------------------------------------------------------------------------------------- single values
@@ -569,13 +409,12 @@ def test_scan_folders_are_named_in_lower_case(store: Store) -> None:
     assert store.archive().scan_folder_ids() == {"project": store.scan_folder, "gem": gem}
 
 
-def test_single_values_and_cache_folders_come_back(store: Store) -> None:
-    store.put(put_state=[("epoch", "3")], put_cache_folder=[("linux/ä", 1 << 60)])
+def test_single_values_come_back(store: Store) -> None:
+    store.put(put_state=[("epoch", "3")])
 
     archive = store.archive()
 
     assert (archive.state("epoch"), archive.state("missing")) == ("3", None)
-    assert archive.cache_folders() == {"linux/ä": 1 << 60}
 
 
 def test_an_archive_never_writes(store: Store) -> None:

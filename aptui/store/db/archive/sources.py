@@ -1,6 +1,6 @@
 """Puts sources together from the rows of them and of their jobs, products, links and facts, as the core has them in memory.
 
-Tests: `tests/store/db/test_archive.py`.
+Tests: `tests/store/db/archive/test_archive.py`.
 """
 
 from __future__ import annotations

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import struct
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from aptui.core import identity
-from aptui.core.model import SHADOW, EdgeKind, FileFact, PathKey, Source, SourceUuid
+from aptui.core.model import EdgeKind, FileFact, PathKey, Source, SourceUuid
 from aptui.core.orders import Outcome
-from aptui.core.overrides import merge_folder
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.core.results import outside
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.settings import SETTINGS_STATE
-from aptui.shared.errors import InternalError, UserError
+from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
-from aptui.store.db.packing import find_files, unpack_files
-from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error
-from aptui.store.db.session_archive import SessionArchive
-from aptui.store.db.stored_sources import read_sources
+from aptui.store.db.archive.damage import tells_damage
+from aptui.store.db.archive.folders import FolderArchive
+from aptui.store.db.archive.products import ProductArchive
+from aptui.store.db.archive.sessions import SessionArchive
+from aptui.store.db.archive.sources import read_sources
+from aptui.store.db.schema import RUN_KEY_STATE, host_error
 
 CHUNK = 2_000
 """Keys in one question."""
-FOLDERS_SHELVED = 64
-"""Folders that are kept unpacked."""
-_ASKED_ALONE = 8
-"""A folder is unpacked when it is asked for single files more often."""
-
 T = TypeVar("T")
-_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 _UNFINISHED_SQL = """
@@ -54,22 +46,8 @@ SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
 ORDER BY o.path_key"""
 
 
-def _checked(method: _Method) -> _Method:
-    """Take a row that cannot be unpacked for what it is: damage."""
-
-    @wraps(method)
-    def unpacking(self: DatabaseArchive, *args: Any) -> Any:
-        try:
-            return method(self, *args)
-        except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
-            what = f"a row of the asset database '{self._path}' cannot be: {type(error).__name__}: {error}"
-            raise DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources") from error
-
-    return cast("_Method", unpacking)
-
-
 class DatabaseArchive:
-    """Implementer of `core.records.archive.Archive`.
+    """Implementer of `core.records.archive.Archive`; its parts answer those who ask for more than the core does.
 
     Args:
         path: a database that `schema.prepare` has seen.
@@ -78,12 +56,7 @@ class DatabaseArchive:
     """
 
     def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:
-        self._path = path
-        self._metadata_types = metadata_types
-        self._ranks = dict(ranks)
-        self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
-        self._asked: dict[str, int] = {}
-        """{folder: how often it was asked for one file, while it is not unpacked}."""
+        self.path = path
         try:
             self._database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
@@ -91,6 +64,8 @@ class DatabaseArchive:
             self._database.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             raise host_error(path, error) from error
+        self.folders = FolderArchive(self._database, path, ranks, metadata_types)
+        self.products = ProductArchive(self._database)
         self.sessions = SessionArchive(self._database)
 
     def close(self) -> None:
@@ -99,7 +74,7 @@ class DatabaseArchive:
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
-    @_checked
+    @tells_damage
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
         found: dict[PathKey, Source] = {}
@@ -166,101 +141,15 @@ class DatabaseArchive:
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
         """Return what the folder table remembers of these files (winners only)."""
-        if len(keys) == 1 and (alone := self._file_alone(keys[0])) is not None:
-            return alone
-        by_folder: dict[str, list[PathKey]] = {}
-        for key in keys:
-            by_folder.setdefault(key.rpartition("/")[0], []).append(key)
-        found: dict[PathKey, FileFact] = {}
-        for folder, members in by_folder.items():
-            winners = self._winners(folder)
-            found.update((key, winners[key]) for key in members if key in winners)
-        return found
-
-    def _file_alone(self, key: PathKey) -> dict[PathKey, FileFact] | None:
-        """Answer `files` without unpacking the folder; None where that would not pay, or is not enough to tell the winner."""
-        folder = key.rpartition("/")[0]
-        is_plain = not self._metadata_types and SHADOW not in key and key == key.lower()
-        if not is_plain or folder in self._folders or self._asked.get(folder, 0) >= _ASKED_ALONE:
-            return None
-        if len(self._asked) >= FOLDERS_SHELVED:
-            self._asked.clear()
-        self._asked[folder] = self._asked.get(folder, 0) + 1
-        found = [fact for fact in self.variants(key) if fact.scan_folder in self._ranks]
-        return None if len(found) > 1 else {fact.key: fact for fact in found}
-
-    @_checked
-    def variants(self, key: PathKey) -> list[FileFact]:
-        """Return every remembered file whose path in lower case is `key`, winner or not."""
-        sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
-        rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
-        return [fact for part, data in rows for fact in find_files(data, part, key)]
+        return self.folders.files(keys)
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
         """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
-        sql = "SELECT folder, scan_folder_id, files FROM aptui_folders ORDER BY folder"
-        bounds: tuple[str, ...] = ()
-        if prefix:
-            folder = prefix.removesuffix("/")
-            # "0" follows "/" in ASCII: the range is everything that begins with the prefix.
-            sql = sql.replace("ORDER", "WHERE folder = ? OR (folder >= ? AND folder < ?) ORDER")
-            bounds = (folder, f"{folder}/", f"{folder}0")
-        parts: list[tuple[int, bytes]] = []
-        current = ""
-        for folder, scan_folder, data in self._database.execute(sql, bounds).fetchall():
-            if folder != current:
-                yield from self._merge(parts).values()
-                current, parts = folder, []
-            parts.append((scan_folder, data))
-        yield from self._merge(parts).values()
-
-    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
-        """Return {relative folder in lower case: ((scan folder id, digest), ...)} of everything remembered, for the scanner."""
-        found: dict[str, tuple[tuple[int, bytes], ...]] = {}
-        sql = "SELECT folder, scan_folder_id, digest FROM aptui_folders INDEXED BY aptui_folders_digest"
-        for folder, scan_folder, digest in self._database.execute(sql).fetchall():
-            known = found.get(folder)
-            found[folder] = ((scan_folder, digest),) if known is None else (*known, (scan_folder, digest))
-        return found
-
-    @_checked
-    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, list[FileFact]]]:
-        """Return {scan folder id: (digest, its files)} as remembered of one relative folder in lower case."""
-        sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
-        return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
-
-    def has_folder(self, folder: str) -> bool:
-        """Return whether anything is remembered of this relative folder (lower case) or one below it."""
-        sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
-        return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
-
-    def distrusted_folders(self) -> list[str]:
-        """Return the relative folders that are remembered with files too fresh to be trusted."""
-        sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
-        return [folder for (folder,) in self._database.execute(sql)]
+        return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:
         """Drop the unpacked copy of a folder whose row was saved anew."""
-        self._asked.pop(folder, None)
-        self._folders.pop(folder, None)
-
-    @_checked
-    def _winners(self, folder: str) -> dict[PathKey, FileFact]:
-        winners = self._folders.get(folder)
-        if winners is not None:
-            self._folders.move_to_end(folder)
-            return winners
-        sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
-        winners = self._merge(self._database.execute(sql, (folder,)).fetchall())
-        self._folders[folder] = winners
-        if len(self._folders) > FOLDERS_SHELVED:
-            self._folders.popitem(last=False)
-        return winners
-
-    @_checked
-    def _merge(self, parts: list[tuple[int, bytes]]) -> dict[PathKey, FileFact]:
-        ranked = sorted((self._ranks[part], part, data) for part, data in parts if part in self._ranks)
-        return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
+        self.folders.forget(folder)
 
     # -------------------------------------------------------------------------------------------------- edges and products
 
@@ -358,24 +247,6 @@ class DatabaseArchive:
         row = self._database.execute("SELECT value FROM aptui_state WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def product_digest(self, name: str) -> bytes | None:
-        """Return the recorded SHA-256 of a product, None when it is not recorded."""
-        sql = "SELECT o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductName = ?"
-        row = self._database.execute(sql, (name,)).fetchone()
-        return row[0] if row else None
-
-    def products_in(self, folder: str) -> dict[str, bytes]:
-        """Return {product name: SHA-256} of the products directly in a cache folder."""
-        sql = """SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID
-            WHERE p.ProductName > :folder || '/' AND p.ProductName < :folder || '0'
-            AND instr(substr(p.ProductName, length(:folder) + 2), '/') = 0"""
-        return dict(self._database.execute(sql, {"folder": folder}).fetchall())
-
-    def products_below(self, folder: str) -> list[str]:
-        """Return the names of the products anywhere below a cache folder."""
-        sql = "SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'"
-        return [name for (name,) in self._database.execute(sql, {"folder": folder})]
-
     def scan_folder_ids(self) -> dict[str, int]:
         """Return {name in lower case: ScanFolderID}."""
         return {
@@ -386,11 +257,7 @@ class DatabaseArchive:
         """Return whether a commit was left half done."""
         return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
 
-    def cache_folders(self) -> dict[str, int]:
-        """Return {cache folder: mtime_ns it had after the last commit}."""
-        return dict(self._database.execute("SELECT name, mtime_ns FROM aptui_cache_folders").fetchall())
-
-    @_checked
+    @tells_damage
     def next_ids(self) -> tuple[int, int, int, int]:
         """Return the next free (source id, job id, product id, run key)."""
         jobs = "MAX(COALESCE((SELECT MAX(JobID) FROM Jobs), 0), COALESCE((SELECT MAX(job_id) FROM aptui_gone_jobs), 0))"
