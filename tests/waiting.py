@@ -9,7 +9,8 @@ from typing import TypeVar
 
 PATIENCE_S = 30.0
 """How long a wait lasts at most: far more than a machine needs that is taken by others."""
-_EVERY_S = 0.005
+_EVERY_S, _SELDOM_S = 0.005, 0.5
+"""How long it rests between two looks, at least and at most: as long as the last one took, which may be a process of its own."""
 
 T = TypeVar("T")
 Step = Callable[[float], object]
@@ -19,11 +20,13 @@ Step = Callable[[float], object]
 def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | None = None) -> T:
     """Look until something is so, `patience_s` seconds at most; return what the last look found."""
     end_s = time.monotonic() + patience_s
-    while not (found := is_so()) and (left_s := end_s - time.monotonic()) > 0:
+    began_s = time.monotonic()
+    while not (found := is_so()) and (left_s := end_s - (looked_s := time.monotonic())) > 0:
         if step is None:
-            time.sleep(min(_EVERY_S, left_s))
+            time.sleep(min(max(_EVERY_S, min(looked_s - began_s, _SELDOM_S)), left_s))
         else:
             step(left_s)
+        began_s = time.monotonic()
     return found
 
 

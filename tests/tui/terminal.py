@@ -3,6 +3,7 @@
 `ModelTerminal` reads the screen.
 """
 
+import codecs
 import fcntl
 import os
 import pty
@@ -23,6 +24,8 @@ from tests.waiting import until
 _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
 """To where the cursor is: behind a blank that was repeated, which is all that anybody wants to know."""
+_REST_S, _LONGEST_S = 0.01, 0.05
+"""How long a look rests once something was written; and how long at most, for what is waited for may be elsewhere."""
 
 
 class Terminal:
@@ -32,6 +35,8 @@ class Terminal:
         self.columns, self.lines = columns, lines
         self.seen = bytearray()
         self._asked = 0
+        self._news = threading.Event()
+        self._forget_model()
         ours, theirs = pty.openpty()
         self._fd = ours
         self._resize(columns, lines)
@@ -72,6 +77,7 @@ class Terminal:
                     if not data:
                         return
                     self.seen += data
+                    self._news.set()
                     self._answer()
             except (OSError, ValueError):
                 return
@@ -92,6 +98,7 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         """Make the terminal another size; the kernel tells the command, once."""
         self.columns, self.lines = columns, lines
+        self._forget_model()
         self._resize(columns, lines)
 
     def _resize(self, columns: int, lines: int) -> None:
@@ -103,7 +110,13 @@ class Terminal:
         def seen() -> str:
             return f"{what}; the screen:\n{self.screen()}\nlast bytes: {bytes(self.seen[-400:])!r}"
 
-        until(lambda: is_so(self), seen, timeout_s)
+        until(lambda: is_so(self), seen, timeout_s, self.pause)
+
+    def pause(self, left_s: float, longest_s: float = _LONGEST_S) -> None:
+        """Rest until something is written, `longest_s` at most."""
+        if self._news.wait(min(left_s, longest_s)):
+            time.sleep(min(left_s, _REST_S))  # what is written comes in pieces
+            self._news.clear()
 
     def wait_for(self, text: str | bytes, timeout_s: float = 15) -> None:
         """Wait until a text was written (bytes), or stands on the screen (str)."""
@@ -126,9 +139,17 @@ class Terminal:
 
     def screen(self) -> str:
         """Return what stands on the screen, line by line."""
-        screen = ModelTerminal(self.columns, self.lines)
-        screen.feed(bytes(self.seen).decode("utf-8", "replace"))
-        return "\n".join(screen.display)
+        new = bytes(self.seen[self._fed :])
+        self._fed += len(new)
+        if new:
+            self._model.feed(self._decoder.decode(new))
+            self._shown = "\n".join(self._model.display)
+        return self._shown
+
+    def _forget_model(self) -> None:
+        """Have the screen be made of all that was written."""
+        self._model, self._decoder = ModelTerminal(self.columns, self.lines), codecs.getincrementaldecoder("utf-8")("replace")
+        self._fed, self._shown = 0, ""
 
     def close(self) -> None:
         """End the command and close everything."""

@@ -23,6 +23,8 @@ from waiting import until
 from tests.tui.terminal import Terminal
 
 PATIENCE_S = 15.0
+_LONGEST_S = 0.2
+"""So often a pane is looked at that may not be the one in front, or is cut off there."""
 EVIL = base64.b64encode(b"evil").decode()
 """What hostile names and logs try to put into the person's clipboard."""
 HOSTILE_NAME = os.fsdecode(b"assets/\x1b]52;c;" + EVIL.encode() + b"\x07\xc2\x9b31m\xe9[@click=app.quit]x[/].loud")
@@ -170,8 +172,12 @@ class Pane:
             found = self.screen()
             return bool(is_so(found))
 
-        wait(look, what, lambda: found, patience_s)
+        until(look, lambda: f"{what}\n{found}", patience_s, self._pause)
         return found
+
+    def _pause(self, left_s: float) -> None:
+        """Rest until tmux draws something: each look is a process of its own."""
+        self.tmux.outer.pause(left_s, _LONGEST_S)
 
     def shows(self, *texts: str) -> str:
         """Wait until all of this is on the screen, and return it."""
