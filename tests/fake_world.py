@@ -58,7 +58,19 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
-from aptui.core.model import DependencyKind, Digest, EdgeKind, FileFact, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
+from aptui.core.model import (
+    DependencyKind,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    JobPlan,
+    PathKey,
+    Product,
+    RelPath,
+    SourceEdge,
+)
 from aptui.core.notices import LogLevel, LogRecord, Notice
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.overrides import is_told_apart
@@ -67,6 +79,7 @@ from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
+from aptui.core.records.fresh_copies import FreshCopy
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merged
@@ -607,7 +620,7 @@ class World:
         for commit in order.commits:
             if commit.run_key not in self._keys_seen:  # its copy came with the bytes of its source
                 self._keys_seen.add(commit.run_key)
-                self.runs[name_of(self.pipeline.jobs.committing[commit.run_key].job)] += 1
+                self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
         self._delete_saved()
         self.intents += [
@@ -645,15 +658,27 @@ class World:
         What is made of other jobs' products is left out, for those may be what a failed job last made.
         """
         commit = self.pipeline.jobs.committing[run_key]
+        if isinstance(commit, FreshCopy):
+            self._keep_made(self._name_of_commit(run_key), commit.number, (commit.product,))
+            return
         job = commit.job
         if job.plan is None or job.plan.job_dependencies or self._is_misled(job):
             return
-        made = {product.name: product.digest for product in commit.products}
-        if self.kept.setdefault((name_of(job), commit.fingerprint), made) != made:
-            self.contradictions.append(f"{name_of(job)} is {made}, and was {self.kept[name_of(job), commit.fingerprint]}")
+        self._keep_made(name_of(job), commit.fingerprint, commit.products)
+
+    def _keep_made(self, name: str, fingerprint: int, products: Iterable[Product]) -> None:
+        made = {product.name: product.digest for product in products}
+        if self.kept.setdefault((name, fingerprint), made) != made:
+            self.contradictions.append(f"{name} is {made}, and was {self.kept[name, fingerprint]}")
+
+    def _name_of_commit(self, run_key: int) -> str:
+        commit = self.pipeline.jobs.committing[run_key]
+        if isinstance(commit, FreshCopy):
+            return f"{commit.fact.rel}@{commit.rule.plan.platform}:{commit.rule.plan.key}"
+        return name_of(commit.job)
 
     def _place(self, commit: JobCommit) -> tuple[str, int]:
-        name = self._name_of(commit.job_id) if self.commit_fates else ""
+        name = self._name_of_commit(commit.run_key) if self.commit_fates else ""
         fates = self.commit_fates.get(name)
         may_place = fates.pop(0) if fates else len(commit.products)
         for staged, product in commit.products[:may_place]:
@@ -679,9 +704,6 @@ class World:
         """Delete a product from the cache, while no engine watches it."""
         if self.cache.pop(name, None) is not None and name.startswith(_COMMON):
             self.disk.delete(MADE, name.removeprefix(_COMMON))
-
-    def _name_of(self, job_id: int) -> str:
-        return next((name for name, job in self.live_jobs().items() if job.id == job_id), "")
 
     # ------------------------------------------------------------------------------------------------------------ the pool
 

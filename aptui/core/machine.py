@@ -7,6 +7,7 @@ commit is atomic for the machine; BLOCK and UNBLOCK look only at settled jobs; a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Flag, StrEnum, auto
 
 from aptui.core.model import Job, JobState
@@ -91,6 +92,20 @@ TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
     _X: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
 }
 """{state: {trigger: (next state, effects)}}; None = absent before, gone after. A missing cell is an error."""
+
+
+def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | None:
+    """Return the state that any number of jobs in `state` reach together by these triggers.
+
+    Raises:
+        InvalidTransition: a cell on the way is empty.
+    """
+    for trigger in triggers:
+        cell = TABLE[state].get(trigger)
+        if cell is None:
+            raise InvalidTransition(f"jobs that are {state or 'absent'} cannot take {trigger}")
+        state = cell[0]
+    return state
 
 
 def feed(job: Job, trigger: Trigger) -> Effect:

@@ -20,6 +20,7 @@ from aptui.core.paths import key_of, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.runs.fresh_copies import Copies, FreshCopies
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
@@ -34,8 +35,9 @@ _LOADED_TOGETHER = 500
 class Files:
     """Takes what was seen and read of files."""
 
-    def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread) -> None:
+    def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, fresh: FreshCopies) -> None:
         self._jobs = jobs
+        self._fresh = fresh
         self._identities = identities
         self._plans = plans
         self._spread = spread
@@ -215,13 +217,14 @@ class Files:
             or (self._memory.has_edges and bool(self._memory.dependents((key, path_uuid(key).hex()))))
         )
 
-    def files_hashed(self, event: FilesHashed) -> None:
-        """Bytes were read, or could not be."""
+    def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
+        """Bytes were read, or could not be; `may_group`: no other copies wait to be committed with those of this event."""
         changed: set[PathKey] = set()
         restless = [key for key in event.unstable if key in self._memory.hashing]  # the others went while they were read
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
-        copies = {key: run_keys for key, run_keys, _took_ms in event.copies}
+        copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
+        together: list[tuple[PathKey, FileFact]] | None = [] if may_group and self._fresh.may_take(event) else None
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
@@ -231,18 +234,14 @@ class Files:
                 continue
             self._memory.unstable.discard(key)
             self._memory.unreadable.discard(key)
-            if key in copies:
-                self._jobs.copies[key] = list(copies[key])
-            pending = self._memory.folders.get(parent(key))
-            if pending is not None and key in pending.winners:
-                pending.winners[key] = fact
-                part = pending.parts.get(fact.scan_folder)
-                if part is not None:
-                    part[1][fact.rel] = fact
-            else:
-                self._memory.extra[key] = fact
-            if self._settle_read(key, fact):
+            self._note_read(key, fact)
+            if together is not None and key in copies:
+                together.append((key, fact))
+            elif self._settle_copied(key, fact, copies):
                 changed.add(key)
+        if together:
+            is_done = self._fresh.take(together, copies)
+            changed.update(key for key, fact in together if is_done or self._settle_copied(key, fact, copies))
         for key, text in event.unreadable:
             self._unreadable(key, text)
         for key in restless:
@@ -255,6 +254,16 @@ class Files:
         self._take_fetched(facts)
         for key, _fact in facts:
             self._jobs.wake(key)
+
+    def _note_read(self, key: PathKey, fact: FileFact) -> None:
+        pending = self._memory.folders.get(parent(key))
+        if pending is None or key not in pending.winners:
+            self._memory.extra[key] = fact
+            return
+        pending.winners[key] = fact
+        part = pending.parts.get(fact.scan_folder)
+        if part is not None:
+            part[1][fact.rel] = fact
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
         """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""
@@ -286,6 +295,12 @@ class Files:
             for job in source.jobs.values():
                 if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
                     job.planned = None
+
+    def _settle_copied(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:
+        """Settle a file that was read; its jobs may take the copies that came with its bytes."""
+        if key in copies:
+            self._jobs.copies[key] = list(copies[key][0])
+        return self._settle_read(key, fact)
 
     def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
         """Settle an intermediate as `_settle` does a source, unless it was changed by hand.
@@ -322,7 +337,8 @@ class Files:
         A crash before that makes the next start look at them again.
         """
         unsaved = self._memory.unsaved.get(pending.folder)
-        if unsaved or pending.open or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
+        is_owed = unsaved or pending.open or pending.folder in self._memory.placing
+        if is_owed or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
             if len(pending.open) < len(pending.winners):
                 self._note_folder(pending)
             return
@@ -344,6 +360,7 @@ class Files:
             return
         pending.is_noted = True
         owed = pending.open | self._memory.unstable | {job.source.key for job in self._memory.unsaved.get(pending.folder, ())}
+        owed |= self._memory.placing.get(pending.folder, set())
         has_shadows = any(SHADOW in key for key in owed)
         for scan_folder, (_digest, facts) in pending.parts.items():
             noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())

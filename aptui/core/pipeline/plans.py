@@ -46,7 +46,7 @@ class Plans:
         self._jobs = jobs
         self._failures = failures
         self._identities = identities
-        self._reasons = Reasons(jobs)
+        self.reasons = Reasons(jobs)
         self._memory = jobs.memory
         self._ledger = jobs.ledger
         self._graph = jobs.graph
@@ -344,7 +344,7 @@ class Plans:
 
     def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
-        job.set_reason(self._reasons.reason(job, number, manifest))
+        job.set_reason(self.reasons.reason(job, number, manifest))
         self._jobs.hold_back(job)
         was_current = job.state is JobState.COMPLETED and not job.is_forced and self._is_new_by_folder(job)
         job.planned, job.planned_inputs, job.tried = number, manifest, ()
@@ -356,7 +356,7 @@ class Plans:
         self._jobs.feed(job, Trigger.UNBLOCK)
         if not self._jobs.take_copy(job):
             self._jobs.ready.push(job)
-        self._reasons.save_rule(job)
+        self.reasons.save_rule(self._builders[job.builder], job.platform)
         if was_current:
             self._memory.leave_outdated(job)
         self._jobs.save_plan(job)

@@ -9,6 +9,7 @@ from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Job, JobState
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.project import Builder
 from aptui.core.results import quality
 
 
@@ -56,11 +57,11 @@ class Reasons:
             expanded.extend(stored or (entry,))
         return tuple(expanded)
 
-    def save_rule(self, job: Job) -> None:
-        """Save what the rule's entry of the job's manifest stands for, so that a later engine can name the key that differs."""
-        if not job.platform:
+    def save_rule(self, builder: Builder, platform: str) -> None:
+        """Save what the rule's entry of a job's manifest stands for, so that a later engine can name the key that differs."""
+        if not platform:
             return
-        entry, expansion = self._graph.rule(self._builders[job.builder], job.platform)
+        entry, expansion = self._graph.rule(builder, platform)
         if entry[2] not in self._saved_rules:
             self._saved_rules.add(entry[2])
             self._ledger.put("put_state", ("rule:" + entry[2], fingerprint.dump(expansion)))

@@ -62,7 +62,7 @@ class Planner:
             return 0
         return sum(len(self.platforms_of(builder, file)) for builder in builders)
 
-    def inline_plans(self, builder: Builder, source: Source) -> tuple[JobPlan, ...]:
+    def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
         """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""
         platforms = self.platforms_of(builder, source)
         plans = self._inline.get((builder.uuid, platforms))

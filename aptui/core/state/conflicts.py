@@ -16,7 +16,7 @@ Tests: `tests/core/state/test_commits.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -109,6 +109,14 @@ class Conflicts:
                         self._judge((job, product.name), (other, rival), verdict)
                 verdict.makers.setdefault(product.name, []).append(job)
         return verdict
+
+    def are_free(self, names: Sequence[str]) -> bool:
+        """Whether jobs that nobody knows yet may make these: nobody has one, lays claim to one, or has one that is in its way."""
+        unique = set(names)
+        above = {folder for name in unique for folder in folders_above(name)}
+        if self._claims or len(unique) < len(names) or not unique.isdisjoint(above):
+            return False
+        return not self._owners(unique, above)
 
     def _is_contested(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]]) -> bool:
         return name in self._claims or (name in owners and owners[name][0] != job.id)

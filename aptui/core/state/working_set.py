@@ -68,6 +68,8 @@ class WorkingSet:
         """Files that were read by themselves, as they are now; what their folders' rows say of them is older."""
         self.unsaved: dict[str, dict[Job, None]] = {}
         """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
+        self.placing: dict[str, set[PathKey]] = {}
+        """{relative folder: new files whose copies are being placed}, for which that row waits, too."""
         self.complete: set[str] = set()
         """Folders whose last such job has a row now, or is gone."""
         self.outside = archive.outside()
@@ -315,6 +317,22 @@ class WorkingSet:
         del jobs[job]
         if not jobs:
             del self.unsaved[folder]
+            self.complete.add(folder)
+
+    def is_unknown(self, key: PathKey) -> bool:
+        """Whether there is no source at `key`, and no row of one that is about to go; `load` was asked."""
+        return key not in self.sources and key not in self._dead
+
+    def begin_placing(self, key: PathKey) -> None:
+        """A new file is known by rows alone, and its products are about to be placed."""
+        self.placing.setdefault(parent(key), set()).add(key)
+
+    def end_placing(self, keys: Iterable[PathKey]) -> None:
+        """That has ended, well or not, for these files; who looked meanwhile saw nothing."""
+        for key in keys:
+            self._shelf.pop(key, None)
+            folder = parent(key)
+            self.placing.pop(folder, None)
             self.complete.add(folder)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:

@@ -21,9 +21,11 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.analyses import Analyses
+from aptui.core.pipeline.runs.fresh_copies import FreshCopies
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
+from aptui.core.records.fresh_copies import FreshCopy
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import is_of_other_code
@@ -43,9 +45,11 @@ class Runs:
         spread: Spread,
         analyses: Analyses,
         reads: UndeclaredReadCheck,
+        fresh: FreshCopies,
         staging: str,
     ) -> None:
         self._jobs = jobs
+        self._fresh = fresh
         self._staging = staging
         self._failures = failures
         self._plans = plans
@@ -102,6 +106,11 @@ class Runs:
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
+    @property
+    def are_copies_held(self) -> bool:
+        """Whether copies wait to be committed with those of the next answer."""
+        return bool(self._copies)
+
     def take_copies(self, event: FilesHashed) -> None:
         """Start the jobs whose copies came with the bytes of their sources; what nobody took is thrown away.
 
@@ -117,8 +126,11 @@ class Runs:
             product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
             result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
             self._copies.append((job, result))
+        for copied_key in self._fresh.planned_run_keys:
+            del took_ms[copied_key]
         if took_ms:
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(took_ms)))
+        self._fresh.commit(event.now_ms)
         if self._copies and not event.has_more:
             self._commit_copies(event.now_ms)
 
@@ -297,14 +309,20 @@ class Runs:
 
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""
-        committed = [self._committing.pop(run_key) for run_key in event.committed]
+        ended = [self._committing.pop(run_key) for run_key in event.committed]
+        failed = [(self._committing.pop(run_key), text, placed) for run_key, text, placed in event.failed]
+        committed = [commit for commit in ended if isinstance(commit, Commit)]
+        if copies := [copy for copy in ended if isinstance(copy, FreshCopy)]:
+            self._fresh.committed(copies)
+        self._fresh.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, FreshCopy))
         for commit in committed:
             self._record_commit(commit)
         for commit in committed:
             for job in self._wished(commit, warns=True):
                 self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
-        for run_key, text, placed in event.failed:
-            self._commit_failed(self._committing.pop(run_key), text, placed, event.now_ms)
+        for item, text, placed in failed:
+            commit = self._fresh.as_commit(item) if isinstance(item, FreshCopy) else item
+            self._commit_failed(commit, text, placed, event.now_ms)
 
     def _record_commit(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
