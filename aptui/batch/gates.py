@@ -18,7 +18,7 @@ from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice
-    from aptui.core.pipeline.pipeline import Status
+    from aptui.core.pipeline.pipeline import PipelineStatus
 
 STOPPED_EARLY = 5
 """The exit code of a run that `--stop-after` ended."""
@@ -108,7 +108,7 @@ class FailureCounter:
             self._stop()
 
 
-def knows_all_jobs(status: Status) -> bool:
+def knows_all_jobs(status: PipelineStatus) -> bool:
     """Whether every source was looked at, read and analysed: then what is pending is all there is."""
     return status.is_scanned and not status.reading and not status.is_analysing
 

@@ -13,7 +13,7 @@ from aptui.batch.summary import Summary
 from aptui.cli.main import Parser
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
-from aptui.core.pipeline.pipeline import Status
+from aptui.core.pipeline.pipeline import PipelineStatus
 from aptui.shared.errors import UserError
 
 
@@ -106,7 +106,7 @@ def test_masked() -> None:
     assert masked("exit code 3 of '/bin/x'") == "exit code … of …"
 
 
-STATUS = Status(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)
+STATUS = PipelineStatus(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
 
-class Status(Struct, frozen=True):
+class PipelineStatus(Struct, frozen=True):
     """How far everything is, at this moment.
 
     `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
@@ -208,11 +208,11 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
-    def status(self) -> Status:
+    def status(self) -> PipelineStatus:
         """Return how far everything is."""
         counts, ready, running = self.counts, self.ready, self.running
         analysing = sum(1 for job in running.values() if job.is_analysis)
-        return Status(
+        return PipelineStatus(
             counts["run"],
             counts["failed"],
             counts["done"],

@@ -18,7 +18,7 @@ _STALE_SHARE, _STALE_LEAST = 4, 1024
 _MOST_INTERESTING = 20_000
 
 
-class Interest:
+class InterestRanks:
     """What editors and running games look at: {source: when somebody last did}, as rising numbers; the newest counts most.
 
     Who fades an old number fades all before it. An order by weights that decay exponentially from the last look is the order of
@@ -64,7 +64,7 @@ class ReadyQueue:
     def __init__(self, host_platform: str, is_connected: Callable[[str], bool] = lambda _platform: False) -> None:
         self._host_platform = host_platform
         self._is_connected = is_connected
-        self.interest = Interest()
+        self.interest = InterestRanks()
         self._heap: list[tuple[Rank, int, Job]] = []
         self._live: dict[Job, int] = {}
         self._serial = 0

@@ -19,6 +19,7 @@ from aptui.core.messages import Event, FilesHashed, HashFiles
 from aptui.core.model import Digest, FileFact, PathKey
 from aptui.core.orders import HashOrder, HashResult, Outcome
 from aptui.shared import trace
+from aptui.worker import files
 
 if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool
@@ -132,9 +133,7 @@ class HashQueue:
         if any(wanted.run_keys for wanted in self._waiting) and self._copying.may_start():
             return
         if all(wanted.fact.size <= _HERE_BYTES for wanted in self._waiting):
-            from aptui.worker.files import hash_files
-
-            self.take(hash_files(self._order(may_copy=False)))
+            self.take(files.hash_files(self._order(may_copy=False)))
 
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from aptui.core.orders import AnalyseResult, Outcome, RunResult
 from aptui.core.results.run_report import Stamp, UsedFile
+from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -30,8 +31,7 @@ def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> 
     job = pipeline.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
-    from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
-    from aptui.worker.inputs.reads import stamp_of
+    from aptui.worker.inputs.reads import stamp_of  # for start-up: most runs report nothing that is asked for
 
     for path in job.ties.known:
         if path not in stamps:

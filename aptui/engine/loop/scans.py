@@ -24,6 +24,7 @@ from aptui.engine.scan.freshness import RACY_NS, FileClocks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
+from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
     from aptui.core.state.working_set import PendingFolder
@@ -193,8 +194,7 @@ class Scans:
 
     def compare(self, facts: Iterable[FileFact]) -> None:
         """Look soon again at those of these files that are not as the facts say."""
-        from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
-        from aptui.worker.inputs.reads import stamp_of
+        from aptui.worker.inputs.reads import stamp_of  # for start-up: nothing is compared until the core asks for it
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))

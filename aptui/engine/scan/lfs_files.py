@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.shared.files import lfs
+from aptui.worker import files
 
 _KINDS = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN = 100_000
@@ -40,7 +41,5 @@ class Pointers:
         if slot not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            from aptui.worker import files  # what reads bytes is not paid for by who reads none
-
             self._known[slot] = files.is_pointer(files.os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size)
         return self._known[slot]

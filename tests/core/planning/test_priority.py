@@ -9,7 +9,7 @@ from fakes import Setup
 
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
 from aptui.core.planning import planner, priority
-from aptui.core.planning.priority import Interest, ReadyQueue
+from aptui.core.planning.priority import InterestRanks, ReadyQueue
 
 
 def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
@@ -133,7 +133,7 @@ def test_what_somebody_looks_at_starts_first_the_newest_look_before_older_ones_a
 
 
 def test_looks_fade_in_their_order_and_a_newer_look_at_the_same_stays() -> None:
-    interest = Interest()
+    interest = InterestRanks()
     assert [interest.note(PathKey(name), look) for name, look in (("a", 1), ("b", 2), ("a", 3), ("b", 2))] == [
         True,
         True,

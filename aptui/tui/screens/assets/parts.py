@@ -59,7 +59,7 @@ AssetsPane.-zoom-preview .for-references { display: none; }
 """
 
 
-class AssetTree(VTree):
+class AssetTreeView(VTree):
     """A tree; enter goes into the details of what is no folder."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "details", id="rows.open")]
@@ -72,7 +72,7 @@ class AssetsBody(Horizontal):
         """Make the parts; models come after the first paint."""
         with Vertical(id="assets-trees"):
             for kind in Kind:
-                tree = AssetTree(PRODUCT_COLUMNS if kind is Kind.PRODUCTS else SOURCE_COLUMNS, id=f"assets-{kind.value}")
+                tree = AssetTreeView(PRODUCT_COLUMNS if kind is Kind.PRODUCTS else SOURCE_COLUMNS, id=f"assets-{kind.value}")
                 tree.display = kind is Kind.SOURCES
                 tree.empty_text = "reading…"
                 yield tree

@@ -88,7 +88,7 @@ def title_of(column_id: str) -> str:
     return next(column.title for column in COLUMNS if column.id == column_id)
 
 
-class JobsTable(Table):
+class JobsTableView(Table):
     """The Jobs table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from textual import events
 
 from aptui.tui.pane import Pane
-from aptui.tui.screens.jobs.columns import CausesTable, JobsTable
+from aptui.tui.screens.jobs.columns import CausesTable, JobsTableView
 from aptui.tui.screens.jobs.log.event_log import EventLog
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import Table
@@ -34,9 +34,9 @@ class ThreePanes(Pane):
     """Whether the upper pane groups the failures instead of listing jobs."""
 
     @property
-    def table(self) -> JobsTable:
+    def table(self) -> JobsTableView:
         """The table of jobs."""
-        return self.query_one(JobsTable)
+        return self.query_one(JobsTableView)
 
     @property
     def causes(self) -> CausesTable:

@@ -28,7 +28,7 @@ from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.causes import CausesView
 from aptui.tui.screens.jobs.choices import Choices
-from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTable
+from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTableView
 from aptui.tui.screens.jobs.details import DetailsReader
 from aptui.tui.screens.jobs.goal import CursorGoal
 from aptui.tui.screens.jobs.head import Head
@@ -118,7 +118,7 @@ class JobsPane(ThreePanes):
             history=(),
             disabled=True,
         )
-        yield JobsTable(id="jobs-table")
+        yield JobsTableView(id="jobs-table")
         yield CausesTable(id="jobs-causes")
         yield EventLog(is_wide=self.app.size.width >= WIDE)  # another guess would have all of it styled twice
 

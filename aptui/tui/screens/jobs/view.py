@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aptui.tui.data.jobs_store import JobInfo
     from aptui.tui.pane import Shell
-    from aptui.tui.screens.jobs.columns import JobsTable
+    from aptui.tui.screens.jobs.columns import JobsTableView
     from aptui.tui.screens.jobs.log.event_log import EventLog
     from aptui.tui.screens.jobs.resting import Resting
 
@@ -34,7 +34,7 @@ class JobsView(Protocol):
         """The app."""
 
     @property
-    def table(self) -> JobsTable:
+    def table(self) -> JobsTableView:
         """The table of jobs."""
 
     @property
