@@ -133,7 +133,12 @@ def _room_beside(columns: Sequence[Column], width: int) -> int:
     """Return how many cells are left when each of these columns has all that its texts take; none where that is not known."""
     if not all(column.width or column.needs for column in columns):
         return 0
-    return width - sum(column.width or max(column.min_width, column.needs) for column in columns) - _gaps(columns)
+    return width - width_of_all(columns)
+
+
+def width_of_all(columns: Sequence[Column]) -> int:
+    """Return how many cells columns take when nothing is cut; of those that do not know what they need, the least."""
+    return sum(column.width or max(column.min_width, column.needs) for column in columns) + _gaps(columns)
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:

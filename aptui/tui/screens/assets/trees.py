@@ -229,7 +229,7 @@ class AssetTrees(AssetRowActions):
         else:
             nothing = "reading…" if error is None else str(error)
         if self.box.text.strip() and newest is not None and newest.file_count:
-            nothing = "searching…" if self.is_searching() else "nothing matches"
+            nothing = "searching…" if self.is_searching() else "nothing matches: Esc clears the search"
         if tree.empty_text != nothing:
             tree.empty_text = nothing
             tree.refresh()
@@ -299,6 +299,8 @@ class AssetTrees(AssetRowActions):
         self._show_count()
         if is_new and self.wanted is None and tree.node not in set(found.hits.tolist()[:100_000]):
             self._first_hit(found)
+        if not len(found.hits):
+            self.look_away()
         self.arrive()
 
     def _first_hit(self, found: SearchResult) -> None:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
 
 BUILDERS = (
-    Column("name", "Builder", 16),
+    Column("name", "Builder", 0, 16),
     Column("kind", "Kind", 7, drop_rank=1),
     Column("version", "Version", 7, drop_rank=4),
-    Column("patterns", "Patterns", 0, 8, drop_rank=2, is_prose=True),
+    Column("patterns", "Patterns", 0, 8, drop_rank=2, weight=3, is_prose=True),
     Column("jobs", "Jobs", 9, align="right"),
     Column("average", "Avg. job", 10, align="right", drop_rank=3),
     Column("total", "Time", 8, align="right"),
@@ -99,10 +99,20 @@ def find(places: BuilderPlaces) -> FoundBuilders:
     return FoundBuilders(tuple(known), "; ".join(troubles))
 
 
-def columns_for(names: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of the list, that of the names as wide as the longest."""
-    width = min(_WIDEST_NAME, max((width_of(name) for name in names), default=0) + len("✗ "))
-    return (structs.replace(BUILDERS[0], width=max(_NARROWEST_NAME, width)), *BUILDERS[1:])
+def columns_for(builders: Sequence[KnownBuilder]) -> tuple[Column, ...]:
+    """Return the columns of the list: names and patterns have what they need where there is room, names first."""
+    longest = max((width_of(each.name) for each in builders), default=0) + len("✗ ")
+    least = max(_NARROWEST_NAME, min(_WIDEST_NAME, longest))
+    patterns = max((width_of(_patterns_text(each.builder)) for each in builders if each.builder), default=0)
+    of_text = {"name": (least, max(least, longest)), "patterns": (BUILDERS[3].min_width, max(BUILDERS[3].min_width, patterns))}
+    return tuple(
+        structs.replace(each, min_width=of_text[each.id][0], needs=of_text[each.id][1]) if each.id in of_text else each
+        for each in BUILDERS
+    )
+
+
+def _patterns_text(builder: Builder) -> str:
+    return ", ".join(pattern.text for pattern in builder.patterns)
 
 
 def duration_cell(took_ms: float) -> Cell:
@@ -126,7 +136,7 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
         "name": Cell(name, "failed" if broken else ""),
         "kind": Cell(builder.kind.value, "muted") if builder else nothing,
         "version": Cell(builder.version, "muted") if builder else nothing,
-        "patterns": Cell(", ".join(pattern.text for pattern in builder.patterns), "muted") if builder else nothing,
+        "patterns": Cell(_patterns_text(builder), "muted") if builder else nothing,
         "jobs": Cell(f"{jobs:,}") if jobs else nothing,
         "average": duration_cell(of_jobs.average_ms),
         "total": duration_cell(spent.total_ms),

@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
+from aptui.tui.widgets.table import width_of_all
 
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
+_LEAST_SHARE, _MOST_SHARE = 5, 8
+"""So many twelfths of the width the list has beside them: what its texts need, between these two."""
 _LEAST_LIST = 4
+_AROUND_LIST = 2
+"""Cells beside its columns: the edge, and the bar that scrolls."""
 _DETAIL_LINES = 17
 """So many lines do for most of what stands below the list; on a high screen the list has the rest."""
 
@@ -41,6 +46,9 @@ class BuildersLayout:
         most = max(_LEAST_LIST, pane.size.height * 2 // 5, pane.size.height - _DETAIL_LINES)
         self._widgets.list.styles.height = min(most, max(_LEAST_LIST, self._row_count() + 1)) if is_below else "1fr"
         pane.query_one("#builders-rule").display = is_below
+        needs = width_of_all(self._widgets.list.columns) + _AROUND_LIST
+        width = max(pane.size.width * _LEAST_SHARE // 12, min(needs, pane.size.width * _MOST_SHARE // 12))
+        self._widgets.list.styles.width = width if pane.has_class("-beside") and not self.is_zoomed else "1fr"
 
     def show(self) -> None:
         """Show the part."""

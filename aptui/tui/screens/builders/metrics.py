@@ -12,19 +12,20 @@ from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.screens.builders.facts import KnownBuilder, duration_cell
-from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar
+from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
 
 METRICS = (
-    Column("name", "Name", 0, 16),
-    Column("platform", "Platform", 10, drop_rank=2),
+    Column("name", "Name", 0, 16, weight=3),
+    Column("platform", "Platform", 0, 10, drop_rank=2, is_prose=True),
     Column("count", "Count", 7, align="right", drop_rank=1),
     Column("total", "Total", 8, align="right"),
     Column("average", "Average", 9, align="right", drop_rank=4),
@@ -88,6 +89,12 @@ class Metrics:
         """Return the entry of a branch."""
         branch = None if key is None else self.tree.branch(key)
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns; that of the platforms has what its texts need where there is room, and no more."""
+        entries = [entry for group in self._groups for entry in group.entries or ()]
+        needs = max((width_of(_where(entry, self._known.name if self._known else "")) for entry in entries), default=0)
+        return tuple(replace(each, needs=max(each.min_width, needs)) if each.id == "platform" else each for each in METRICS)
 
     def group_keys(self) -> list[int]:
         """Return the keys of the groups."""
@@ -164,11 +171,16 @@ def _spent_cells(spent: Spent) -> dict[str, Cell]:
     }
 
 
-def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]:
+def _where(entry: Entry, builder: str) -> str:
+    """Return the platforms of a job, and its key where it is not named like its builder."""
     where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
+    return "" if entry.is_analysis else where.replace(",", ", ")
+
+
+def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]:
     return {
         "name": Cell(entry.source, "path"),
-        "platform": Cell("" if entry.is_analysis else where.replace(",", ", "), "muted"),
+        "platform": Cell(_where(entry, builder), "muted"),
         **_spent_cells(entry.spent),
         "bar": Cell(share_bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
     }

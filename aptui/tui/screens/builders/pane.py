@@ -53,8 +53,8 @@ class BuildersPane(Pane):
     BuildersPane #builders-both { layout: vertical; }
     BuildersPane #builders-side { height: 1fr; }
     BuildersPane.-beside #builders-both { layout: horizontal; }
-    BuildersPane.-beside #builders-list { width: 5fr; height: 1fr; }
-    BuildersPane.-beside #builders-side { width: 7fr; border-left: solid $role-rule; }
+    BuildersPane.-beside #builders-list { height: 1fr; }
+    BuildersPane.-beside #builders-side { width: 1fr; border-left: solid $role-rule; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="builders.filter"),
@@ -227,7 +227,7 @@ class BuildersPane(Pane):
             self._keys.setdefault(each.uuid, len(self._keys))
         builders = self.search.passing(found.builders)
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
-        self.widgets.list.set_columns(known.columns_for([each.name for each in builders]))
+        self.widgets.list.set_columns(known.columns_for(builders))
         self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name), all_ms) for each in builders])
         self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
         self.widgets.list.refresh_model()
@@ -268,6 +268,8 @@ class BuildersPane(Pane):
         if trouble:
             self.shell.tell(trouble, "warning")
         self.search.narrow_metrics()
+        if self.widgets.spent.columns != (columns := self.metrics.columns()):
+            self.widgets.spent.set_columns(columns)
         self.widgets.spent.refresh_model()
 
     @on(Rows.Highlighted, "#builders-list")

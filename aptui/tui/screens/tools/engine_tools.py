@@ -99,8 +99,9 @@ class EngineTools:
             self._shell.tell(f"debug output is {'on' if wanted else 'off'} already")
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._take_option)
-        text = f"turn debug output {'on' if wanted else 'off'}? it holds for jobs that run from now on"
-        self._shell.question(text, [Choice("y", "turn it", ask), Choice("n", "leave it")])
+        to, now = ("on", "off") if wanted else ("off", "on")
+        text = f"turn debug output {to}? it holds for jobs that run from now on"
+        self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def say_debug(self, rest: str) -> None:
         """Turn debug output on or off, as a word says."""

@@ -793,6 +793,23 @@ def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
+def test_a_long_search_that_was_taken_is_read_and_one_without_hits_says_how_to_go_on(tmp_path):
+    text_of_search = "{8F965DBC-C3D9-5DF9-BA2A-690BDD7241CC}:0"
+
+    async def act(app, pilot, pane, _session):
+        await press(pilot, "slash", *text_of_search, "enter")
+        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await until(pilot, lambda: "690BDD7241CC}:0" in lines(app)[3])
+        await until(pilot, lambda: "nothing matches: Esc clears the search" in text(app))
+        assert "textures/" not in text(app)  # neither the tree nor details of what is not there
+        await pilot.press("escape")
+        await until(pilot, lambda: "textures" in text(app))
+
+    in_assets(tmp_path, act, size=(80, 24))
+    in_assets(tmp_path, act, size=(140, 40))
+
+
+@pytest.mark.usefixtures("store")
 def test_the_first_hit_stands_below_its_folders(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from aptui.config.model import Config, ToolSettings
 from aptui.core.notices import HealthChanged, JobChanged
@@ -90,7 +91,7 @@ def store(tmp_path):
             put_analysis=[analysis_row(1, duration_ms=20), analysis_row(2, duration_ms=40)],
             put_job=[
                 job_row(1, 1, duration_ms=100), job_row(2, 2, duration_ms=3000),
-                job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips"),
+                job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips of all levels"),
                 job_row(4, 3, builder=OTHER, duration_ms=9, platform="pc"), job_row(5, 3, builder=THIRD, duration_ms=1),
             ],
         )  # fmt: skip
@@ -179,6 +180,23 @@ def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
     wide = {column.id: width for column, width in lay_out(fitted_columns(facts.PATTERNS, [row]), 76)}
 
     assert wide["place"] >= len(place)
+
+
+def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
+    name = "a_name_longer_than_the_list_had_room"
+    patterns = ("stone/*.png", "textures/*.tga")
+    long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: name in text(app) and ", ".join(patterns) in text(app))
+
+    async def open_metrics(app, pilot, session, pane):
+        await look(app, pilot, session, pane)
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "pc Mips of all levels" in text(app))
+
+    visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
+    visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 
 
 def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
