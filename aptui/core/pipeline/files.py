@@ -239,9 +239,8 @@ class Files:
                 together.append((key, fact))
             elif self._settle_copied(key, fact, copies):
                 changed.add(key)
-        if together:
-            is_done = self._fresh.take(together, copies)
-            changed.update(key for key, fact in together if is_done or self._settle_copied(key, fact, copies))
+        if together and not self._fresh.take(together, copies):
+            changed.update(key for key, fact in together if self._settle_copied(key, fact, copies))
         for key, text in event.unreadable:
             self._unreadable(key, text)
         for key in restless:

@@ -51,11 +51,10 @@ class FreshCopies:
 
     def may_take(self, event: FilesHashed) -> bool:
         """Whether nothing stands against deciding the copies of this event together; the files themselves may."""
-        jobs, memory, project = self._jobs, self._memory, self._jobs.project
+        jobs = self._jobs
         if not event.copies or event.has_more or jobs.is_outdated or self._reports.wants_news or jobs.resources is not None:
             return False
-        is_plain = not (project.checks or jobs.settings.folders)
-        return is_plain and not (memory.has_edges or memory.has_identities or jobs.waiters.awaited())
+        return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
     def take(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
         """Plan the copies of `files`, all or none; return whether that is done."""
@@ -63,19 +62,34 @@ class FreshCopies:
         for key, fact in files:
             rules = self._rules_of(fact)
             run_keys, took_ms = copies[key]
-            pending = self._memory.folders.get(parent(key))
-            is_new = self._memory.is_unknown(key) and pending is not None and not pending.ticket and key in pending.winners
-            if not is_new or len(rules) != len(run_keys) or fact.is_shadow or self._jobs.graph.companions_of(fact.rel):
+            if len(rules) != len(run_keys) or not self._is_new(key) or self._has_others(key, fact):
                 return False
             wanted.append((key, fact, rules, run_keys, took_ms))
         names = [f"{rule.plan.platform}/{key}" for key, _fact, rules, _run_keys, _took_ms in wanted for rule in rules]
-        if not self._jobs.conflicts.are_free(names):
+        if not self._jobs.conflicts.are_free(names) or self._are_depended_on(files):
             return False
         for key, fact, rules, run_keys, took_ms in wanted:
             self._plan(key, fact, zip(rules, run_keys, strict=True), took_ms)
         if self._reports.is_followed:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, tuple((fact.rel, True) for _key, fact in files)))
         return True
+
+    def _is_new(self, key: PathKey) -> bool:
+        """Whether no source is, or just was, at a path, and its folder's row is still to be saved, which brings it up again."""
+        pending = self._memory.folders.get(parent(key))
+        return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
+
+    def _has_others(self, key: PathKey, fact: FileFact) -> bool:
+        """Whether jobs look at other files beside this one, or jobs of others look at it or wait for it."""
+        graph = self._jobs.graph
+        has_companions = graph.companions_of(fact.rel) or graph.owners_of(fact.rel) or graph.is_shared(key)
+        return bool(has_companions) or fact.is_shadow or key in self._jobs.waiters
+
+    def _are_depended_on(self, files: Sequence[tuple[PathKey, FileFact]]) -> bool:
+        if not self._memory.has_edges:
+            return False
+        uuids = (uuid.hex() for _key, fact in files for uuid in path_uuids(fact.rel))
+        return bool(self._memory.dependents([*(key for key, _fact in files), *uuids]))
 
     def _rules_of(self, fact: FileFact) -> tuple[CopyRule, ...]:
         """Return the rules that a file is copied by, () where it has other jobs as well."""

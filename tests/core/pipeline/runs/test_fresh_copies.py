@@ -16,6 +16,7 @@ from aptui.core.machine import InvalidTransition, Trigger
 from aptui.core.messages import CommitProducts
 from aptui.core.model import JobState
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
+from aptui.core.paths import path_uuid
 from aptui.core.pipeline.runs.fresh_copies import FreshCopies
 from aptui.core.project import Companion
 from aptui.core.records.fresh_copies import FreshCopy
@@ -185,17 +186,44 @@ def test_a_source_that_goes_and_comes_back_is_one_source() -> None:
     assert world.cache["linux/a.txt"] == sha("again")
 
 
-def test_beside_builders_that_declare_dependencies_copies_are_jobs_like_others(taken: list[bool]) -> None:
+@pytest.mark.parametrize("named", ["include sub/C.txt", f"uuid {path_uuid('sub/c.txt').hex()}", "glob sub/*", "after e.txt:data"])
+def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())))
-    world.write("b.s", "include a.txt")
+    world.write("b.s", named)
+    world.write("z.s", "include other.s")
     world.settle()
+    world.forget_runs()
     for rel in FILES:
         world.write(rel, rel)
     world.settle()
 
-    assert not taken
+    assert taken
+    assert not all(taken)
     assert {f"linux/{rel.lower()}" for rel in FILES} <= world.cache.keys()
+    ran = world.ran()
+    assert "b.s@linux:main" in ran
+    assert {f"{rel}@linux:data" for rel in FILES} <= set(ran)
     assert world.pipeline.is_idle
+
+
+def test_copies_that_nobody_depends_on_are_decided_together_beside_sources_that_others_depend_on(taken: list[bool]) -> None:
+    world = world_of(Setup(builders=(copier(), scripter())), *FILES)
+    world.write("b.s", "include z.s")
+    world.write("z.s", "include missing.s")
+    world.settle()
+
+    for rel in FILES:
+        world.write(f"more/{rel}", rel)
+    world.settle()
+
+    assert all(taken)
+    assert {f"linux/more/{rel.lower()}" for rel in FILES} <= world.cache.keys()
+    world.write("y.s", "include more/a.txt")
+    world.settle()
+    world.forget_runs()
+    world.write("more/a.txt", "another")
+    world.settle()
+    assert world.ran() == ["more/a.txt@linux:data", "y.s@linux:main"]
 
 
 @pytest.mark.parametrize("seed", range(12))
