@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
-from aptui.engine.cache.places import LastFolder, Stamp, close_to_others, opened, remove_staged, stamp_of
+from aptui.engine.cache.places import LastFolder, ReplacedFiles, Stamp, close_to_others, opened, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -199,26 +199,26 @@ class Cache:
         half_placed: set[int] = set()
         """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
         touched: set[str] = set()
-        with contextlib.closing(LastFolder(self._root)) as last_folder:
-            for commit in order.commits:
-                error, placed = self._place(commit, touched, last_folder)
-                if error:
-                    failed.append((commit.run_key, error, placed))
-                    if placed:
-                        half_placed.add(commit.run_key)
-                else:
-                    done.append(commit)
-                    self._touch(commit.touched)
-        with trace.span("sync", folders=len(touched)):
-            self._sync(touched)
-        rows = {**(mark or {}), **self.doubt_rows(touched)}
-        for commit in done:
-            for operation, row in rows_of(commit.run_key):
-                rows.setdefault(operation, []).append(row)
-        with_stale = [commit for commit in done if commit.stale]
-        cleared = [run_key for run_key, _error, _placed in failed if run_key not in half_placed]
-        writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + cleared)
-        if with_stale:
+        with contextlib.closing(ReplacedFiles(len(intents))) as replaced:
+            with contextlib.closing(LastFolder(self._root)) as last_folder:
+                for commit in order.commits:
+                    error, placed = self._place(commit, touched, last_folder, replaced)
+                    if error:
+                        failed.append((commit.run_key, error, placed))
+                        if placed:
+                            half_placed.add(commit.run_key)
+                    else:
+                        done.append(commit)
+                        self._touch(commit.touched)
+            with trace.span("sync", folders=len(touched)):
+                self._sync(touched)
+            rows = {**(mark or {}), **self.doubt_rows(touched)}
+            for commit in done:
+                for operation, row in rows_of(commit.run_key):
+                    rows.setdefault(operation, []).append(row)
+            cleared = [run_key for run_key, _error, _placed in failed if run_key not in half_placed]
+            writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + cleared)
+        if with_stale := [commit for commit in done if commit.stale]:
             self.delete(name for commit in with_stale for name in commit.stale)
             writer.finish({}, [commit.run_key for commit in with_stale])
         moved = {
@@ -233,30 +233,32 @@ class Cache:
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
-    def _place(self, commit: JobCommit, touched: set[str], last_folder: LastFolder) -> tuple[str, int]:
+    def _place(self, commit: JobCommit, touched: set[str], last_folder: LastFolder, replaced: ReplacedFiles) -> tuple[str, int]:
         """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
         for placed, (staged, product) in enumerate(commit.products):
             folder = parent(product.name)
             try:
                 try:
-                    self._move_in(staged, product.name, touched, last_folder)
+                    self._move_in(staged, product.name, touched, last_folder, replaced)
                 except FileNotFoundError:
                     if folder not in self._known_folders:
                         raise
                     self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
                     last_folder.close()
-                    self._move_in(staged, product.name, touched, last_folder)
+                    self._move_in(staged, product.name, touched, last_folder, replaced)
             except OSError as error:
                 self._known_folders.discard(folder)
                 return f"product '{product.name}' cannot be placed: {error.strerror}", placed
             touched.add(folder)
         return "", len(commit.products)
 
-    def _move_in(self, staged: str, name: str, touched: set[str], last_folder: LastFolder) -> None:
+    def _move_in(self, staged: str, name: str, touched: set[str], last_folder: LastFolder, replaced: ReplacedFiles) -> None:
         folder = parent(name)
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
-        os.replace(from_text(staged), from_text(name.rpartition("/")[2]), dst_dir_fd=last_folder.descriptor_of(folder))
+        descriptor, file = last_folder.descriptor_of(folder), from_text(name.rpartition("/")[2])
+        replaced.hold(file, descriptor)
+        os.replace(from_text(staged), file, dst_dir_fd=descriptor)
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
             self._note_placed(name)

@@ -1,6 +1,6 @@
 """Files and folders of a cache as they lie on the disk: opened without following a link, closed to others, stamped, removed.
 
-Which of them are products is the business of `cache`. Tests: `tests/engine/cache/test_cache.py`.
+Which of them are products is the business of `cache`. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +68,56 @@ class LastFolder:
         """Let go of it; whoever asks then has a folder opened anew."""
         self._folder = None
         self._held.close()
+
+
+_FEWEST_APART, _MOST_HELD = 8, 250
+"""A thread costs as much as some files; one message takes 253 descriptors (SCM_MAX_FD)."""
+
+
+class ReplacedFiles:
+    """Files that are about to lose their names, held open so that nobody has to wait until the disk has their blocks back.
+
+    A call that takes a file's last name frees it before it returns; on a file system with `discard` it waits for the disk each
+    time, and a rename keeps all other renames waiting meanwhile. A thread frees all that were held with one call, for which it
+    does not need the interpreter: they are in a message that nobody reads, and the socket is closed.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._is_worth_it = count >= _FEWEST_APART
+        self._held: list[int] = []
+        self._sockets: tuple[socket.socket, ...] = ()
+
+    def hold(self, name: bytes, folder: int) -> None:
+        """Hold the file of this name in an open folder, if there is one."""
+        if self._is_worth_it:
+            with contextlib.suppress(OSError):
+                self._held.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+            if len(self._held) >= _MOST_HELD:
+                self._send()
+
+    def close(self) -> None:
+        """Let go of them."""
+        self._send()
+        if self._sockets:
+            threading.Thread(target=_close_all, args=(self._sockets,), name="freeing").start()
+            self._sockets = ()
+
+    def _send(self) -> None:
+        held, self._held = self._held, []
+        try:
+            if len(held) >= _FEWEST_APART:
+                self._sockets = self._sockets or socket.socketpair()
+                socket.send_fds(self._sockets[0], [b"-"], held)
+        except OSError:
+            pass  # no descriptors, or too many on their way: then they are freed here
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+
+
+def _close_all(sockets: tuple[socket.socket, ...]) -> None:
+    for each in sockets:
+        each.close()
 
 
 def remove_staged(path: str | bytes) -> None:

@@ -1,0 +1,80 @@
+"""Files that a commit replaces: nobody waits until the disk has their blocks back, and nothing of them is left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from aptui.engine.cache import places
+from aptui.engine.cache.places import ReplacedFiles
+
+MANY = places._FEWEST_APART
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[int]:
+    for number in range(MANY + 1):
+        (tmp_path / str(number)).write_text("old")
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def held_below(folder: Path) -> list[str]:
+    """Return the names of files below a folder that this process holds though they are gone."""
+    found = []
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{entry}")
+        except OSError:
+            continue  # that of the listing
+        if path.startswith(f"{folder}/") and path.endswith(" (deleted)"):
+            found.append(os.path.basename(path).removesuffix(" (deleted)"))
+    return sorted(found)
+
+
+def replace(replaced: ReplacedFiles, folder: int, names: list[str]) -> None:
+    for name in names:
+        replaced.hold(os.fsencode(name), folder)
+        os.close(os.open(f"{name}-new", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        os.replace(f"{name}-new", name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def test_many_files_that_are_replaced_are_freed_once_all_is_done(tmp_path: Path, folder: int) -> None:
+    replaced = ReplacedFiles(MANY)
+    names = [str(number) for number in range(MANY)]
+
+    replace(replaced, folder, [*names, "fresh"])
+    before = held_below(tmp_path)
+    replaced.close()
+
+    assert before == names
+    until(lambda: not held_below(tmp_path), "files are held on")
+
+
+def test_where_no_message_takes_them_they_are_freed_all_the_same(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(109, "Too many references: cannot splice")
+
+    monkeypatch.setattr(places.socket, "send_fds", refuse)
+    replaced = ReplacedFiles(MANY)
+    replace(replaced, folder, [str(number) for number in range(MANY)])
+
+    replaced.close()
+
+    assert held_below(tmp_path) == []
+
+
+def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
+    replaced = ReplacedFiles(1)
+
+    replace(replaced, folder, ["0"])
+
+    assert held_below(tmp_path) == []
+    replaced.close()
