@@ -20,6 +20,7 @@ from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, Produc
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
+from aptui.store.jobs.sorting import argsort
 from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.problems.checks import CheckMark
 
@@ -457,23 +458,6 @@ class JobTable:
                 wider[: self._count] = column[: self._count]
                 self._columns[name] = wider
         return self._count
-
-
-def argsort(keys: npt.NDArray[np.int64]) -> Codes:
-    """Return the stable order of `keys`; sorting keys with their places in the low bits is faster than sorting places by keys."""
-    count = len(keys)
-    if not count:
-        return np.empty(0, np.int32)
-    bits = count.bit_length()
-    least = keys.min()
-    if int(keys.max()) - int(least) >= 1 << (62 - bits):
-        return np.argsort(keys, kind="stable").astype(np.int32)
-    packed = (keys - least) << bits
-    packed |= np.arange(count, dtype=np.int64)
-    packed.sort()
-    packed &= (1 << bits) - 1
-    order: Codes = packed.astype(np.int32)
-    return order
 
 
 def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:

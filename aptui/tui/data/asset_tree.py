@@ -18,8 +18,8 @@ import numpy as np
 from msgspec import Struct
 
 from aptui.store.jobs.filter import Filter, TextMatch, parse
-from aptui.store.jobs.job_table import argsort
 from aptui.store.jobs.packed import Packed, read_packed
+from aptui.store.jobs.sorting import argsort
 from aptui.store.jobs.texts import Codes, Mask, contains, series_of
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader

@@ -17,7 +17,7 @@ from aptui.core.results.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.job_reading import read_job_table
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, argsort
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 
@@ -102,13 +102,6 @@ def test_durations_of_a_foreign_database_come_from_its_stats(store: Store) -> No
     table = read_job_table(store.reader(), {})
 
     assert (table.value("duration_ms", 0), table.value("completed_ms", 0), table.value("status", 0)) == (77, 9, 2)
-
-
-@pytest.mark.parametrize("keys", [[], [5], [3, 1, 3, -2, 1], [1 << 62, -(1 << 62), 0]])
-def test_sorting_is_stable_whatever_the_range(keys: list[int]) -> None:
-    expected = sorted(range(len(keys)), key=keys.__getitem__)
-
-    assert argsort(np.array(keys, np.int64)).tolist() == expected
 
 
 def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None:
