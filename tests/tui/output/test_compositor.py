@@ -10,6 +10,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.geometry import Region
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from aptui.tui.terminal.output.compositor import ChangedLines
@@ -100,5 +101,27 @@ def test_widgets_without_a_changed_line_are_not_asked():
             drawn(app.screen, ChangedLines, {Region(0, 0, 5, 1), Region(0, 9, 5, 1)})
 
             assert {name: part.asked for name, part in parts.items() if part.asked} == {"top": (0,), "bottom": (1,)}
+
+    asyncio.run(draw())
+
+
+def test_what_is_behind_other_widgets_is_not_asked(monkeypatch):
+    async def draw() -> None:
+        app = Stage()
+        async with app.run_test(size=(WIDTH, HEIGHT)):
+            asked: list[str] = []
+            render_lines = Widget.render_lines
+            monkeypatch.setattr(
+                Widget,
+                "render_lines",
+                lambda self, crop: (asked.append(self.id or type(self).__name__), render_lines(self, crop))[1],
+            )
+            covered = app.screen.query_one("#over").region
+
+            drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
+            assert set(asked) == {"over", "row0", "ScrollBar"}, "the box, what is beside it in the same line, and the bar"
+            asked.clear()
+            drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
+            assert len(asked) > 4
 
     asyncio.run(draw())
