@@ -72,7 +72,8 @@ def run(
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    with hollow("textual.types"):  # which its palette takes one annotation from, and which imports trees and selects
+    # The palette takes one annotation from Textual's types, which import trees and selects; where downloads go nobody asks.
+    with hollow("textual.types", "platformdirs"):
         from aptui.tui.app import AptuiApp  # for start-up
 
     safety.install(safety.prepare_terminal(os.environ))
