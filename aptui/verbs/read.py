@@ -115,7 +115,7 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
     except FilterError as error:
         place = printing.line(text[error.column - 1 :])
         what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)
-        raise UserError(what, where=f"--filter:{error.column}", hint=error.hint) from None
+        raise UserError(what, where=f"{FILTER_PLACE}{error.column}", hint=error.hint) from None
     if wanted.hint:
         printing.complain(f"aptui: {printing.line(wanted.hint)}")
     return (row for row, passes in zip(rows, mask.tolist(), strict=True) if passes)
@@ -123,6 +123,10 @@ def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Itera
 
 def _checks(project: OpenedProject) -> dict[int, CheckMark]:
     return check_marks(project.database, project.config.checks)
+
+
+FILTER_PLACE = "--filter:"
+"""Before the column of a mistake in a filter."""
 
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
@@ -134,7 +138,8 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
-            why = f": {printing.line(row.error)}" if row.error else ""
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the path is said before
+            why = f": {printing.line(error)}" if error else ""
             yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {printing.line(row.job_key)}, #{row.job_id}{why}"
 
 

@@ -23,7 +23,7 @@ from aptui.link.port import Cancel, Escalate
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.plain import Stream, follow
-from aptui.verbs.read import job_lines, unsettled_jobs
+from aptui.verbs.read import FILTER_PLACE, job_lines, unsettled_jobs
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb
@@ -126,7 +126,8 @@ class Conversation:
         try:
             return "\n".join(job_lines(self._arguments, " ".join(map(_quoted, terms))))
         except KnownError as error:
-            return _trouble(error)
+            is_about_terms = error.where.startswith(FILTER_PLACE)  # which are told as those of an option
+            return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
         module, said = import_module(_VERBS[verb]), io.StringIO()
@@ -245,7 +246,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
             def ask(verb: Verb) -> Answer:
                 return session.ask(verb).result(_PATIENCE_S)
 
-            talk = Conversation(arguments, sys.stdout, copy=_copy, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
+            talk = Conversation(arguments, sys.stdout, copy=copied, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
             for question in meanwhile.typed("aptui> " if is_typed else ""):
                 if not talk.take(question):
                     break
@@ -256,8 +257,8 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
     return 0
 
 
-def _copy(text: str) -> str:
-    """Copy a text to where people sit; a dumb terminal would print what other ones obey, so there it is tmux or a file."""
+def copied(text: str) -> str:
+    """Copy a text to where people sit, and return what to say of it; a dumb terminal would print what other ones obey, so there it is tmux or a file."""
     from aptui.tui.terminal.clipboard import Clipboard  # few answers are copied
 
     def write(data: str) -> None:
@@ -266,4 +267,6 @@ def _copy(text: str) -> str:
         sys.stdout.write(data)
         sys.stdout.flush()
 
-    return Clipboard(write).copy(text).toast()
+    first, _, rest = text.partition("\n")
+    more = f" and {printing.count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
+    return f"copied {printing.line(first)}{more}: {Clipboard(write).copy(text).toast()}"

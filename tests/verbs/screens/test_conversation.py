@@ -16,6 +16,7 @@ from aptui.link.port import Cancel, Escalate
 from aptui.shared.errors import HostError
 from aptui.tui.data.session import NoSession
 from aptui.verbs.screens import conversation
+from aptui.verbs.screens import conversation
 from aptui.verbs.screens.conversation import Conversation, Meanwhile
 from aptui.verbs.screens.screen import reason_for_lines
 
@@ -69,7 +70,8 @@ def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None
     count, failed = talk("failed")
     assert count == "1 of 31 jobs"
     assert failed.startswith("failed: bad.json, ")
-    assert "bad.json:1:2: Expecting property name" in failed
+    assert ": 1:2: Expecting property name" in failed
+    assert failed.count("bad.json") == 1, "what a line says is not said twice"
     number = failed.split("#")[1].split(":")[0]
 
     assert any("Expecting property name" in line for line in talk(f"log #{number}"))
@@ -84,7 +86,7 @@ def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert talk("follow") == ["following"]
     assert "why JOB" in "\n".join(talk("help"))
     assert talk("dance") == ["'dance' is nothing that is known here; 'help' says what is"]
-    assert "(" in talk("jobs (")[0]
+    assert talk("jobs (")[0].startswith("unclosed group, at '('; ")
     assert "JOB" in talk("why")[0]
     assert "there is no" in talk("log nothing.txt")[0] or "nothing.txt" in talk("log nothing.txt")[0]
     talk.happened = "1 piece of news meanwhile"
@@ -94,6 +96,14 @@ def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert not talk.goes_on
     assert "\x1b" not in talk.out.getvalue()
     assert capsys.readouterr().out == "", "everything goes where the conversation is"
+
+
+def test_what_was_copied_is_told(monkeypatch, tmp_path):
+    for name in ("TMUX", "STY", "SSH_TTY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    assert conversation.copied("1 of 31 jobs\nfailed: bad.json\nand so on").startswith("copied 1 of 31 jobs and 2 lines more: ")
 
 
 @pytest.mark.parametrize(
