@@ -34,6 +34,7 @@ from aptui.tui.drawing import FrameDrawing
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
+from aptui.tui.frame.info import ENGINE_ROOT
 from aptui.tui.frame.main_screen import MainScreen
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
@@ -223,7 +224,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def _facts(self) -> list[tuple[str, str]]:
         mouse = "on" if self.terminal.has_mouse else "off"
-        return [("Engine root", self.engine_root), ("Theme", self.theme), ("Mouse", mouse)]
+        return [(ENGINE_ROOT, self.engine_root), ("Theme", self.theme), ("Mouse", mouse)]
 
     def actions_here(self) -> list[tuple[str, str, str]]:
         """Return (key, id, what it does) of all actions with a key, as seen from the pane."""

@@ -42,3 +42,10 @@ def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Pa
     assert not any("/c/i" in line for line in said)
     assert any(".png, .fbx   a new source waits 300 ms" in line for line in said)
     assert any("127.0.0.1:45643" in line for line in said)
+
+
+def test_the_root_of_the_engine_stands_with_the_project(tmp_path: Path) -> None:
+    said = ["".join(part.text for part in line) for line in info_lines(FakeSession(tmp_path), None, [("Engine root", "/o3de")])]
+
+    at = next(at for at, line in enumerate(said) if "/o3de" in line)
+    assert said[at - 1].startswith(" Project")

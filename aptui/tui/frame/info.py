@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 _WIDTH = 18
+ENGINE_ROOT = "Engine root"
+"""What is called so stands with the project."""
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
     """Return the entries of the info sheet; `more` are rows of the pane and the app. No line is wider than `width`."""
     project_dir = str(config.project_dir) if config else ""
     engine = session.engine
+    roots = [row for row in more if row[0] == ENGINE_ROOT]
     rows = [
         ("Project", f"{session.project_name}   {project_dir}"),
+        *roots,
         ("Cache", str(session.cache_dir)),
         ("Engine", f"{session.state.value} since {clock(session.since_ms)}" if session.since_ms else session.state.value),
         ("", session.trouble),
@@ -39,7 +43,7 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
         *(_places(config) if config else ()),
         ("aptui", f"{__version__}   Python {platform.python_version()}   pid {os.getpid()}"),
         ("Terminal", f"{os.environ.get('TERM', '')}   {'tmux' if os.environ.get('TMUX') else ''}"),
-        *more,
+        *(row for row in more if row not in roots),
     ]
     lines = [_row(key, value) for key, value in rows if value.strip()]
     return [_folded(line, width) for line in ((), *lines, (), *_health_lines(session.latest_health))]

@@ -258,7 +258,10 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
 
 
 def copied(text: str) -> str:
-    """Copy a text to where people sit, and return what to say of it; a dumb terminal would print what other ones obey, so there it is tmux or a file."""
+    """Copy a text to where people sit, and return what to say of it.
+
+    A dumb terminal would print what other ones obey, so there it is tmux or a file.
+    """
     from aptui.tui.terminal.clipboard import Clipboard  # few answers are copied
 
     def write(data: str) -> None:

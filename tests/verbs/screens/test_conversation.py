@@ -16,7 +16,6 @@ from aptui.link.port import Cancel, Escalate
 from aptui.shared.errors import HostError
 from aptui.tui.data.session import NoSession
 from aptui.verbs.screens import conversation
-from aptui.verbs.screens import conversation
 from aptui.verbs.screens.conversation import Conversation, Meanwhile
 from aptui.verbs.screens.screen import reason_for_lines
 

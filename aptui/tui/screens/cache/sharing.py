@@ -30,6 +30,8 @@ MODES = ("inactive", "client", "server")
 _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
+_WORTH_SAYING_MS = 50
+"""Time that is less would be told as 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
@@ -119,7 +121,9 @@ class SharedSettings:
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         """Say in a line how things stand: what people wait for first, for on a small screen the end of the line is cut off."""
         draft, is_news = self.draft, self.is_dirty or self.answer is not None
-        left = [Part(" shared cache  ", "muted"), Part(draft.mode, "title" if draft.mode != "inactive" else "muted")]
+        left = [Part(" shared cache  ", "muted")]
+        if self.answer is None or width >= _WIDE_COLUMNS:
+            left.append(Part(draft.mode, "title" if draft.mode != "inactive" else "muted"))
         if self.is_dirty:
             left.append(Part("   not saved", "warning"))
         if self.answer is not None:
@@ -187,7 +191,8 @@ class SharedSettings:
         """Show what sharing gave, for each builder, those that saved most first."""
         sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
         wide = max(len(name) for name, _ in sums)
-        items = [MenuItem(f"builder {at}", f"{name:{wide}}   {_gain(one)}") for at, (name, one) in enumerate(sums)]
+        gains = _gains([one for _, one in sums])
+        items = [MenuItem(f"builder {at}", f"{name:{wide}}   {gains[at]}") for at, (name, _) in enumerate(sums)]
         Menu.ask(self._shell.app, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
 
     def _open_pattern(self, at: int) -> None:
@@ -288,11 +293,18 @@ class SharedSettings:
         self._changed()
 
 
-def _gain(one: SharingSum) -> str:
-    """Say what sharing gave one builder."""
+def _gains(sums: Sequence[SharingSum]) -> list[str]:
+    """Say what sharing gave each builder, numbers below each other; nothing of time where none was saved or lost."""
     from aptui.sharing.account import duration  # for start-up
 
-    asked = one.hits + one.misses
-    share = f"{100 * one.hits // asked:3} %" if asked else "    –"
-    gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
-    return f"{share}   {one.local_hits:,} here, {one.remote_hits:,} shared, {one.misses:,} made   {gain}"
+    said = []
+    here, shared, made = (
+        max((len(f"{getattr(one, name):,}") for one in sums), default=0) for name in ("local_hits", "remote_hits", "misses")
+    )
+    for one in sums:
+        asked = one.hits + one.misses
+        share = f"{100 * one.hits // asked:3} %" if asked else "    –"
+        counts = f"{one.local_hits:{here},} here, {one.remote_hits:{shared},} shared, {one.misses:{made},} made"
+        time = f"   {duration(abs(one.saved_ms))} {'saved' if one.saved_ms > 0 else 'lost'}"
+        said.append(f"{share}   {counts}{time if abs(one.saved_ms) >= _WORTH_SAYING_MS else ''}")
+    return said

@@ -134,6 +134,17 @@ def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
     assert (project / "aptui.yaml").read_text() == CONFIG
 
 
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_a_test_says_is_not_cut(tmp_path, project, size):
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "l")
+        await fill(app, pilot, str(tmp_path / "nowhere"))
+        await choose(app, pilot, "t")
+        await until(pilot, lambda: "not saved   the folder of the shared cache is not there" in text(app))
+
+    in_cache(tmp_path, project, do, size)
+
+
 def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
     async def do(app, pilot):
         for place, word in (("nowhere", "is not there"), ("share", "it answers after")):
@@ -188,6 +199,7 @@ def test_what_sharing_gave_each_builder_is_shown(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
     account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)
+    account.count("copies", misses=1)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
     shared_totals.add(tmp_path / "cache", account)
 
@@ -196,5 +208,7 @@ def test_what_sharing_gave_each_builder_is_shown(tmp_path, project, size):
         await until(pilot, lambda: "All runs" in text(app))
         assert "data        88 %   3 here, 5 shared, 1 made   89 s saved" in text(app)
         assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)
+        assert "copies       0 %   0 here, 0 shared, 1 made  " in text(app)
+        assert "0.0 s" not in text(app)
 
     in_cache(tmp_path, project, do, size)
