@@ -102,8 +102,9 @@ class Files:
             del winners[key]
         gone |= strays
         said = dict(event.identities)
-        facts = [fact for fact in event.facts if fact.key not in strays]
-        pending.identities = {**(previous.identities if previous else {}), **{fact.key: said.get(fact.key) for fact in facts}}
+        keyed = [(key, fact) for fact in event.facts if (key := fact.key) not in strays]
+        facts, keys = [fact for _key, fact in keyed], [key for key, _fact in keyed]
+        pending.identities = {**(previous.identities if previous else {}), **{key: said.get(key) for key in keys}}
         self._memory.has_identities = self._memory.has_identities or bool(said)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
@@ -114,16 +115,15 @@ class Files:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
             self._plans.gone(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
-        for job in self._chains.producers(fact.key for fact in facts if not self._chains.is_intermediate(fact)):
+        for job in self._chains.producers(key for key, fact in keyed if not self._chains.is_intermediate(fact)):
             self._plans.force(job, "its intermediate has the path of a source")
         for fact, others in event.clashes:
             self._clash(fact, others)
         self._drop_strays(event)
-        keys = [fact.key for fact in facts]
         self._note_small(facts, previous)
         self._memory.take_extra(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
-        unread = self._unread(facts)
+        unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
         if previous is not None:  # what is as it was seen then is not reported once more
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
@@ -148,7 +148,7 @@ class Files:
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
         self._memory.unreadable.difference_update(keys)
-        unread = self._unread(facts)
+        unread = self._unread(list(zip(keys, facts, strict=True)))
         self._jobs.hash(unread, may_copy=True)
         self._spread.spread(set(keys) - {key for key, _fact in unread})
 
@@ -158,16 +158,15 @@ class Files:
         known = self._memory.archive.files((key,)).get(key) if parent(key) not in self._memory.folders else None
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
-    def _unread(self, facts: Collection[FileFact]) -> list[tuple[PathKey, FileFact]]:
+    def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
         """Settle those of these files whose bytes are known or matter to nobody; return the others.
 
         What is wanted and still to be read is loaded when it has been, and not now as well.
         """
-        wanted = {fact.key for fact in facts if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
-        self._memory.load([key for fact in facts if (key := fact.key) not in wanted])
+        wanted = {key for key, fact in keyed if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
+        self._memory.load([key for key, _fact in keyed if key not in wanted])
         unread: list[tuple[PathKey, FileFact]] = []
-        for fact in facts:
-            key = fact.key
+        for key, fact in keyed:
             if key in wanted:
                 unread.append((key, fact))
             elif not self._needs_digest(key, fact):
@@ -248,10 +247,10 @@ class Files:
             self._memory.unstable.add(key)
         if restless:
             self._ledger.order(LookAgain(self._ledger.cause, tuple(restless)))
-        self._close_folders_of(event)
+        self._close_folders_of((*(key for key, _fact in facts), *(key for key, _text in event.unreadable), *event.unstable))
         self._spread.spread(changed)
         self._take_fetched(facts)
-        for key, _fact in facts:
+        for key, _fact in facts if self._jobs.waiters else ():
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
@@ -312,9 +311,9 @@ class Files:
         self._plans.products_lost((f"{COMMON_PLATFORM}/{key}",), "an intermediate was changed in the cache")
         return False
 
-    def _close_folders_of(self, event: FilesHashed) -> None:
+    def _close_folders_of(self, read: Iterable[PathKey]) -> None:
         done: dict[str, list[PathKey]] = {}
-        for key in (*(fact.key for fact in event.facts), *(key for key, _text in event.unreadable), *event.unstable):
+        for key in read:
             done.setdefault(parent(key), []).append(key)
         for folder, keys in done.items():
             pending = self._memory.folders.get(folder)

@@ -49,6 +49,9 @@ class Waiters:
     def __contains__(self, key: PathKey) -> bool:
         return key in self._by_key
 
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
     def __iter__(self) -> Iterator[Job]:
         return (job for jobs in self._by_key.values() for job in jobs)
 

@@ -5,6 +5,10 @@ Tests: `tests/core/planning/test_priority.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec import Struct
+
 from aptui.core.model import FileFact, JobPlan, RelPath, Source
 from aptui.core.patterns import PatternSet
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
@@ -12,6 +16,13 @@ from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 8192
 """A path is asked about several times within a short while, and then never again."""
+
+
+class _Wanted(Struct, frozen=True):
+    """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0."""
+
+    builders: tuple[Builder, ...]
+    copies: int
 
 
 class Planner:
@@ -23,23 +34,35 @@ class Planner:
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
-        self._asked: dict[tuple[str, int], tuple[Builder, ...]] = {}
+        self._asked: dict[tuple[str, int], _Wanted] = {}
+        self._wanted: dict[tuple[int, ...], _Wanted] = {}
+        """{(scan folder, the places of the builders whose patterns match)}: what many paths have in common."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
 
     def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
         """Return the builders that want `rel`, in the order of the configuration."""
+        return self._find(rel, scan_folder).builders
+
+    def _find(self, rel: RelPath, scan_folder: int) -> _Wanted:
         found = self._asked.get((rel, scan_folder))
         if found is None:
-            enabled = self._platforms.get(scan_folder, frozenset())
-            root = self._roots.get(scan_folder, "")
-            wanted = [] if is_settings(rel) else [self._builders[index] for index in self._patterns.builders_for(rel, root)]
-            found = tuple(builder for builder in wanted if any(platform in enabled for platform in builder.platforms))
+            matching = () if is_settings(rel) else self._patterns.builders_for(rel, self._roots.get(scan_folder, ""))
+            index = (scan_folder, *matching)
+            found = self._wanted.get(index) or self._wanted.setdefault(index, self._make_wanted(scan_folder, matching))
             if len(self._asked) >= _ASKED_SIZE:
                 self._asked.clear()
             self._asked[rel, scan_folder] = found
         return found
+
+    def _make_wanted(self, scan_folder: int, matching: Iterable[int]) -> _Wanted:
+        enabled = self._platforms.get(scan_folder, frozenset())
+        builders = [self._builders[index] for index in matching]
+        builders = [builder for builder in builders if any(platform in enabled for platform in builder.platforms)]
+        are_copies = all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders)
+        copies = sum(len(self._enabled_for(builder, scan_folder)) for builder in builders) if are_copies else 0
+        return _Wanted(tuple(builders), copies)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
         """Whether any builder wants `rel`."""
@@ -47,20 +70,26 @@ class Planner:
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
         """Return the platforms that `builder` works for at this source, in the order of the configuration."""
-        platforms = self._enabled.get((builder.uuid, source.scan_folder))
-        if platforms is None:
-            enabled = self._platforms.get(source.scan_folder, frozenset())
-            platforms = tuple(platform for platform in builder.platforms if platform in enabled)
-            self._enabled[builder.uuid, source.scan_folder] = platforms
+        platforms = self._enabled_for(builder, source.scan_folder)
+        if not self._settings.folders:
+            return platforms
         skips = self._settings.adjustment(source.key, builder).skips
         return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
 
+    def _enabled_for(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
+        platforms = self._enabled.get((builder.uuid, scan_folder))
+        if platforms is None:
+            enabled = self._platforms.get(scan_folder, frozenset())
+            platforms = tuple(platform for platform in builder.platforms if platform in enabled)
+            self._enabled[builder.uuid, scan_folder] = platforms
+        return platforms
+
     def copy_count(self, file: FileFact) -> int:
         """Return how many jobs this file has if all of them are plain copies that wait for nobody, else 0."""
-        builders = self.builders_for(file.rel, file.scan_folder)
-        if not all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders):
-            return 0
-        return sum(len(self.platforms_of(builder, file)) for builder in builders)
+        found = self._find(file.rel, file.scan_folder)
+        if not found.copies or not self._settings.folders:
+            return found.copies
+        return sum(len(self.platforms_of(builder, file)) for builder in found.builders)
 
     def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
         """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""

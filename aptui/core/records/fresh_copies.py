@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Entry, Manifest
-from aptui.core.model import Digest, FileFact, JobPlan, JobState, Product, SourceUuid
+from aptui.core.model import Digest, FileFact, JobPlan, JobState, PathKey, Product, SourceUuid
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder
 from aptui.core.records import history, rows
@@ -37,6 +37,7 @@ class FreshCopy(Struct, frozen=True):
     source_id: int
     run_key: int
     rule: CopyRule
+    key: PathKey
     fact: FileFact
     manifest: Manifest
     number: int
@@ -44,19 +45,19 @@ class FreshCopy(Struct, frozen=True):
     duration_ms: int
 
 
-def fresh_copy(ids: tuple[int, int, int], rule: CopyRule, fact: FileFact, duration_ms: int) -> FreshCopy:
+def fresh_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: FileFact, duration_ms: int) -> FreshCopy:
     """Return the copy of `fact`; `ids`: of its job and its source, and its run key."""
     manifest = (rule.entry, ("source", str(fact.rel), fingerprint.file_digest(fact.digest)))
-    name = f"{rule.plan.platform}/{fact.rel.lower()}"
+    name = f"{rule.plan.platform}/{key}"
     kind = rule.builder.asset_type or _NO_TYPE
     product = Product(name, 0, kind, _IS_PRODUCT, Digest(fact.digest), fact.hash64, fact.size)
-    return FreshCopy(*ids, rule, fact, manifest, fingerprint.number(manifest), product, duration_ms)
+    return FreshCopy(*ids, rule, key, fact, manifest, fingerprint.number(manifest), product, duration_ms)
 
 
-def source_row(source_id: int, uuid: SourceUuid, fact: FileFact) -> Row:
+def source_row(source_id: int, uuid: SourceUuid, key: PathKey, fact: FileFact) -> Row:
     """Return the parameters of "put_source" for a new file without an identity of its own."""
     mtime_ms, hash64 = fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)
-    return (source_id, fact.scan_folder, fact.rel, uuid, fact.rel.lower(), fact.digest, "", mtime_ms, hash64)
+    return (source_id, fact.scan_folder, fact.rel, uuid, key, fact.digest, "", mtime_ms, hash64)
 
 
 def commit_rows(copy: FreshCopy, product_id: int, now_ms: int) -> list[tuple[str, Row]]:

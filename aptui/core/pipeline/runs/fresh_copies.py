@@ -110,11 +110,11 @@ class FreshCopies:
     def _plan(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int]], took_ms: int) -> None:
         source_id = self._ledger.next_source_id()
         uuid, *legacy = path_uuids(fact.rel)
-        self._ledger.put("put_source", source_row(source_id, uuid, fact))
+        self._ledger.put("put_source", source_row(source_id, uuid, key, fact))
         for other in legacy:
             self._ledger.put("put_legacy", (other, source_id, 0))
         for rule, run_key in copies:
-            self._planned.append(fresh_copy((self._ledger.next_job_id(), source_id, run_key), rule, fact, took_ms))
+            self._planned.append(fresh_copy((self._ledger.next_job_id(), source_id, run_key), rule, key, fact, took_ms))
         self._memory.begin_placing(key)
 
     @property
@@ -162,15 +162,15 @@ class FreshCopies:
 
     def end(self, copies: Iterable[FreshCopy]) -> None:
         """The commit of these has ended, one way or the other: their folders' rows need not wait for them any more."""
-        keys = [copy.fact.key for copy in copies]
+        keys = [copy.key for copy in copies]
         self._memory.end_placing(keys)
-        for key in keys:
+        for key in keys if self._jobs.waiters else ():
             self._jobs.wake(key)
 
     def as_commit(self, copy: FreshCopy) -> Commit:
         """Return a copy as the commit of the job that it stands for, which is in the working set from now on."""
-        key, plan = copy.fact.key, copy.rule.plan
-        (source,) = self._memory.load((key,))
+        plan = copy.rule.plan
+        (source,) = self._memory.load((copy.key,))
         job = Job(source, copy.rule.builder.uuid, plan.platform, plan.key, copy.job_id, plan=plan, priority=plan.priority)
         source.jobs[job.builder, job.platform, job.key] = job
         job.is_critical, job.reason, job.planned, job.planned_inputs = plan.is_critical, NEW_SOURCE, copy.number, copy.manifest
