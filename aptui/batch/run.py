@@ -109,7 +109,7 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         return summary
     from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
 
-    opening = PreparedSession(config, trusts_times=not wish.is_full_scan, starts_workers=True)
+    opening = PreparedSession(config, trusts_times=not wish.is_full_scan, starts_worker=True)
     try:
         opening.take()
     except BusyError as busy:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aptui.engine.cache.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
-    from aptui.engine.pool.spawning import EarlyWorkers
+    from aptui.engine.pool.spawning import EarlyWorker
     from aptui.sharing.account import Account
 
 _GRACE_S = 2.0
@@ -44,10 +44,10 @@ class RunDispatcher:
     Args:
         context: of the engine, whose inbox takes what came of them.
         runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
-        early: workers that were started already.
+        early: a worker that was started already.
     """
 
-    def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorkers | None = None) -> None:
+    def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorker | None = None) -> None:
         self._context, self._runs_builders, self._early = context, runs_builders, early
         self._pointers = Pointers(context.roots)
         self._results: list[RunResult] = []

@@ -29,11 +29,8 @@ from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
-    from aptui.engine.pool.spawning import EarlyWorkers
+    from aptui.engine.pool.spawning import EarlyWorker
     from aptui.engine.scan.verification import Verification
-
-_FIRST_WORKERS = 2
-"""So many are started for a cache that is not there yet: more would take from the engine what it starts with."""
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
@@ -50,18 +47,18 @@ class PreparedSession:
         config: the checked configuration.
         trusts_times: whether a file with the remembered size and times counts as unchanged; else its bytes are read.
         never: absolute folders that are no sources, besides cache and logs.
-        starts_workers: start workers as soon as it is known that there is something to do.
+        starts_worker: start a worker as soon as it is known that there is something to do.
     """
 
     def __init__(
-        self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = (), starts_workers: bool = False
+        self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = (), starts_worker: bool = False
     ) -> None:
         self.guard = RootGuard(str(own_folder(config.cache_dir)))
         self.config = config
         self._never = never
         self._trusts_times = trusts_times
-        self._starts_workers = starts_workers
-        self.early: EarlyWorkers | None = None
+        self._starts_worker = starts_worker
+        self.early: EarlyWorker | None = None
         self.project: Project = with_intermediates(config.project, str(config.cache_dir))
         platforms = [platform.id for platform in self.project.platforms]
         self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
@@ -96,8 +93,6 @@ class PreparedSession:
         config = self.config
         self.cache.refuse_full_disk()
         is_new = not self.database.exists()
-        if is_new:
-            self._start_workers(min(config.workers, _FIRST_WORKERS))
         note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
@@ -105,14 +100,10 @@ class PreparedSession:
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._look()
-        if self.early is None and not self.is_current:
-            self._start_workers(1)
+        if self._starts_worker and not self.is_current:
+            from aptui.engine.pool.spawning import EarlyWorker  # where nothing is pending nobody pays for it
 
-    def _start_workers(self, count: int) -> None:
-        if self._starts_workers:
-            from aptui.engine.pool.spawning import EarlyWorkers  # where nothing is pending nobody pays for it
-
-            self.early = EarlyWorkers(self.config, count)
+            self.early = EarlyWorker(self.config)
             self._closing.callback(self.early.close)
 
     def _look(self) -> None:

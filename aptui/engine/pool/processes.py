@@ -22,7 +22,7 @@ from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart
 from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.engine.pool.slots import WorkerSlot
-from aptui.engine.pool.spawning import EarlyWorkers, mark_prefix
+from aptui.engine.pool.spawning import EarlyWorker, mark_prefix
 from aptui.worker import processes
 from aptui.worker.commands.workspace import remove_of_the_dead
 
@@ -47,7 +47,7 @@ class PoolSettings(Struct, frozen=True):
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
         sandbox: what workers are started in, if in any.
         staging: where workers have their folders; what dead ones left there is removed. "" = whoever makes the next ones does that.
-        early: workers that were started already.
+        early: a worker that was started already.
         idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
     """
 
@@ -60,7 +60,7 @@ class PoolSettings(Struct, frozen=True):
     memory_budget_bytes: int = 0
     sandbox: Sandbox | None = None
     staging: str = ""
-    early: EarlyWorkers | None = None
+    early: EarlyWorker | None = None
     idle_s: float = 300.0
     rest_s: float = 1800.0
 
@@ -69,14 +69,14 @@ def settings_for(
     config: Config,
     environment: Mapping[str, str] | None = None,
     writes: Iterable[str] = (),
-    early: EarlyWorkers | None = None,
+    early: EarlyWorker | None = None,
 ) -> PoolSettings:
     """Return how workers of a project are kept: in its sandbox, and they say what they open outside its scan folders.
 
     Args:
         environment: is added to theirs.
         writes: folders that they write to beside that for staging.
-        early: workers of this project that were started already.
+        early: a worker of this project that was started already.
 
     Raises:
         HostError: a sandbox is required and cannot be had.

@@ -1,6 +1,6 @@
 """Processes of workers as they are started, before anybody gives them work; who does that is `process`.
 
-A worker takes as long to start as the engine to import what decides. `EarlyWorkers` are started before that, as soon as it is
+A worker takes as long to start as the engine to import what decides. The `EarlyWorker` is started before that, as soon as it is
 known that there is something to do, so that both happen at one time.
 
 Tests: `tests/engine/pool/test_spawning.py`.
@@ -116,27 +116,30 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
     return SpawnedWorker(mark, process, channel, questions, output, sandbox is not None)
 
 
-class EarlyWorkers:
-    """Workers that were started before there is a pool, which takes them first.
+class EarlyWorker:
+    """A worker that was started before there is a pool, which takes it first.
 
-    Args:
-        config: of the project.
-        count: so many, or none where they cannot be started: the pool tries again, and says what is wrong.
+    Where it cannot be started, the pool tries again and says what is wrong.
+
+    One alone: two were measured on two processors, and took from the engine's own start what they gained.
     """
 
-    def __init__(self, config: Config, count: int) -> None:
+    def __init__(self, config: Config) -> None:
         self.sandbox: Sandbox | None = None
-        self._spawned: list[SpawnedWorker] = []
+        self._spawned: SpawnedWorker | None = None
         with contextlib.suppress(OSError, HostError):
             self.sandbox = sandbox_of(config)
-            while len(self._spawned) < count:
-                self._spawned.append(spawn({}, self.sandbox))
+            self._spawned = spawn({}, self.sandbox)
 
     def take(self, environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWorker | None:
-        """Return one that was started just so, None when there is none left."""
-        return self._spawned.pop(0) if self._spawned and not environment and sandbox == self.sandbox else None
+        """Return it when it was started just so, None when it is taken."""
+        if environment or sandbox != self.sandbox:
+            return None
+        spawned, self._spawned = self._spawned, None
+        return spawned
 
     def close(self) -> None:
-        """End those that nobody took."""
-        while self._spawned:
-            self._spawned.pop().discard()
+        """End it when nobody took it."""
+        if self._spawned is not None:
+            self._spawned.discard()
+            self._spawned = None
