@@ -3,7 +3,8 @@
 Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the
 scan go on when little is pending; offer free slots; sleep on the selector until a worker or the database writer has something
 to say. Nothing else in the program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers),
-`loop.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed).
+`loop.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed),
+`loop.rest` (what is recorded once nothing is pending).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import os
 import selectors
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -39,12 +39,13 @@ from aptui.engine.loop.publishing import CatalogPublisher
 from aptui.engine.loop.reporting.events import Listener, NoticePublisher
 from aptui.engine.loop.reporting.forecast import Forecaster
 from aptui.engine.loop.reporting.sessions import SessionRecorder
+from aptui.engine.loop.rest import RestRecorder
+from aptui.engine.loop.saved_rows import SavedRows
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
 from aptui.engine.waking import Waker
 from aptui.shared import trace
-from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.archive.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
@@ -108,9 +109,7 @@ class Engine:
         self._owns_selector = selector is None
         self._code_watch = CodeWatch()
         self._waker: Waker | None = None
-        self._saved_ticket = 0
-        self._told_ticket = 0
-        self._failure: KnownError | None = None
+        self._saved = SavedRows(self.wake)
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
@@ -143,7 +142,8 @@ class Engine:
         if self._owns_selector:
             self.selector = selectors.DefaultSelector()
         self.config = replace(config, workers=self.config.workers)
-        self._opening, self._saved_ticket, self._told_ticket = None, 0, 0
+        self._opening = None
+        self._saved.begin_anew()
         self.open()
         self.sessions.is_held = False
         self.pipeline.counts.update({name: counts[name] + self.pipeline.counts[name] for name in counts})
@@ -157,9 +157,9 @@ class Engine:
             self.news.say_once(sentence)
         self._waker = Waker(self.selector)
         self.closing.callback(self._waker.close)
-        self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
+        self.writer = Writer(opening.database, self._saved.note, self._saved.fail)
         self.closing.callback(self.writer.close)
-        ids, self._dropped_folders = self.writer.sync_scan_folders(
+        ids, dropped_folders = self.writer.sync_scan_folders(
             [(item.name, item.path, _LAST if item.is_intermediate else item.order) for item in opening.project.scan_folders]
         )
         folders = tuple(replace(folder, id=ids[folder.name]) for folder in opening.project.scan_folders)
@@ -188,6 +188,7 @@ class Engine:
         self.scans = Scans(context, opening)
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
         self.deeds = CommandExecutor(context, self.scans, self.runs)
+        self._rest = RestRecorder(context, self.scans, self.runs, self.deeds, self.catalogs, self.sessions, dropped_folders)
         failed_before = self.archive.failed_count() if self.live is not None else None
         forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
@@ -223,7 +224,7 @@ class Engine:
     @property
     def saved_ticket(self) -> int:
         """The ticket of the last rows that are saved in the database."""
-        return self._saved_ticket
+        return self._saved.ticket
 
     @property
     def seq(self) -> int:
@@ -327,7 +328,7 @@ class Engine:
             self.turn(self.patience_s())
             self._code_watch.go_on(self)
             if self.is_idle:
-                self.refuse_stuck()
+                self._rest.refuse_stuck()
                 break
         self.settle()
 
@@ -344,7 +345,7 @@ class Engine:
     @property
     def _has_work(self) -> bool:
         is_due = self.runs.are_any_due or (self.digests.are_answered and not self._is_amid_changes)
-        return bool(self.inbox) or is_due or self.scans.can_go_on or self._told_ticket < self._saved_ticket
+        return bool(self.inbox) or is_due or self.scans.can_go_on or self._saved.are_news
 
     def _may_start(self) -> bool:
         """Whether jobs may start that need no worker."""
@@ -360,7 +361,7 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is pending, in memory or to the database."""
-        is_saved = self._saved_ticket >= self.ordered_ticket
+        is_saved = self._saved.ticket >= self.ordered_ticket
         is_anything_held = self.runs.are_results_held or bool(self.scans.looks_due)
         is_at_rest = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
         return is_at_rest and is_saved and not is_anything_held and not self._has_work
@@ -390,8 +391,7 @@ class Engine:
             key.data(mask)
         now = time.monotonic()
         self.runs.poll(now)
-        if self._failure is not None:
-            raise self._failure
+        self._saved.check()
         self.catalogs.say_problems()
         self.deeds.is_dirty |= self.catalogs.note_written()
         self.news.say_what_threads_told()
@@ -408,9 +408,8 @@ class Engine:
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
-        if self._told_ticket < self._saved_ticket:
-            self._told_ticket = self._saved_ticket
-            self.inbox.post(RowsSaved(self.inbox.next_seq(), self._told_ticket))
+        if self._saved.are_news:
+            self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_news()))
         self.scans.look_again(now)
         if not self.inbox:
             self.runs.post_results(now)
@@ -436,14 +435,6 @@ class Engine:
 
     # ----------------------------------------------------------------------------------------------------------------- rest
 
-    def refuse_stuck(self) -> None:
-        """Raise when jobs wait although nothing moves any more, which is a bug."""
-        jobs = self.pipeline.stuck()
-        if not jobs:
-            return
-        names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
-        raise InternalError(f"{len(jobs)} jobs are waiting for something that cannot happen: {names}", hint="please report this")
-
     def settle(self, *, checkpoints: bool = True) -> None:
         """Nothing is pending: record what the next start compares with.
 
@@ -451,46 +442,7 @@ class Engine:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.
         """
         with trace.span("settle"):
-            self._settle(checkpoints=checkpoints)
-
-    def _settle(self, *, checkpoints: bool) -> None:
-        self.deeds.finish()
-        if self.is_stopping:
-            self.deeds.handle(Asked(self.inbox.next_seq(), "stop"))
-        else:
-            self.deeds.is_dirty |= self.catalogs.publish(waits=checkpoints)
-        records_folders = self.live is None or self.is_stopping  # else who deletes a product there is heard
-        if not (self.scans.is_dirty or self.deeds.is_dirty or (records_folders and self.cache.is_unrecorded)):
-            self.sessions.forget()
-            return
-        if self.live is not None:
-            self.runs.note_shared()
-        rows = self.cache.folder_rows(self.archive.products) if records_folders else {}
-        state = self.runs.learned_state()
-        if not self.is_stopping:
-            state += [*self.scans.settled_state(), ("host", os.uname().nodename)]
-            for scan_folder in self._dropped_folders:
-                self.writer.drop_scan_folder(scan_folder)
-            self._dropped_folders = []
-        if state:
-            rows["put_state"] = [*state]
-        rows.update(self.sessions.end(self.archive.sessions, self.account, is_stopping=self.is_stopping))
-        self.writer.run(rows, durable=True)
-        if checkpoints:
-            self.writer.checkpoint()
-        self.scans.is_dirty = self.deeds.is_dirty = False
-
-    # -------------------------------------------------------------------------------------------- what threads tell the loop
-
-    def _rows_saved(self, ticket: int) -> None:
-        """Called from the writer's thread."""
-        self._saved_ticket = ticket
-        self.wake()
-
-    def _writer_failed(self, error: KnownError) -> None:
-        """Called from the writer's thread."""
-        self._failure = error
-        self.wake()
+            self._rest.record(checkpoints=checkpoints)
 
     def wake(self) -> None:
         """End the loop's sleep; any thread may call this."""
