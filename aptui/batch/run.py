@@ -25,6 +25,7 @@ from aptui.config import model as configuration
 from aptui.config.dirs import engine_record, own_folder
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.files.replacing import refuse_unwritable
 
 if TYPE_CHECKING:
     from aptui.batch.alerts import Alerter
@@ -66,7 +67,7 @@ def batch(arguments: Namespace) -> int:
 def run_and_report(arguments: Namespace, config: configuration.Config, wish: RunOptions) -> tuple[Summary, int]:
     """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
     if arguments.junit:
-        _refuse_unwritable(arguments.junit)
+        refuse_unwritable(arguments.junit)
     adopt_cache(arguments, config)
     with _accepted(config, wish.accepts_empty):
         summary = run(config, wish)
@@ -265,12 +266,3 @@ def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
-
-
-def _refuse_unwritable(file: str) -> None:
-    """Say before an hour of work that its report could not be written."""
-    folder = os.path.dirname(os.path.abspath(file))
-    if not os.path.isdir(folder):
-        raise UserError(f"'{file}' cannot be written: its folder is not there", hint="create the folder, or name another file")
-    if not os.access(folder, os.W_OK):
-        raise HostError(f"'{file}' cannot be written: permission denied", hint=f"check the permissions of '{folder}'")

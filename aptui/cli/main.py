@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from aptui import __version__
 from aptui.shared import printing
-from aptui.shared.errors import InternalError, KnownError, UserError
+from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean.start"
@@ -134,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         printing.silence_stdout()
         return 0
+    except OSError as error:
+        return _report_lost_output(error) if printing.is_of_stdout(error) else _crashed(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as leaving:  # argparse, after --help and --version
@@ -295,6 +297,12 @@ def _report_refusal(error: KnownError) -> int:
     for line in str(error).splitlines():
         printing.complain(f"aptui: {printing.line(line)}")
     return error.exit_code
+
+
+def _report_lost_output(error: OSError) -> int:
+    printing.silence_stdout()
+    what = f"standard output cannot be written: {error.strerror or error}"
+    return _report_refusal(HostError(what, hint="check the place that it goes to, and the free space there"))
 
 
 def _crashed(error: Exception) -> int:

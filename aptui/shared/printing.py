@@ -23,7 +23,14 @@ _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
 def prepare_streams() -> None:
-    """Let no character that the terminal's encoding lacks stop the program."""
+    """Let neither a character that the terminal's encoding lacks nor a closed stream stop the program.
+
+    What was started with closed streams (`>&-`) would else have its first files, such as the database, under their numbers.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free, which is that stream's own
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -92,6 +99,18 @@ def say_json_list(rows: Iterable[object]) -> None:
         sys.stdout.write(separator + json.dumps(row))
         separator = ",\n"
     sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def is_of_stdout(error: OSError) -> bool:
+    """Whether it is standard output that could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True  # what could not be written is still there
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_filename == __file__
 
 
 def silence_stdout() -> None:

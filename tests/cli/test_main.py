@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from aptui import __version__
 from aptui.cli import main
+from aptui.shared import printing
 
 
 def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,3 +192,39 @@ def _environment() -> dict[str, str]:
 def test_the_value_of_an_option_is_no_verb(option):
     assert main._split([option, "dark"]) == (None, [option, "dark"])
     assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
+
+
+def run_in_shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_STATE_HOME": str(home)}
+    script = f"{sys.executable} -P -m aptui {line}"
+    return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+@pytest.mark.parametrize("verb", ["docs", "doctor --json"])
+def test_standard_output_that_cannot_be_written_is_told_as_such(verb: str, tmp_path: Path) -> None:
+    done = run_in_shell(f"{verb} > /dev/full", tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("aptui: standard output cannot be written: No space left on device")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.rglob("crash-*"))
+
+
+@pytest.mark.real
+def test_closed_streams_are_as_if_nobody_listened(tmp_path: Path) -> None:
+    done = run_in_shell("schema --path <&- >&-", tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_closed_is_opened_to_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    printing.prepare_streams()
+
+    printing.say("nobody hears this")
+    sys.stdout.flush()
+    assert os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}") == os.devnull
+    os.close(sys.stdout.fileno())

@@ -126,9 +126,10 @@ class ChangeTracker:
         self._paths[path] = None
 
     def forget(self) -> None:
-        """Forget what was said so far: everything is about to be looked at anyway."""
+        """Forget what was said so far: all is looked at anyway, also the configuration, which was read before it was watched."""
         while not self._hints.empty():
             self._hints.get_nowait()
+        self._settings_changed()
 
     def _hear(self) -> None:
         lost_products: list[bytes] = []
@@ -147,8 +148,8 @@ class ChangeTracker:
                 lost_products.extend(hint.paths)
                 if hint.is_lost and self.engine is not None:
                     self.engine.look_at_products()
-            elif hint.why != BEGAN and (hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees)))):
-                self._settings_changed()
+            elif hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees))):
+                self._settings_changed()  # also where watching only began: nobody heard what came after it was read
         self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)

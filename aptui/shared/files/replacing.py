@@ -1,8 +1,12 @@
-"""Files that are written whole or not at all: beside their place under a hidden name, then put there in one step."""
+"""Files that are written whole or not at all: beside their place under a hidden name, then put there in one step.
+
+Devices, pipes and what `/dev/stdout` or `>(gzip)` of a shell stand for are no such places: what is there stays, and is written to.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,14 +22,26 @@ PRIVATE = 0o600
 def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: str = "") -> Iterator[BinaryIO]:
     """Give out a file to write to; when all went well it becomes `path`, else it goes and `path` is as it was.
 
+    A device or pipe gets what is written as it comes.
+
     Args:
         mode: of the new file, less the process's umask.
         is_synced: it outlives a power cut.
         what: the file in messages; "" = its path.
 
     Raises:
-        UserError: its folder is not there. HostError: it cannot be written.
+        UserError: its folder is not there, or it is one. HostError: it cannot be written.
     """
+    what = what or f"'{path}'"
+    if path.is_dir():
+        raise UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
+    try:
+        if is_stream(path):
+            with open(path, "wb") as stream:
+                yield stream
+            return
+    except OSError as error:
+        raise not_written(what, error) from error
     begun = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with open(begun, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as stream:
@@ -35,10 +51,35 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
                 os.fsync(stream.fileno())
         begun.replace(path)
     except OSError as error:
-        raise not_written(what or f"'{path}'", error) from error
+        raise not_written(what, error) from error
     finally:
         with suppress(OSError):
             begun.unlink()
+
+
+def is_stream(path: Path) -> bool:
+    """Whether nothing may take the place of what is there: a device, a pipe, or a name for an open file."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False  # nothing is there yet, or whoever opens it says why not
+    return not is_file or (path.is_symlink() and path.is_relative_to("/dev")) or path.is_relative_to("/proc")
+
+
+def refuse_unwritable(file: str) -> None:
+    """Say before an hour of work that its report could not be written.
+
+    Raises:
+        UserError: its folder is not there, or it is one. HostError: it may not be written.
+    """
+    path = Path(os.path.abspath(file))
+    if not path.parent.is_dir():
+        raise not_written(f"'{file}'", FileNotFoundError())
+    if path.is_dir():
+        raise UserError(f"'{file}' cannot be written: it is a folder", hint="name a file in it")
+    needed = path if is_stream(path) else path.parent
+    if not os.access(needed, os.W_OK):
+        raise HostError(f"'{file}' cannot be written: permission denied", hint=f"check the permissions of '{needed}'")
 
 
 def not_written(what: str, error: OSError) -> KnownError:

@@ -137,9 +137,11 @@ def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) ->
     """Return what takes connections in; who does not get through with TLS in time is not let in.
 
     Raises:
-        HostError: the address cannot be had.
+        UserError: the port is none. HostError: the address cannot be had.
     """
     assert runner.server is not None
+    if not 0 <= serving.port < 1 << 16:
+        raise UserError(f"{serving.port} is no port", hint="0 is any that is free")
     context = _tls(serving)
     try:
         family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET

@@ -257,7 +257,9 @@ class Reader:
                     yield _job_row(row)
 
     def job(self, job_id: int) -> JobRow | None:
-        """Return one job."""
+        """Return one job; None where there is none, as with a number that no database can hold."""
+        if job_id >= 1 << 63:
+            return None
         row = self._database.execute(f"{_JOBS_SQL} WHERE j.JobID = ?", (job_id,)).fetchone()
         return _job_row(row) if row else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -63,7 +62,7 @@ def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
 
 
 def _tell_json(record: Record) -> None:
-    sys.stdout.write(json.dumps(record) + "\n")
+    printing.say_json(record)
 
 
 def _tell(record: Record) -> None:

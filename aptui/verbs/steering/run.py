@@ -50,8 +50,10 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
     """Return the keys of the sources that a path, a folder or a glob names.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or nothing is named.
     """
+    if not pattern:
+        raise UserError("'' names no source", hint="'*' means all of them")
     matchers = [(named.root, _matcher(named.rel)) for named in meanings(pattern, config)]
     found = [
         key_of(row.source)

@@ -18,6 +18,7 @@ from aptui.core.notices import JobChanged, Notice
 from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
+from aptui.engine.watch.watcher import Watcher
 from aptui.link import port
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import WatchMode
@@ -431,6 +432,21 @@ def test_a_changed_configuration_is_taken_over_and_only_what_it_touches_runs(pro
 
         assert project.runs == Counter({"b.dat:more": 1})
         assert any("configuration was reloaded" in text for text in project.said)
+
+
+def test_a_configuration_that_changes_after_it_was_read_and_before_it_is_watched_is_taken_over(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("assets/b.dat", "b")
+    start = Watcher.start
+
+    def start_late(watcher: Watcher) -> None:
+        project.config(SETTINGS.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
+        start(watcher)
+
+    monkeypatch.setattr(Watcher, "start", start_late)
+    with project.running():
+        project.until_product("linux/b.dat", "b")
 
 
 def test_a_changed_configuration_is_no_reason_to_try_failed_jobs_again(project: LiveProject) -> None:

@@ -1,9 +1,10 @@
 import os
+from pathlib import Path
 
 import pytest
 
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.replacing import PRIVATE, replace_bytes, replacing
+from aptui.shared.files.replacing import PRIVATE, refuse_unwritable, replace_bytes, replacing
 
 
 def test_what_is_written_takes_the_place_of_what_was_there(tmp_path):
@@ -46,3 +47,42 @@ def test_a_link_that_waits_under_the_hidden_name_is_not_followed(tmp_path):
         replace_bytes(path, b"new")
 
     assert foreign.read_bytes() == b"not ours"
+
+
+@pytest.mark.parametrize("name", ["/", ".", "", "folder"])
+def test_a_folder_is_no_file_and_stays(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(UserError, match="it is a folder"):
+        replace_bytes(Path(name), b"new")
+    with pytest.raises(UserError, match="it is a folder"):
+        refuse_unwritable(name)
+
+    assert (tmp_path / "folder").is_dir()
+
+
+def test_a_pipe_gets_what_is_written_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        refuse_unwritable(str(pipe))
+        replace_bytes(pipe, b"new", is_synced=True)
+
+        assert os.read(reader, 10) == b"new"
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_an_open_file_that_is_named_by_its_number_is_written_to_as_it_is(name, tmp_path):
+    kept = tmp_path / "kept"
+    with kept.open("wb") as opened:
+        path = Path(name.format(opened.fileno()))
+        refuse_unwritable(str(path))
+        replace_bytes(path, b"new")
+
+        assert os.fstat(opened.fileno()).st_ino == kept.stat().st_ino
+    assert kept.read_bytes() == b"new"

@@ -192,6 +192,12 @@ def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
     assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
 
 
+@pytest.mark.parametrize("port", [-1, 1 << 16])
+def test_a_port_that_is_none_is_the_callers_mistake(port, tmp_path):
+    with pytest.raises(UserError, match="is no port"):
+        serve(CacheServer(str(tmp_path), port=port))
+
+
 def test_a_port_that_is_taken_is_said_to_be(tmp_path, open_server):
     with pytest.raises(BusyError, match="is taken"):
         serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))

@@ -114,6 +114,7 @@ def test_a_job_says_all_that_rests_of_it(reader: Reader) -> None:
         run_key=5, source_id=2, state="failed", failure_cause="its dependency",
     )  # fmt: skip
     assert reader.job(99) is None
+    assert reader.job(1 << 63) is None
 
 
 def test_a_failed_analysis_is_a_job_named_after_its_builder_on_all_platforms(reader: Reader) -> None:

@@ -58,6 +58,7 @@ def test_reprocess_of_nothing_is_a_mistake(run: Run) -> None:
     run("batch")
 
     assert run("reprocess", "*.nothing")[0] == 3
+    assert run("reprocess", "")[0] == 3
 
 
 def test_a_changed_input_is_named(run: Run, project: Path) -> None:
