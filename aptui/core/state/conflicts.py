@@ -146,7 +146,7 @@ class Conflicts:
             if not makes_it or self._chains.is_ended(other, verdict.making):
                 verdict.take_away(name, other)
             elif any(item.name == name for item in verdict.products_of(other)) or (
-                other.id in claims and not self._chains.problem(other, (name,))
+                other.id in claims and not self._chains.problem(other, self._claims_of(other))
             ):
                 found[other] = None
         return list(found)
@@ -231,6 +231,11 @@ class Conflicts:
     def claimants(self, name: str) -> list[Job]:
         """Return the jobs that lay claim to a name."""
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
+
+    def freed_by(self, job: Job, names: Iterable[str]) -> list[Job]:
+        """Return who may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
+        rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
+        return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
         """Reduce the claims of `job`, which failed for a product name that others make too, to what it makes now.

@@ -142,6 +142,24 @@ def test_an_intermediate_in_the_place_of_a_source_fails_and_the_source_stays() -
         assert files(world) == ["common/m.s"]
 
 
+@pytest.mark.parametrize("order", [("m.s", "a.s", "b.s"), ("m.s", "b.s", "a.s"), ("a.s", "b.s", "m.s")])
+def test_what_cannot_be_is_in_nobodys_way(order: tuple[str, ...]) -> None:
+    world = World()
+    texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
+    for name in order:
+        world.write(name, texts[name])
+        world.settle()
+
+    assert "'m.s'" in world.job("a.s@common:chain").error
+    assert world.job("b.s@common:chain").state is JobState.COMPLETED
+    assert world.cache == world.clean().cache
+
+    world.delete("m.s")
+    world.settle()
+    assert {name for name, status in world.statuses().items() if status == "failed"} == {"a.s@common:chain", "b.s@common:chain"}
+    assert world.cache == world.clean().cache
+
+
 def test_a_later_stage_in_the_place_of_a_source_names_where_its_chain_begins(world: World) -> None:
     world.write("n.txt", "real")
 

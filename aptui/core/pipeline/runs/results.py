@@ -197,7 +197,9 @@ class Runs:
         names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
-            self._todo.extend((other, True) for other in self._jobs.conflicts.claim_all(job, names))
+            conflicts = self._jobs.conflicts
+            freed = dict.fromkeys([*conflicts.claim_all(job, names), *conflicts.freed_by(job, names)])
+            self._todo.extend((other, True) for other in freed)
             self._failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
         return bool(text)
 
