@@ -36,6 +36,8 @@ MOST = 1000
 """So many entries are shown of each, the slowest."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
+_INDENT = 4
+"""So many cells stand before the name of an entry."""
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
@@ -91,10 +93,14 @@ class Metrics:
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns; that of the platforms has what its texts need where there is room, and no more."""
+        """Return the columns; sources and platforms have what their texts need where there is room, and no more."""
         entries = [entry for group in self._groups for entry in group.entries or ()]
-        needs = max((width_of(_where(entry, self._known.name if self._known else "")) for entry in entries), default=0)
-        return tuple(replace(each, needs=max(each.min_width, needs)) if each.id == "platform" else each for each in METRICS)
+        builder = self._known.name if self._known else ""
+        needs = {
+            "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
+            "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
+        }
+        return tuple(replace(each, needs=max(each.min_width, needs[each.id])) if each.id in needs else each for each in METRICS)
 
     def group_keys(self) -> list[int]:
         """Return the keys of the groups."""

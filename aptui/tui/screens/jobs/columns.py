@@ -38,6 +38,8 @@ USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """What is sorted with the largest first."""
 _YIELDS, _SHORT_REASON = 10, 14
+_AFTER_DURATION = 5
+"""Where nothing failed, why jobs ran goes before how long they took."""
 _STEP, _WIDEST = 4, 16
 """Columns become wider by so many cells at a time, and those whose texts are names by no more than to so many."""
 _AS_WIDE_AS_NEEDED = frozenset({"platform", "key"})
@@ -67,7 +69,7 @@ def chosen(
     if has_failed:
         return columns
     has_one_reason = "reason" in alike
-    rank = _YIELDS if has_one_reason else 3
+    rank = _YIELDS if has_one_reason else _AFTER_DURATION
     quiet = Column("reason", "Why it ran", 0 if not has_one_reason else _SHORT_REASON, _SHORT_REASON, drop_rank=rank, is_prose=True)
     return tuple(replace(quiet, needs=column.needs) if column.id == "reason" else column for column in columns)
 

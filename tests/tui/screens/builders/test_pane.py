@@ -190,11 +190,18 @@ def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
     async def look(app, pilot, _session, _pane):
         await until(pilot, lambda: name in text(app) and ", ".join(patterns) in text(app))
 
+    async def open_narrow_metrics(app, pilot, _session, _pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "pc Mips of" in text(app) and "textures/rock_3.png " in text(app))
+        shown = next(line for line in lines(app) if "rock_3.png" in line)
+        assert "rock_3.png  pc Mips" in shown, "no room is left beside what is cut"
+
     async def open_metrics(app, pilot, session, pane):
         await look(app, pilot, session, pane)
         await pilot.press("m", "m")
         await until(pilot, lambda: "pc Mips of all levels" in text(app))
 
+    visit(tmp_path, open_narrow_metrics, size=(80, 24), builders=(IMAGES, long))
     visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 

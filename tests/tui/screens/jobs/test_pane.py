@@ -162,6 +162,16 @@ def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
     assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
 
 
+def test_how_long_jobs_took_stays_longer_than_why_they_ran_where_nothing_failed():
+    def kept(width: int) -> set[str]:
+        columns = chosen(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
+        return {column.id for column, _ in lay_out(columns, width)}
+
+    assert "duration" in kept(78)
+    assert "reason" not in kept(78)
+    assert {"duration", "reason"} <= kept(110)
+
+
 def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_one_key(tmp_path):
     async def order(app, pilot, pane):
         await sees(pilot, app, "failed first")
