@@ -219,7 +219,7 @@ class KillRuns(Struct, frozen=True):
 class JobCommit(Struct, frozen=True):
     """One job's part of a commit: move `products` in, save its rows, delete the names in `stale`; `touched` get a new time.
 
-    Its rows are those that `Pipeline.commit_rows` returns.
+    Its rows are those that `Pipeline.commit_rows` returns. `is_first`: the job has no products that these replace.
     """
 
     run_key: int
@@ -227,6 +227,7 @@ class JobCommit(Struct, frozen=True):
     products: tuple[tuple[str, Product], ...]
     stale: tuple[str, ...]
     touched: tuple[str, ...] = ()
+    is_first: bool = False
 
 
 class CommitProducts(Struct, frozen=True):

@@ -117,7 +117,7 @@ class Commits:
         """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         orders = tuple(
-            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._touched(commit))
+            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._touched(commit), not commit.had)
             for commit in prepared.commits
         )
         return CommitProducts(self._ledger.cause, orders) if orders else None, again

@@ -199,7 +199,8 @@ class Cache:
         half_placed: set[int] = set()
         """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
         touched: set[str] = set()
-        with contextlib.closing(ReplacedFiles(len(intents))) as replaced:
+        replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
+        with contextlib.closing(ReplacedFiles(replacing)) as replaced:
             with contextlib.closing(LastFolder(self._root)) as last_folder:
                 for commit in order.commits:
                     error, placed = self._place(commit, touched, last_folder, replaced)

@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 from disk_project import HOST, Project
+from msgspec import structs
 
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Product
 from aptui.engine.cache import cache as cache_module
 from aptui.engine.cache import cache as rooms
 from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.places import ReplacedFiles
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.store.db.writer import Intent
 from aptui.worker import files
@@ -90,6 +92,24 @@ def stage(cache: Cache, run_key: int, *made: tuple[str, bytes], stale: tuple[str
 def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
     """Return the rows of a run."""
     return [("put_job", (run_key,))]
+
+
+def test_nobody_looks_for_what_first_products_replace(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    class Counted(ReplacedFiles):
+        def __init__(self, count: int) -> None:
+            counts.append(count)
+            super().__init__(count)
+
+    monkeypatch.setattr(cache_module, "ReplacedFiles", Counted)
+    first = [structs.replace(stage(cache, run_key, (f"linux/{run_key}", b"first")), is_first=True) for run_key in range(1, 40)]
+
+    cache.commit(CommitProducts(1, tuple(first)), diary, rows_of)  # type: ignore[arg-type]
+    cache.commit(CommitProducts(2, (stage(cache, 50, ("linux/1", b"again")), first[0])), diary, rows_of)  # type: ignore[arg-type]
+
+    assert counts == [0, 1]
+    assert (cache.root / "linux/1").read_bytes() == b"again"
 
 
 # ------------------------------------------------------------------------------------------------------------ open and close

@@ -132,7 +132,8 @@ class FreshCopies:
         for copy in planned:
             self._reports.learn_run(copy.rule.builder.uuid, copy.duration_ms)
         self._ledger.flush_rows()
-        orders = (JobCommit(copy.run_key, copy.job_id, ((self._staged(copy), copy.product),), ()) for copy in planned)
+        moves = (((self._staged(copy), copy.product),) for copy in planned)
+        orders = (JobCommit(copy.run_key, copy.job_id, move, (), is_first=True) for copy, move in zip(planned, moves, strict=True))
         self._ledger.order(CommitProducts(self._ledger.cause, tuple(orders)))
 
     def _staged(self, copy: FreshCopy) -> str:
