@@ -78,7 +78,7 @@ def _read(path: str) -> bytes | None:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UserError("not a regular file", where=path)
             return stream.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a NUL in it
         return None
     except OSError as error:
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
@@ -87,7 +87,7 @@ def _read(path: str) -> bytes | None:
 def _names(path: str) -> list[str]:
     try:
         return sorted(os.listdir(path))
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 

@@ -349,3 +349,9 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="not a regular file"):
         InputRecorder().read(str(tmp_path / "a.setreg"))
+
+
+def test_nothing_is_at_a_path_that_cannot_be(tmp_path: Path) -> None:
+    sight, path = InputRecorder(), f"{tmp_path}/a\0b"
+
+    assert (sight.read(path), sight.is_folder(path), sight.names(path)) == (None, False, [])
