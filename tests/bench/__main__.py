@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import corpus, graph, hub, links, live, serve, work
+from tests.bench import corpus, graph, hub, links, live, serve, viewers, work
 from tests.bench.measure import Cost, aptui, median, run, say, settle, spread
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
@@ -242,6 +242,7 @@ ROWS.update(links.ROWS)
 ROWS.update(graph.ROWS)
 ROWS.update(hub.ROWS)
 ROWS.update(work.ROWS)
+ROWS.update(viewers.ROWS)
 
 
 def main() -> None:

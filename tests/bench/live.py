@@ -11,11 +11,9 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,7 +118,7 @@ def own_project(bench: Bench, name: str) -> tuple[Path, Path]:
 _COPY = 'platforms: {linux: {}}\nbuilders: [{name: all, copy: ["*"]}]\ncache: Cache\n'
 
 
-def _milliseconds(times_s: list[float]) -> str:
+def milliseconds(times_s: list[float]) -> str:
     ordered = sorted(times_s)
     median, p99 = ordered[len(ordered) // 2] * 1000, ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1000
     return f"median {median:.1f} ms, p99 {p99:.1f} ms"
@@ -136,19 +134,19 @@ def live_save(bench: Bench) -> None:
     chosen = random.Random(7).sample(bench.paths, min(_SAVES, len(bench.paths)))
     with engine_of(project):
         time.sleep(3.0)
-        ours = _saves(sources, project / "Cache" / "linux", chosen, is_lower=True)
-    texts = [f"aptui {_milliseconds(ours)}"]
+        ours = saves(sources, project / "Cache" / "linux", chosen, is_lower=True)
+    texts = [f"aptui {milliseconds(ours)}"]
     with _bare_watcher(sources, project / "bare"):
-        bare = _saves(sources, project / "bare", chosen)
-    texts.append(f"bare inotify, copy and the same syncs {_milliseconds(bare)}")
+        bare = saves(sources, project / "bare", chosen)
+    texts.append(f"bare inotify, copy and the same syncs {milliseconds(bare)}")
     ratio = sorted(ours)[len(ours) // 2] / sorted(bare)[len(bare) // 2]
     with _chokidar(bench.base, sources, project / "chokidar") as is_there:
         if is_there:
-            texts.append(f"chokidar, copy without syncs {_milliseconds(_saves(sources, project / 'chokidar', chosen))}")
+            texts.append(f"chokidar, copy without syncs {milliseconds(saves(sources, project / 'chokidar', chosen))}")
     say("live-save", f"{'; '.join(texts)}: {ratio:.1f} × bare (target ≤ 5 ms, p99 ≤ 12 ms, or ≤ 4 ×)")
 
 
-def _saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[float]:
+def saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[float]:
     times = []
     for number, path in enumerate(chosen):
         time.sleep(_GAP_S)
@@ -406,7 +404,7 @@ def live_batch(bench: Bench) -> None:
                 raise SystemExit("something ran although nothing changed")
             costs.append(cost.wall_s)
             inside.append(_settle_s(project))
-    say("live-batch", f"whole process {_milliseconds(costs)}; in the engine {_milliseconds(inside)} (target ≤ 120 ms, ≤ 20 ms)")
+    say("live-batch", f"whole process {milliseconds(costs)}; in the engine {milliseconds(inside)} (target ≤ 120 ms, ≤ 20 ms)")
 
 
 def _settle_s(project: Path) -> float:
@@ -435,45 +433,4 @@ def live_status(bench: Bench) -> None:
             if state == "idle":
                 break
             time.sleep(0.005)
-    say("live-status", f"{_milliseconds(times)} of {len(times)} questions, slowest {max(times) * 1000:.0f} ms (target p99 ≤ 20 ms)")
-
-
-@row
-def live_viewers(bench: Bench) -> None:
-    """All jobs once more, with nobody, one, and five that listen as a screen does."""
-    project = bench.copy_project("live-viewers")
-    rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
-    costs: dict[int, list[float]] = {0: [], 1: [], 5: []}
-    with engine_of(project) as engine:
-        for viewers in list(rates) * bench.runs:
-            settle()
-            clients = [EngineClient.connect(places.socket_path(engine.cache)) for _ in range(viewers)]
-            threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
-            for thread in threads:
-                thread.start()
-            began, spent_s = time.monotonic(), engine.processor_s()
-            engine.client.ask(port.Reprocess(keys=("*",)), _PATIENCE_S)
-            answer = engine.client.ask(port.Settle(), _PATIENCE_S)
-            if answer["run"] != len(bench.paths):
-                raise SystemExit(f"{answer['run']} jobs run instead of {len(bench.paths)}")
-            rates[viewers].append(len(bench.paths) / (time.monotonic() - began))
-            costs[viewers].append((engine.processor_s() - spent_s) / len(bench.paths) * 1e6)
-            for client in clients:
-                client.hang_up()
-            for thread in threads:
-                thread.join(10)
-            for client in clients:
-                client.close()
-    medians = {viewers: statistics.median(found) for viewers, found in rates.items()}
-    text = ", ".join(
-        f"{viewers}: {rate:.0f} jobs/s ({rate / medians[0]:.2f}), {statistics.median(costs[viewers]):.0f} µs of the engine a job"
-        for viewers, rate in medians.items()
-    )
-    say("live-viewers", f"{text} (target ± 3 %)")
-
-
-def _listen(client: EngineClient) -> None:
-    with contextlib.suppress(KnownError):
-        client.ask(port.Subscribe(is_coalesced=True), _PATIENCE_S)
-        while client.next_news() is not None:
-            pass
+    say("live-status", f"{milliseconds(times)} of {len(times)} questions, slowest {max(times) * 1000:.0f} ms (target p99 ≤ 20 ms)")

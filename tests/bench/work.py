@@ -1,9 +1,10 @@
-"""Builders that keep a processor busy: what two workers make of two cores, against one process that does nothing else."""
+"""Builders in Python: what two workers make of two cores, and what a source costs that is analysed and has two jobs."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from tests.bench.measure import Cost, median, run, say, settle, spread
@@ -96,4 +97,62 @@ def cpu_bound(bench: Bench) -> None:
     )
 
 
-ROWS = {"cpu-bound": cpu_bound}
+ANALYSES = """\
+from pathlib import Path
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+class Two:
+    name = "two"
+    version = 1
+
+    def create_jobs(self, request):
+        needs = [SourceDependency("shared.inc")]
+        jobs = [JobDescriptor(key, platform.id) for platform in request.platforms for key in ("first", "second")]
+        return CreateJobsResponse(Result.SUCCESS, jobs, needs)
+
+    def process_job(self, request):
+        path = Path(request.products_dir) / f"{Path(request.source).name}.{request.job_key}"
+        path.write_bytes(Path(request.full_path).read_bytes())
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(str(path), 0)])
+"""
+
+
+def analysis(bench: Bench) -> None:
+    """Sources that a builder in Python analyses, each with a dependency and two jobs: cold, and one changed, for N / 4 and N."""
+    for count in (bench.count // 4, bench.count):
+        sources = bench.base / f"analysed-{count}"
+        shutil.rmtree(sources, ignore_errors=True)
+        for number in range(count):
+            folder = sources / f"{number // 100}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.two").write_text(f"{number}")
+        (sources / "shared.inc").write_text("shared")
+        project = bench.project(
+            "analysed",
+            f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {sources}}}]\nworkers: 2\n"
+            'builders: [{name: two, uses: two, patterns: ["*.two"]}]\ncache: Cache\nlocal_store: {enabled: false}\n',
+        )
+        (project / "builders").mkdir()
+        (project / "builders" / "two.py").write_text(ANALYSES, encoding="utf-8")
+        cold, did = bench.build(project)
+        if did["jobs_run"] != 2 * count:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of {2 * count}")
+        time.sleep(2.5)  # until then files are too young to be trusted
+        bench.build(project)
+        (sources / "0" / "0.two").write_text("changed")
+        one, did = bench.build(project)
+        if did["jobs_run"] != 2:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of 2")
+        (sources / "shared.inc").write_text("changed")
+        every, did = bench.build(project)
+        if did["jobs_run"] != 2 * count:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of {2 * count}")
+        say(
+            "analysis",
+            f"{count:,} sources: CPU {cold.cpu_s / count * 1e6:.0f} µs a source, {cold.wall_s:.1f} s; "
+            f"one changed {one.wall_s:.2f} s, CPU {one.cpu_s:.2f} s; "
+            f"what all depend on changed {every.wall_s:.1f} s, CPU {every.cpu_s / count * 1e6:.0f} µs a source",
+        )
+
+
+ROWS = {"cpu-bound": cpu_bound, "analysis": analysis}
