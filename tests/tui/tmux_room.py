@@ -18,11 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from tests.tui.terminal import Terminal
 
-PATIENCE_S = 15.0
 _LONGEST_S = 0.2
 """So often a pane is looked at that may not be the one in front, or is cut off there."""
 EVIL = base64.b64encode(b"evil").decode()
