@@ -188,7 +188,7 @@ def _question(kind: Kind) -> Packed:
     return Packed("s.SourceID", "Sources s", ("s.SourceID", f"NOT ({wanted})", _ANALYSIS_SQL), ("s.SourceName",))
 
 
-class Files(NamedTuple):
+class FilesRead(NamedTuple):
     """Files as they are read: their paths, ids and the time of their last analyses."""
 
     paths: Sequence[str] | pl.Series
@@ -225,7 +225,7 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             count += len(paths[-1])
             if count > FEW:
                 paths = [series_of(some) for some in paths]
-    files = Files(_joined(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
+    files = FilesRead(_joined(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
     tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
     tree.flawed = flawed
     return tree
@@ -239,7 +239,7 @@ def _joined(parts: Sequence[Sequence[str] | pl.Series], *, is_few: bool) -> Sequ
     return pl.concat([series_of(part) for part in parts])
 
 
-def build_tree(kind: Kind, files: Files, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
+def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
     """Return the tree of files."""
     if isinstance(files.paths, (list, tuple)):
         spelled, at, file_names, ids, times_ms = _order_few(files)
@@ -277,7 +277,7 @@ def build_tree(kind: Kind, files: Files, folder_keys: FolderKeys, moment: tuple[
     )
 
 
-def _order_few(files: Files) -> _OrderedFiles:
+def _order_few(files: FilesRead) -> _OrderedFiles:
     parts = [path.rpartition("/") for path in files.paths]
     spelled = _folders(dict.fromkeys(folder for folder, _, _ in parts))
     place = {path: at for at, path in enumerate(spelled)}
@@ -289,7 +289,7 @@ def _order_few(files: Files) -> _OrderedFiles:
     return _OrderedFiles(spelled, np.array(at, np.int64), names, np.array(ids, np.int64), np.array(times_ms, np.int64))
 
 
-def _order_many(files: Files) -> _OrderedFiles:
+def _order_many(files: FilesRead) -> _OrderedFiles:
     import polars as pl  # for start-up
 
     frame = pl.DataFrame({"path": series_of(files.paths), "id": files.ids, "ms": files.times_ms}).select(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aptui.store.queries.problems.unwell import UNWELL
 from aptui.tui.data.asset_health import UnwellSources
-from aptui.tui.data.asset_tree import AssetTree, Files, FolderKeys, Kind, build_tree
+from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.table import Column
@@ -126,7 +126,7 @@ class Screen:
             case "files":
                 plain.ids = value
                 ids = sorted(value)
-                files = Files([POOL[number - 1] for number in ids], np.array(ids, np.int64), np.zeros(len(ids), np.int64))
+                files = FilesRead([POOL[number - 1] for number in ids], np.array(ids, np.int64), np.zeros(len(ids), np.int64))
                 self.newest = build_tree(Kind.SOURCES, files, self._folder_keys)
                 self.model.refresh()
                 if plain.text:

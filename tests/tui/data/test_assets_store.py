@@ -23,7 +23,7 @@ from aptui.store.queries import assets, metrics
 from aptui.store.queries.metrics import Amount, Spent
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.data import asset_tree
-from aptui.tui.data.asset_tree import AssetTree, Files, FolderKeys, Kind, build_tree, read_tree
+from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree, read_tree
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
@@ -42,7 +42,7 @@ PATHS = [
 
 def tree_of(paths: list[str], folder_keys: FolderKeys | None = None, *, is_large: bool = False) -> AssetTree:
     count = len(paths)
-    files = Files(pl.Series(paths, dtype=pl.String) if is_large else paths, np.arange(1, count + 1), np.arange(count))
+    files = FilesRead(pl.Series(paths, dtype=pl.String) if is_large else paths, np.arange(1, count + 1), np.arange(count))
     return build_tree(Kind.SOURCES, files, folder_keys or FolderKeys())
 
 
