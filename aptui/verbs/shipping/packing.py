@@ -38,13 +38,14 @@ def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed:
         HostError: a product cannot be read, or is not what was recorded.
     """
     with zipfile.ZipFile(target, "w", strict_timestamps=True) as bundle:
+        counting = bundle.fp or target  # where `target` is a pipe, this one counts
         by_name = {item.name: item for item in wanted.products}
         ordered = sorted(by_name.values(), key=lambda item: from_text(item.name))
         packed = tuple(_add(bundle, product, cache_dir, is_compressed=is_compressed) for product in ordered)
         manifest = as_json(AssetList(wanted.platform, (), packed)).encode("ascii")
         with bundle.open(_entry(MANIFEST, len(manifest), is_compressed=is_compressed), "w") as file:
             file.write(manifest)
-    return target.tell()
+    return counting.tell()
 
 
 def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:

@@ -120,6 +120,21 @@ def test_a_bundle_is_the_same_bytes_however_it_was_asked_for(run: Run, rows: Row
     assert all(other == first for other in others)
 
 
+def test_a_bundle_goes_through_a_pipe(run: Run, rows: Rows) -> None:
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        code, said, _ = run("bundle", "s0", "-o", "pipe")
+        Path("a.zip").write_bytes(os.read(reader, 1 << 16))
+    finally:
+        os.close(reader)
+
+    assert code == 0
+    assert f"-> pipe, {Path('a.zip').stat().st_size} bytes" in said
+    with zipfile.ZipFile("a.zip") as bundle:
+        assert bundle.read("linux/p1") == CONTENT[1]
+
+
 def test_a_bundle_has_products_and_a_manifest(run: Run, rows: Rows) -> None:
     run("bundle", "s0", "-o", "a.zip", "--store")
 
