@@ -211,7 +211,7 @@ class ClusterPool(Pool):
     def _hand_out(self, now_s: float) -> None:
         """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
         if self._scheduler.is_over:
-            self._results += [
+            self._answers.results += [
                 ended(errand.order, Outcome.RETURNED, "the cluster is not used any more") for errand in self._away.values()
             ]
             self._away.clear()
@@ -237,11 +237,11 @@ class ClusterPool(Pool):
         """Answer an order that no worker of the cluster can do now; return whether that was so."""
         order = waiting.errand.order
         if not self._lacks(order):
-            self._results.append(ended(order, Outcome.RETURNED, "the cluster is not there any more"))
+            self._answers.results.append(ended(order, Outcome.RETURNED, "the cluster is not there any more"))
         elif now_s - waiting.since_s >= _NEED_PATIENCE_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.errand.needs)
             error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
-            self._results.append(ended(order, Outcome.FAILED, error))
+            self._answers.results.append(ended(order, Outcome.FAILED, error))
         else:
             return False
         return True
@@ -253,14 +253,14 @@ class ClusterPool(Pool):
         self._held = deque(waiting for waiting in self._held if waiting.errand not in unwanted)
         gone = [self._away.pop(key) for key in wanted & self._away.keys()]
         self._scheduler.cancel(errand.order.run_key for errand in gone)
-        self._results += [ended(errand.order, Outcome.CANCELLED, "cancelled") for errand in (*unwanted, *gone)]
+        self._answers.results += [ended(errand.order, Outcome.CANCELLED, "cancelled") for errand in (*unwanted, *gone)]
         super().kill(wanted)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
         """Take over a new configuration; what was on its way is RETURNED."""
         self._scheduler.close()
         left = [*self._away.values(), *(waiting.errand for waiting in self._held)]
-        self._results += [ended(errand.order, Outcome.RETURNED, "the configuration changed") for errand in left]
+        self._answers.results += [ended(errand.order, Outcome.RETURNED, "the configuration changed") for errand in left]
         self._away.clear()
         self._held.clear()
         self._scheduler = self._open(builders, platforms)
@@ -276,7 +276,7 @@ class ClusterPool(Pool):
             del self._away[errand.order.run_key]
             if isinstance(result, RunResult):
                 self._note(errand, result, stays=stays)
-                self._results.append(result)
+                self._answers.results.append(result)
 
     def _note(self, errand: RemoteTask, result: RunResult, *, stays: bool) -> None:
         if result.outcome == Outcome.SUCCEEDED:

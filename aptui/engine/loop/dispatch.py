@@ -1,5 +1,8 @@
 """Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit.
 
+While the queue is paused no job and no analysis starts (`offer_slots`) but what `run-next` names; what runs goes on, and files are
+read.
+
 Tests: `tests/engine/loop/test_engine.py`.
 """
 

@@ -1,5 +1,7 @@
 """The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone.
 
+What its orders are answered when a worker dies is `pool.answers`.
+
 Tests: `tests/engine/pool/test_pool.py`.
 """
 

@@ -24,12 +24,10 @@ import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
-from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.admission import JobAdmission
+from aptui.engine.pool.answers import OrderAnswers
 from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
@@ -37,12 +35,9 @@ from aptui.engine.pool.messages import (
     PoolMessage,
     Result,
     Verdict,
-    broken_off,
     builder_of,
     ended,
     messages_of,
-    unhashed,
-    with_output,
 )
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.processes import PoolSettings, WorkerManager
@@ -50,7 +45,6 @@ from aptui.engine.pool.questions import LogSoFar
 from aptui.engine.pool.slots import WaitingOrders, WorkerSlot
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
-from aptui.worker.processes import KILLED
 from aptui.worker.variables import values_of
 
 _LEAST_HELD = 8
@@ -89,9 +83,9 @@ class Pool:
         self._memory = memory or MemoryBudget(self._settings.memory_budget_bytes, clock, learned_memory)
         self._crew = WorkerManager(selector, self, clock, self._settings)
         self._waiting = WaitingOrders()
-        self._results: list[Result] = []
         self._deaths = FailureTracker()
         self._admission = JobAdmission(self._memory, self._deaths)
+        self._answers = OrderAnswers(self._deaths, self._admission, self._waiting, clock)
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
@@ -137,7 +131,7 @@ class Pool:
     @property
     def is_idle(self) -> bool:
         """Whether every order has been answered."""
-        return not self._waiting and not self._results and not any(slot.messages for slot in self._crew.slots)
+        return not self._waiting and not self._answers.results and not any(slot.messages for slot in self._crew.slots)
 
     def jobs_at_work(self) -> dict[int, int]:
         """Return the run keys of the jobs that workers are at in this moment, each with the ms since its worker began it.
@@ -188,7 +182,7 @@ class Pool:
         wanted = set(run_keys)
         for message in self._waiting:
             unwanted = [order for order in message.orders if order.run_key in wanted]
-            self._results += [ended(order, Outcome.CANCELLED, "cancelled") for order in unwanted]
+            self._answers.cancel(unwanted)
             if unwanted and len(unwanted) == len(message.orders):
                 self._waiting.remove(message)
             message.orders = [order for order in message.orders if order not in unwanted]
@@ -206,7 +200,7 @@ class Pool:
         self._deaths.let_off()
         self._failed_starts, self.fault = 0, ""
         for message in self._waiting.clear():
-            self._return_or_keep(message)
+            self._answers.return_or_keep(message)
         for slot in self._crew.slots:
             self._outdate(slot)
         self._dispatch()
@@ -216,19 +210,10 @@ class Pool:
             self._crew.retire(slot)
             return
         for message in slot.messages:
-            self._return_or_keep(message)
+            self._answers.return_or_keep(message)
         slot.messages.clear()
         slot.is_retiring = True
         slot.member.break_off("was outdated before it was ready")
-
-    def _return_or_keep(self, message: PoolMessage) -> None:
-        """Return orders of the former configuration to their maker, which decides anew.
-
-        File hashing goes on: it is right in any configuration.
-        """
-        if message.hash_order is not None:
-            self._waiting.add(message)
-        self._results += [self._return_order(message, order, "the configuration changed") for order in message.rest]
 
     def restart_worker(self, number: int) -> bool:
         """End a worker in good order: what it is at is finished first. When it is asked for again, that run is LOST.
@@ -257,7 +242,7 @@ class Pool:
         """Answer an order at once when no worker could do it; return whether that was so."""
         error = self.fault or self._deaths.refusal(builder_of(order))
         if error:
-            self._results.append(ended(order, Outcome.FAILED, error))
+            self._answers.results.append(ended(order, Outcome.FAILED, error))
         return bool(error)
 
     # ----------------------------------------------------------------------------------------------------------- dispatch
@@ -317,14 +302,14 @@ class Pool:
             case wire.FrameKind.HASHED, HashResult():
                 self._take_message(slot, wire.FrameKind.HASH)
                 slot.runs += 1
-                self._results.append(record)
+                self._answers.results.append(record)
             case wire.FrameKind.READY, _:
                 slot.is_ready = True
                 self._failed_starts = 0
                 self._begin_next(slot)
             case wire.FrameKind.RETIRE, _:
                 slot.is_retiring = True
-                self._take_back(slot)
+                self._answers.take_back(slot, is_outdated=slot.start is not self._start)
             case _:
                 raise wire.WireError(f"a worker does not send frames of kind {kind.name}")
 
@@ -338,15 +323,8 @@ class Pool:
             or (kind is wire.FrameKind.RAN) != isinstance(result, RunResult)
         ):
             raise wire.WireError(f"an answer for the run {result.run_key}, which was not due")
-        text = slot.member.take_output(result.run_key)
+        self._answers.take_run(slot, message, order, result)
         slot.runs += 1
-        self._deaths.note_answer(order.builder)
-        if result.run_key in slot.verdicts:
-            self._results.append(ended(order, *slot.verdicts[result.run_key]))
-        elif result.run_key in message.cancelled:
-            self._results.append(ended(order, Outcome.CANCELLED, "cancelled"))
-        else:
-            self._results.append(with_output(self._judged(order, result), text, order.builder))
         message.done += 1
         message.began_s = self._clock()
         if message.done == len(message.orders):
@@ -355,26 +333,12 @@ class Pool:
         else:
             self._crew.end_if_cancelled(slot)
 
-    def _judged(self, order: Order, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
-        """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
-        if not isinstance(result, RunResult):
-            return result
-        self._admission.learn(order, result)
-        if result.outcome == Outcome.FAILED and result.error.startswith(KILLED):
-            return replace(result, outcome=Outcome.LOST) if self._admission.isolate(order) else result
-        self._admission.release(order)
-        return result
-
     def _on_copies(self, slot: WorkerSlot, results: Sequence[object]) -> None:
         message = self._take_message(slot, wire.FrameKind.COPY)
-        answers = [result for result in results if isinstance(result, RunResult)]
-        if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
+        if not self._answers.take_copies(message, results):
             slot.messages.appendleft(message)
             raise wire.WireError("an answer for other copies than were ordered")
-        for order, result in zip(message.orders, answers, strict=True):
-            is_unwanted = order.run_key in message.cancelled
-            self._results.append(ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
-        slot.runs += len(answers)
+        slot.runs += len(message.orders)
 
     def _take_message(self, slot: WorkerSlot, kind: wire.FrameKind) -> PoolMessage:
         if not slot.messages or slot.messages[0].kind is not kind:
@@ -398,9 +362,8 @@ class Pool:
         self._deliver()
 
     def _deliver(self) -> None:
-        if self._results:
-            results, self._results = self._results, []
-            self._report(results)
+        if self._answers.results:
+            self._report(self._answers.take())
 
     # --------------------------------------------------------------------------------------------------------------- ends
 
@@ -410,59 +373,11 @@ class Pool:
         if not slot.is_ready:
             self._give_up_start(slot)
             return
-        for message in slot.messages:
-            if message.hash_order is not None:
-                self._return_hash(message, member.exit_text)
-            elif message is slot.messages[0]:
-                self._account(slot, message)
-            else:
-                self._results += [self._return_order(message, order) for order in message.rest]
-
-    def _account(self, slot: WorkerSlot, message: PoolMessage) -> None:
-        reason = slot.member.exit_text
-        order = message.current
-        rest = message.rest
-        if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
-            kind = FailureKind.MEMORY if slot.member.is_killed_by_others else FailureKind.CRASH
-            verdict = slot.verdicts.get(order.run_key, Verdict(Outcome.LOST, reason, kind))
-            is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._admission.isolate(order)
-            if not slot.verdicts and not is_first_kill:
-                self._deaths.note_death(order.builder, reason)
-            text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s
-            self._results.append(broken_off(order, verdict, text, duration_s))
-            rest = rest[1:]
-        elif order is None and len(rest) == 1 and not slot.verdicts:
-            self._results.append(ended(rest[0], Outcome.LOST, reason, FailureKind.CRASH))
-            rest = []
-        self._results += [self._return_order(message, order) for order in rest]
-
-    @staticmethod
-    def _return_order(message: PoolMessage, order: Order, reason: str = "its worker died") -> Result:
-        is_unwanted = order.run_key in message.cancelled
-        return ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else ended(order, Outcome.RETURNED, reason)
-
-    def _return_hash(self, message: PoolMessage, reason: str) -> None:
-        message.tries += 1
-        if message.tries < 2:
-            self._waiting.put_back(message)
-        elif message.hash_order is not None:
-            self._results.append(unhashed(message.hash_order, f"the worker that read it {reason}"))
-
-    def _take_back(self, slot: WorkerSlot) -> None:
-        """Give the orders of a worker that leaves in good order to others, unless they are of a configuration that is no more."""
-        for message in reversed(slot.messages):
-            unwanted = [order for order in message.rest if order.run_key in message.cancelled]
-            self._results += [ended(order, Outcome.CANCELLED, "cancelled") for order in unwanted]
-            message.orders, message.done = [order for order in message.rest if order not in unwanted], 0
-            if slot.start is not self._start:
-                self._return_or_keep(message)
-            elif message.orders or message.hash_order is not None:
-                self._waiting.put_back(message)
-        slot.messages.clear()
+        self._answers.account_for_the_dead(slot)
 
     def _give_up_start(self, slot: WorkerSlot) -> None:
         lines = [line for line in slot.member.take_unfinished().lines() if line.strip()]
-        self._take_back(slot)
+        self._answers.take_back(slot, is_outdated=slot.start is not self._start)
         if not slot.is_retiring and not slot.verdicts:
             self._note_failed_start(slot.member.exit_text + (f": {lines[-1]}" if lines else ""))
 
@@ -472,15 +387,13 @@ class Pool:
             return
         self.fault = f"worker processes do not start: {reason}"
         for message in self._waiting.clear():
-            self._results += [ended(order, Outcome.FAILED, self.fault) for order in message.orders]
-            if message.hash_order is not None:
-                self._results.append(unhashed(message.hash_order, self.fault))
+            self._answers.refuse(message, self.fault)
 
     # --------------------------------------------------------------------------------------------------------------- clock
 
     def next_deadline(self) -> float | None:
         """Return when `poll` has something to do, in the clock's seconds; None when only events matter."""
-        if self._results:
+        if self._answers.results:
             return self._clock()
         times = self._crew.deadlines()
         if self._waiting.held_count or (self._waiting and not self._crew.slots):

@@ -13,6 +13,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from aptui.config.dirs import asset_database
 from aptui.tui.frame.commandline import Command
@@ -39,6 +40,8 @@ from aptui.tui.widgets.table import SideTable, Table
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from aptui.tui.data.feed import Batch
 
 _SORT = ("total", True)
@@ -124,6 +127,10 @@ class BuildersPane(Pane):
         self.parts.resize()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: the builders."""
+        return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
 
     def activate(self) -> None:
         """Read what is not known, or not any more."""

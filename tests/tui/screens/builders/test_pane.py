@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from textual import events
 
 from aptui.config.model import Config, ToolSettings
 from aptui.core.notices import HealthChanged, JobChanged
@@ -19,6 +21,7 @@ from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts, reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
 from aptui.tui.screens.common.listed import ListedRow, fitted_columns
+from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
@@ -162,6 +165,38 @@ def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, 
         in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
     finally:
         may_read.set()
+
+
+def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, store, monkeypatch):
+    may_read = threading.Event()
+    find = facts.find
+    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
+    copied = []
+
+    async def look(app, pilot, _session):
+        app.copy_text = lambda words, **_: copied.append(words)
+        await pilot.press("5")
+        await until(pilot, lambda: "reading the builders" in text(app))
+        await pilot.press("slash")
+
+        async def type_at_once() -> None:
+            for key in (*"upper", "enter", "p", "enter", "y", "y"):
+                await driver._take_in(app, events.Key(key, key if len(key) == 1 else None))
+
+        typing = asyncio.create_task(type_at_once())
+        await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.awaited("p")))
+        may_read.set()
+        await typing
+        await until(pilot, lambda: copied)
+
+    def before(app):
+        app.config = config_of(tmp_path, IMAGES, UPPER)
+
+    try:
+        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+    finally:
+        may_read.set()
+    assert copied == ["*.up\tglob\taptui.yaml:9:3"]
 
 
 def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_path):

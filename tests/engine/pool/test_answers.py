@@ -1,0 +1,175 @@
+"""Each order is answered once: by what its worker said, or by how that worker came to its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult
+from aptui.core.results.retry import FailureKind
+from aptui.engine.pool.admission import JobAdmission
+from aptui.engine.pool.answers import OrderAnswers
+from aptui.engine.pool.failures import FailureTracker
+from aptui.engine.pool.memory_budget import MemoryBudget
+from aptui.engine.pool.messages import PoolMessage, Verdict
+from aptui.engine.pool.slots import WaitingOrders
+from aptui.worker import wire
+from aptui.worker.commands.output import BoundedText
+from aptui.worker.processes import KILLED
+from tests.engine.pool.test_slots import order
+
+
+class Room:
+    """Answers over real rules; the workers are said to be dead or alive."""
+
+    def __init__(self) -> None:
+        self.failures, self.waiting = FailureTracker(), WaitingOrders()
+        memory = MemoryBudget(1 << 40, lambda: 0.0, {}, lambda: 1 << 40, lambda _pid: 0)
+        self.answers = OrderAnswers(self.failures, JobAdmission(memory, self.failures), self.waiting, lambda: 12.0)
+
+    def slot(self, *messages: PoolMessage, verdicts=None, is_killed_by_others=False) -> SimpleNamespace:
+        member = SimpleNamespace(
+            exit_text="was killed by signal 11", is_killed_by_others=is_killed_by_others, take_output=lambda _key: None,
+            take_unfinished=BoundedText,
+        )  # fmt: skip
+        return SimpleNamespace(member=member, messages=deque(messages), verdicts=verdicts or {})
+
+    def said(self) -> list[tuple[int, Outcome]]:
+        return [(result.run_key, result.outcome) for result in self.answers.take()]
+
+
+def jobs(*keys: int, done: int = 0) -> PoolMessage:
+    return PoolMessage(wire.FrameKind.PROCESS, [order(key, rel=f"{key}.txt") for key in keys], done=done, began_s=10.0)
+
+
+def reading() -> PoolMessage:
+    return PoolMessage(wire.FrameKind.HASH, [], HashOrder(5, ("a", "b")))
+
+
+@pytest.fixture
+def room():
+    return Room()
+
+
+def test_of_a_dead_workers_orders_the_one_it_was_at_is_lost_and_the_others_are_returned(room):
+    room.answers.account_for_the_dead(room.slot(jobs(1, 2, 3, done=1), jobs(4)))
+    found = room.answers.take()
+
+    assert [(each.run_key, each.outcome) for each in found] == [
+        (2, Outcome.LOST), (3, Outcome.RETURNED), (4, Outcome.RETURNED)
+    ]  # fmt: skip
+    assert (found[0].kind, found[0].duration_ms, found[0].error) == (FailureKind.CRASH, 2000, "was killed by signal 11")
+
+
+def test_a_builder_that_never_answered_is_broken_by_three_deaths(room):
+    for key in (1, 2, 3):
+        assert room.failures.refusal("b") == ""
+        room.answers.account_for_the_dead(room.slot(jobs(key)))
+
+    assert "died three times" in room.failures.refusal("b")
+
+
+def test_who_was_killed_by_others_runs_alone_once_more_and_its_builder_is_not_blamed(room):
+    for _ in range(3):
+        room.answers.account_for_the_dead(room.slot(jobs(1), is_killed_by_others=True))
+
+    assert {(each.outcome, each.kind) for each in room.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
+    assert len(room.failures.lonely) == 1
+    assert room.failures.refusal("b") == ""  # the first kill was not counted
+
+
+def test_only_who_is_to_blame_gets_the_verdict(room):
+    verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
+    room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
+    room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
+
+    assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
+
+
+def test_of_several_copies_nobody_is_lost_of_a_single_one_it_is_clear(room):
+    def copies(*keys: int) -> PoolMessage:
+        return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
+
+    room.answers.account_for_the_dead(room.slot(copies(1, 2)))
+    room.answers.account_for_the_dead(room.slot(copies(3)))
+
+    assert room.said() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
+
+
+def test_files_over_which_a_worker_died_are_read_by_a_second_one_and_no_third(room):
+    message = reading()
+    room.answers.account_for_the_dead(room.slot(message))
+    assert (list(room.waiting), room.answers.results) == ([message], [])
+    room.waiting.take(message)
+    room.answers.account_for_the_dead(room.slot(message))
+
+    (result,) = room.answers.take()
+    assert isinstance(result, HashResult)
+    assert len(result.errors) == 2
+    assert not list(room.waiting)
+
+
+def test_what_nobody_wants_any_more_is_cancelled_whatever_became_of_its_worker(room):
+    message = jobs(1, 2)
+    message.cancelled = {2}
+    room.answers.account_for_the_dead(room.slot(message))
+
+    assert room.said() == [(1, Outcome.LOST), (2, Outcome.CANCELLED)]
+
+
+def test_a_worker_that_leaves_gives_back_what_it_has_not_done(room):
+    first, second = jobs(1, 2, done=1), jobs(3, 4)
+    second.cancelled = {4}
+    room.answers.take_back(room.slot(first, second), is_outdated=False)
+
+    assert [[each.run_key for each in message.orders] for message in room.waiting] == [[2], [3]]
+    assert room.said() == [(4, Outcome.CANCELLED)]
+
+
+def test_orders_of_a_former_configuration_go_back_to_their_maker_but_files_are_read(room):
+    files = reading()
+    room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
+
+    assert room.said() == [(1, Outcome.RETURNED)]
+    assert list(room.waiting) == [files]
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "verdicts", "outcome"),
+    [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
+)
+def test_an_answer_counts_unless_its_run_was_ended_or_is_not_wanted(room, cancelled, verdicts, outcome):
+    message = jobs(1)
+    message.cancelled = set(cancelled)
+    room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
+
+    assert room.said() == [(1, outcome)]
+
+
+def test_a_command_that_was_killed_comes_back_once_to_run_alone(room):
+    message = jobs(1)
+    killed = RunResult(1, Outcome.FAILED, f"{KILLED} by signal 9")
+    for _ in range(2):
+        room.answers.take_run(room.slot(message), message, message.orders[0], killed)
+
+    assert room.said() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
+
+
+def test_copies_are_taken_together_and_those_of_other_orders_not_at_all(room):
+    message = PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b"), CopyOrder(2, "c", "d")], cancelled={2})
+    done = [RunResult(key, Outcome.SUCCEEDED) for key in (1, 2)]
+
+    assert not room.answers.take_copies(message, done[:1])
+    assert room.answers.take_copies(message, done)
+    assert room.said() == [(1, Outcome.SUCCEEDED), (2, Outcome.CANCELLED)]
+
+
+def test_where_no_worker_starts_everything_is_refused(room):
+    room.answers.refuse(jobs(1, 2), "worker processes do not start")
+    room.answers.refuse(reading(), "worker processes do not start")
+    *runs, files = room.answers.take()
+
+    assert [each.outcome for each in runs] == [Outcome.FAILED, Outcome.FAILED]
+    assert [why for _, why in files.errors] == ["worker processes do not start"] * 2
