@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from aptui.config.formats import dialect_of
+from aptui.config.formats import dialect_of, refuse_unreadable
 from aptui.shared.errors import InternalError, UserError
 
 FILE_NAME = "aptui.yaml"
@@ -37,6 +37,8 @@ def find_project(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file() or dialect_of(folder) is not None:
             return folder
+    for folder in (start, *start.parents):
+        refuse_unreadable(folder)
     raise UserError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
 
 

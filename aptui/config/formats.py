@@ -12,8 +12,8 @@ from typing import Any
 DIALECTS: list[tuple[str, str]] = []
 """(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
 
-It has `claims(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of the functions of these names
-here (`load` without `workers`).
+It has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of
+the functions of these names here (`load` without `workers`).
 """
 
 
@@ -25,3 +25,10 @@ def dialect_of(folder: Path) -> Any | None:
             if dialect.claims(folder):
                 return dialect
     return None
+
+
+def refuse_unreadable(folder: Path) -> None:
+    """Raise a `UserError` where a folder is no project only because its marker is broken; for who found no project at all."""
+    for marker, module in DIALECTS:
+        if (folder / marker).is_file():
+            import_module(module).refuse_unreadable(folder)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 from aptui.config.compiled import keep, kept_file, recall
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
-from aptui.config.formats import dialect_of
+from aptui.config.formats import dialect_of, refuse_unreadable
 from aptui.config.merge import SHIPPED_LAYERS, merged, parse_layers
 from aptui.config.model import Config
 from aptui.config.packing import digest_of
@@ -90,6 +90,7 @@ def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     """Return (file, bytes) of the shipped layers, the project's, and the user's if there is one."""
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
+        refuse_unreadable(project_dir)
         raise UserError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
     files = [*shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]

@@ -5,7 +5,7 @@ Tests: `tests/link/test_codec.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -28,21 +28,29 @@ class Bounds(Struct, frozen=True):
     patterns: int = 64
 
 
-def beyond(record: Any, bounds: Bounds) -> str:
-    """Return what of a record is too large, with the name of its field; "" = nothing."""
+class Excess(NamedTuple):
+    """What is too large, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+def beyond(record: Any, bounds: Bounds) -> Excess | None:
+    """Return what of a record is too large, with the name of its field."""
     for name in record.__struct_fields__:
-        what = _too_much(getattr(record, name), bounds)
-        if what:
-            return f"'{name}': {what}"
-    return ""
+        excess = _too_much(getattr(record, name), bounds)
+        if excess:
+            return Excess(f"'{name}': {excess.what}", excess.hint)
+    return None
 
 
-def _too_much(value: object, bounds: Bounds) -> str:
+def _too_much(value: object, bounds: Bounds) -> Excess | None:
     match value:
         case bool() | None:
-            return ""
+            return None
         case int():
-            return "a number beyond 64 bits" if abs(value) > LAST_NUMBER else ""
+            is_known = abs(value) <= LAST_NUMBER
+            return None if is_known else Excess("a number beyond 64 bits", f"numbers go from -{LAST_NUMBER} to {LAST_NUMBER}")
         case str():
             return _too_long(value, bounds)
         case tuple() | list():
@@ -50,22 +58,22 @@ def _too_much(value: object, bounds: Bounds) -> str:
         case dict():
             return _too_many([*value, *value.values()], bounds)
     if not isinstance(value, Struct):
-        return ""
-    return next((what for name in value.__struct_fields__ if (what := _too_much(getattr(value, name), bounds))), "")
+        return None
+    return next((excess for name in value.__struct_fields__ if (excess := _too_much(getattr(value, name), bounds))), None)
 
 
-def _too_long(text: str, bounds: Bounds) -> str:
+def _too_long(text: str, bounds: Bounds) -> Excess | None:
     if _is_pattern(text) and len(text) > PATTERN_LIMIT:
-        return f"a pattern of more than {PATTERN_LIMIT} characters"
-    return f"a text of more than {bounds.text} characters" if len(text) > bounds.text else ""
+        return Excess(f"a pattern of more than {PATTERN_LIMIT} characters", "say a shorter one")
+    return Excess(f"a text of more than {bounds.text} characters", "say a shorter one") if len(text) > bounds.text else None
 
 
-def _too_many(values: list[object] | tuple[object, ...], bounds: Bounds) -> str:
+def _too_many(values: list[object] | tuple[object, ...], bounds: Bounds) -> Excess | None:
     if len(values) > bounds.items:
-        return f"more than {bounds.items} items"
+        return Excess(f"more than {bounds.items} items", "say them in several requests")
     if sum(isinstance(each, str) and _is_pattern(each) for each in values) > bounds.patterns:
-        return f"more than {bounds.patterns} patterns"
-    return next((what for each in values if (what := _too_much(each, bounds))), "")
+        return Excess(f"more than {bounds.patterns} patterns", "say them in several requests")
+    return next((excess for each in values if (excess := _too_much(each, bounds))), None)
 
 
 def _is_pattern(text: str) -> bool:

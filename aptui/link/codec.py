@@ -148,9 +148,9 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
 
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
-    what = bounds.beyond(verb, _BOUNDS)
-    if what:
-        raise MalformedLine(f"verb '{name}': {what}", number=number)
+    excess = bounds.beyond(verb, _BOUNDS)
+    if excess:
+        raise MalformedLine(f"verb '{name}': {excess.what}", excess.hint, number=number)
 
 
 # ---------------------------------------------------------------------------------------------------------- engine → client

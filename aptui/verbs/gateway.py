@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,9 +127,12 @@ def token_arguments(parser: ArgumentParser) -> None:
 
 
 def _days(text: str) -> float:
-    days = float(text)
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
     if not 0 < days <= _MOST_DAYS:
-        raise ValueError(text)
+        raise ArgumentTypeError(f"'{printing.line(text)}' is no number of days above 0 and up to {_MOST_DAYS:,}")
     return days
 
 

@@ -151,6 +151,10 @@ def test_tokens_are_made_listed_and_revoked(
     assert " until " in capsys.readouterr().out
     for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"], ["add", "x", "--days", "0"]):
         assert main.main(["token", *words]) == 3
+    capsys.readouterr()
+    for days in ("-1", "0", "nan", "soon"):
+        assert main.main(["token", "add", "x", f"--days={days}"]) == 3
+        assert f"'{days}' is no number of days above 0 and up to" in capsys.readouterr().err
 
 
 def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,12 +84,12 @@ def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots
         UserError: there is no project, or no engine for it.
     """
     early = early_registry(options, sight)
-    own = _manifest(os.path.join(project, MARKER), sight)
+    own = read_manifest(os.path.join(project, MARKER), sight)
     if own is None:
         raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder that has it, with '-C DIR'")
-    known = _manifest(_manifest_path(early), sight)
+    known = read_manifest(_manifest_path(early), sight)
     engine = _engine(project, own, early, options, known, sight)
-    engine_file = _manifest(os.path.join(engine, "engine.json"), sight)
+    engine_file = read_manifest(os.path.join(engine, "engine.json"), sight)
     sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], sight)
     program, wanted = _program(project, engine, own, early, sight)
     if not wanted:
@@ -108,9 +108,17 @@ def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots
     )
 
 
-def _manifest(path: str, sight: InputRecorder) -> Node | None:
+def read_manifest(path: str, sight: InputRecorder) -> Node | None:
+    """Return what a manifest says, None where there is none.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
     data = sight.read(path)
-    return None if data is None else read_json(data, path)
+    found = None if data is None else read_json(data, path)
+    if found is not None and not isinstance(found.value, dict):
+        raise UserError("no JSON object stands here", where=found.where, hint='a manifest is one, like {"project_name": "…"}')
+    return found
 
 
 def _plain(node: Node | None, key: str) -> str:
@@ -131,7 +139,9 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
 
     As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings.
     """
-    asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(_manifest(os.path.join(project, "user", MARKER), sight), "engine_path")
+    asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
+        read_manifest(os.path.join(project, "user", MARKER), sight), "engine_path"
+    )
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
         if not sight.is_folder(asked):
@@ -141,7 +151,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     around, wanted = _engine_among(roots, sight), _bare(_plain(own, "engine"))
     registered = _registered_engine(wanted, known, sight)
     if around and (
-        not (wanted and registered) or _plain(_manifest(os.path.join(around, "engine.json"), sight), "engine_name") == wanted
+        not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), sight), "engine_name") == wanted
     ):
         return around  # a project inside of an engine belongs to it, unless it names another one that is registered
     found = registered or (_engine_among(_program_roots(options.program), sight) if options.program else "")
@@ -188,7 +198,7 @@ def _registered_engine(wanted: str, known: Node | None, sight: InputRecorder) ->
         return by_name[name]
     found = {}
     for folder in [*by_name.values(), *(node.value for node in listed(known.get("engines")))]:
-        engine = _manifest(os.path.join(folder, "engine.json"), sight)
+        engine = read_manifest(os.path.join(folder, "engine.json"), sight)
         if engine is not None:
             found[folder] = _plain(engine, "engine_name")
     if name:
@@ -211,7 +221,7 @@ def _gem_folders(owners: Sequence[tuple[str, Node | None]], sight: InputRecorder
     seen = set(todo)
     while todo:
         folder = todo.pop(0)
-        gem = _manifest(os.path.join(folder, "gem.json"), sight)
+        gem = read_manifest(os.path.join(folder, "gem.json"), sight)
         if gem is None:
             continue
         name = _plain(gem, "gem_name")

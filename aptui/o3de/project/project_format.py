@@ -54,6 +54,13 @@ def claims(folder: Path) -> bool:
         return True
 
 
+def refuse_unreadable(folder: Path) -> None:
+    """Raise a `UserError` where the marker is no JSON object; one that names no project is another program's, and left alone."""
+    from aptui.o3de.project.project import read_manifest
+
+    read_manifest(str(folder / MARKER), InputRecorder())
+
+
 def load(
     project_dir: Path, sets: Sequence[str] = (), wanted: tuple[str, ...] | None = None, options: Options | None = None
 ) -> Config:

@@ -170,8 +170,8 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number)
-    if name != "hello" and (what := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
-        raise RequestMistake(f"'{name}': {what}", number=number)
+    if name != "hello" and (excess := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
+        raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request
 
 

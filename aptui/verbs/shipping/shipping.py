@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -268,6 +270,11 @@ def _list_in(name: str) -> AssetList:
     from aptui.verbs.shipping.packing import manifest_in
 
     try:
+        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: a pipe waits for who writes, a device has no end
+            raise UserError(
+                f"'{printing.line(name)}' is no regular file",
+                hint="name a bundle, or what 'aptui assetlist SEED --output FILE' wrote",
+            )
         data = manifest_in(Path(name))
         if data is None:
             with open(name, "rb") as file:

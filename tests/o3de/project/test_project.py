@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
+from aptui.cli import main
 from aptui.o3de.project.project import Gem, Options, ProjectRoots, is_project, locate
 from aptui.o3de.registry.files import os_name
 from aptui.o3de.registry.input_recorder import InputRecorder
@@ -33,6 +34,26 @@ def test_a_manifest_that_names_a_project_marks_it(tmp_path: Path) -> None:
 
     (tmp_path / "project.json").write_text('{"project_name": "Mine"}')
     assert is_project(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["7", "[]", '["project_name"]', "{", ""])
+def test_a_manifest_that_is_no_object_is_named(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "project.json").write_text(text)
+    monkeypatch.chdir(tmp_path / "below")
+
+    for words in (["config", "--project", str(tmp_path)], ["config"]):
+        assert main.main(words) == 3
+        assert f"{tmp_path / 'project.json'}:1:" in capsys.readouterr().err
+
+
+def test_a_manifest_of_another_program_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "project.json").write_text('{"name": "of something else"}')
+
+    assert main.main(["config", "--project", str(tmp_path)]) == 3
+    assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
 
 def test_the_engine_is_around_the_project(engine: SmallEngine) -> None:

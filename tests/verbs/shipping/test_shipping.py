@@ -198,6 +198,17 @@ def test_a_product_whose_name_leads_out_of_the_cache_is_refused(run: Run, rows: 
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
+def test_only_a_regular_file_is_read_as_a_list(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    for name in ("/dev/zero", "/dev/null", "pipe", "."):
+        code, _, err = run("compare", name, name)
+
+        assert code == 3
+        assert f"'{name}' is no regular file" in err
+        assert "aptui assetlist SEED --output FILE" in err
+
+
 def test_two_lists_are_compared(run: Run, rows: Rows) -> None:
     run("assetlist", "s0", "s4", "--output", "old.json")
     change(rows, 0, b"x" * 400)
