@@ -254,9 +254,10 @@ class _BuilderRun:
 
     def look_at_reads(self, outcome: Outcome) -> None:
         """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
-        adds = self.builder.undeclared_reads is UndeclaredReads.ADD
-        if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
-            self.reads = _found(self._seen, self.builder)
+        if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+            adds = self.builder.undeclared_reads is UndeclaredReads.ADD
+            found = _found(self._seen, self.builder)
+            self.reads = tuple(read for read in found if adds or read.digest or outcome is Outcome.SUCCEEDED)
 
     def witnessed(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
@@ -424,7 +425,7 @@ def _counts(builder: Builder) -> bool:
 
 def _found(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
-        return seen.found(_dependency_digest if builder.undeclared_reads is UndeclaredReads.ADD else None)
+        return seen.found(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
         return ()  # it changes right now: the engine looks at it again in any case
 

@@ -71,6 +71,7 @@ class Graph:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]
+        self._paths = {folder.id: folder.path + "/" for folder in project.scan_folders}
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._rings: dict[Identity, Ring] = {}
@@ -414,6 +415,26 @@ class Graph:
             if path.startswith(root) and (is_recursive or "/" not in path[len(root) :]):
                 return path[len(root) :]
         return None
+
+    def counting(self, path: str) -> str | None:
+        """Return `path` as `relative` does; None also where the file of another scan folder hides it.
+
+        Whoever reads such a file all the same depends on it as on one outside: no source stands for it.
+        """
+        rel = self.relative(path)
+        if rel is None or not path.startswith("/"):
+            return rel
+        fact = self._memory.file(key_of(RelPath(rel)))
+        if isinstance(fact, Unsettled):
+            fact = self._memory.last_seen(key_of(RelPath(rel)))
+        return None if fact is not None and not path.startswith(self._paths[fact.scan_folder]) else rel
+
+    def folder_of(self, path: str) -> str:
+        """Return the name of the scan folder of an absolute path, "" for none; of a key, that of the file that counts."""
+        fact = self._memory.file(PathKey(path)) if not path.startswith("/") else None
+        if isinstance(fact, FileFact):
+            return self._folder_names[fact.scan_folder]
+        return next((self._folder_names[folder] for folder, root in self._paths.items() if path.startswith(root)), "")
 
 
 SCAN_END = PathKey("\x00scan")

@@ -92,19 +92,21 @@ class Reads:
             f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which is outside the project's scan folders"
         )
 
-    def found(self, digest_of: Callable[[str], str] | None = None) -> tuple[Read, ...]:
+    def found(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
         """Return what was read and not written as well.
 
         Args:
-            digest_of: digests a file, "" for one that is missing; without it, only files that are there are returned.
+            digest_of: digests a file, "" for one that is missing.
+            adds: whether all that was read may become a dependency. Else only files that are there are returned, and of them only
+                those have digests that the file of another scan folder hides: nobody else comes to know their bytes.
         """
         reads = []
         for path, where in self._found.items():
             path = _as_configured(path)  # noqa: PLW2901  # the same file, as the engine calls it
             if path in self._written or path == self._source or os.path.isdir(path):
                 continue
-            if digest_of or os.path.isfile(path):
-                reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if digest_of else ""))
+            if adds or os.path.isfile(path):
+                reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if adds or _is_hidden(path) else ""))
         return tuple(reads)
 
     def changed(self) -> tuple[str, ...]:
@@ -196,6 +198,12 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         reads.note(path if type(path) is str else os.fsdecode(path), _place, flags if isinstance(flags, int) else 0, is_before=True)  # type: ignore[arg-type]  # fsdecode refuses the rest
     except Exception:  # noqa: BLE001, S110  # what is raised here would be the builder's: `open` itself says what is wrong
         pass
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether another scan folder has a file of the same relative path: the engine knows whose counts."""
+    rels = [path[len(folder) + 1 :] for folder in _folders if path.startswith(f"{folder}/")]
+    return any(os.path.lexists(other) for rel in rels for folder in _folders if (other := f"{folder}/{rel}") != path)
 
 
 def _as_configured(path: str) -> str:

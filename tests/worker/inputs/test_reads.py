@@ -375,4 +375,6 @@ def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expec
 
     trace.note_reads(str(record), "/bin/tool", reads)
 
-    assert [os.path.relpath(read.path, room.root) for read in reads.found(lambda _path: "")] == ([expected] if expected else [])
+    assert [os.path.relpath(read.path, room.root) for read in reads.found(lambda _path: "", adds=True)] == (
+        [expected] if expected else []
+    )

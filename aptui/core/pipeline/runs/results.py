@@ -285,7 +285,7 @@ class Runs:
             return
         found: dict[str, str] = {}
         for path, digest in result.discovered:
-            rel = self._graph.relative(path)
+            rel = self._graph.counting(path)
             name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
                 found[name] = digest[:32]
@@ -305,8 +305,8 @@ class Runs:
 
     def _learn_outside(self, result: RunResult) -> None:
         """Take note of the files outside all scan folders that a run found, as it found them."""
-        stamps = {file.path: file.stamp for file in result.used.found}
-        named = [(path, digest) for path, digest in result.discovered if path in stamps and self._graph.relative(path) is None]
+        stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
+        named = [(path, digest) for path, digest in result.discovered if path in stamps and self._graph.counting(path) is None]
         self._spread.outside_seen((normalize(path), outside_file(digest, stamps[path])) for path, digest in named)
 
     def products_committed(self, event: ProductsCommitted) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, Job, JobPlan, PathKey, SourceEdge
+from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, Job, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
 from aptui.core.paths import key_of, parent
@@ -47,6 +47,7 @@ class UndeclaredReadCheck:
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
         declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
         strangers = self._strangers(job, builder, declared, result.reads)
+        result = self._with_hidden(builder, result, now_ms)
         if not strangers:
             return result
         said = _said(builder, strangers, now_ms)
@@ -54,6 +55,28 @@ class UndeclaredReadCheck:
             found = tuple((read.path, read.digest) for _rel, read in strangers)
             return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *said))
         return replace(result, log=(*result.log, *said), warnings=result.warnings + len(said))
+
+    def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
+        """Add what a run read though the file of another scan folder hides it: what it declared by that name is the other."""
+        known = {path for path, _digest in result.discovered}
+        hidden = [read for read in result.reads if read.digest and read.path not in known and self._is_hidden(read)]
+        if not hidden:
+            return result
+        said = [self._hidden_said(read) for read in hidden[:_MOST_SAID]]
+        log = tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
+        found = tuple((read.path, read.digest) for read in hidden)
+        return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
+
+    def _is_hidden(self, read: Read) -> bool:
+        return self._graph.relative(read.path) is not None and self._graph.counting(read.path) is None
+
+    def _hidden_said(self, read: Read) -> str:
+        rel = self._graph.relative(read.path) or ""
+        own, other = self._graph.folder_of(read.path), self._graph.folder_of(key_of(RelPath(rel)))
+        return (
+            f"reads '{rel}' of the scan folder '{own}', which that of '{other}' hides ({read.where}): "
+            "it counts as a dependency from now on"
+        )
 
     def of_analysis(
         self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
@@ -88,7 +111,7 @@ class UndeclaredReadCheck:
         adds = builder.undeclared_reads is UndeclaredReads.ADD
         found = []
         for read in reads:
-            rel = self._graph.relative(read.path)
+            rel = self._graph.counting(read.path)
             if rel is None or key_of(rel) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel):
                 continue
             is_source = self._memory.file(key_of(rel)) is not None

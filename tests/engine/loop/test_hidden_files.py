@@ -1,0 +1,113 @@
+"""Files that another scan folder's file of the same relative path hides: whoever reads one all the same depends on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import HOST
+from live_project import LiveProject
+
+pytestmark = pytest.mark.real
+
+FOLDERS = """
+scan_folders: [{name: game, path: assets}, {name: base, path: base}]
+"""
+BUILDER = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+class Reading:
+    name = "reading"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        jobs = [JobDescriptor("reading", item.id) for item in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("m.inc")])
+
+    def process_job(self, request):
+        with open(f"{request.scan_folder}/m.inc") as file:
+            text = file.read()
+        if text == "broken":
+            return ProcessJobResponse(error="m.inc is broken")
+        with open(request.product_path(f"{request.stem}.out"), "w") as file:
+            file.write(text)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(f"{request.stem}.out")])
+"""
+COMMAND = (
+    FOLDERS
+    + """
+builders:
+  - name: cc
+    patterns: ["*.txt"]
+    depfile: d
+    command: "cat PROJECT/base/m.inc > {products_dir}/{stem}.out; echo o: PROJECT/base/m.inc > {depfile}"
+"""
+)
+
+
+def project_of(folder: Path, how: str) -> LiveProject:
+    """A source of `base` is made of the file beside it, which the one in `assets` hides."""
+    project = LiveProject(folder, (FOLDERS if how == "python" else COMMAND).replace("PROJECT", str(folder)))
+    if how == "python":
+        project.write("builders/reading.py", BUILDER)
+    project.write("base/a.txt", "a")
+    project.write("base/m.inc", "base 1")
+    project.write("assets/m.inc", "game 1")
+    return project
+
+
+def made(project: LiveProject) -> bytes | None:
+    return project.product(f"{HOST}/a.out")
+
+
+@pytest.mark.parametrize("how", ["python", "command"])
+def test_a_batch_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Path, how: str) -> None:
+    project = project_of(tmp_path, how)
+    project.engine_run()
+    assert made(project) == b"base 1"
+    assert not project.engine_run().runs
+
+    project.write("base/m.inc", "base 2")
+    project.engine_run()
+    assert made(project) == b"base 2"
+    assert not project.engine_run().runs
+
+    project.delete("assets/m.inc")
+    project.engine_run()
+    project.write("base/m.inc", "base 3")
+    project.engine_run()
+    assert made(project) == b"base 3"
+    assert not project.engine_run().runs
+
+    project.write("assets/m.inc", "game 2")
+    project.engine_run()
+    project.write("base/m.inc", "base 4")
+    project.engine_run()
+    assert made(project) == b"base 4"
+
+
+@pytest.mark.parametrize("how", ["python", "command"])
+def test_a_live_engine_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Path, how: str) -> None:
+    project = project_of(tmp_path, how)
+    with project.running():
+        project.write("base/m.inc", "base 2")
+        project.until_product(f"{HOST}/a.out", "base 2")
+
+
+def test_the_log_of_a_job_says_that_what_it_read_is_hidden(tmp_path: Path) -> None:
+    project = project_of(tmp_path, "python")
+    project.engine_run()
+
+    logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+    assert "reads 'm.inc' of the scan folder 'base', which that of 'game' hides (reading.py:15)" in logs
+
+
+def test_a_job_that_failed_of_a_hidden_file_runs_again_when_that_is_mended(tmp_path: Path) -> None:
+    project = project_of(tmp_path, "python")
+    project.write("base/m.inc", "broken")
+    with project.running():
+        assert made(project) is None
+        project.write("base/m.inc", "base 2")
+        project.until_product(f"{HOST}/a.out", "base 2")
