@@ -95,18 +95,22 @@ def run_command(
         raise AnswerRefused(str(error)) from error
     job.dependencies += _depfile(rule, values["depfile"], log)
     places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
-    job.dependencies = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
-    _warn_of_missing(job.dependencies, log)
+    named = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
+    job.dependencies = [file for files in named for file in files]
+    _warn_of_missing([files[0] for files in named], log)
     return job
 
 
-def _placed(path: str, places: tuple[str, ...]) -> str:
+def _placed(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
     """Return the file that a command means: where it was started, beside its source, in the scan folder; the first that is there.
 
-    One that is nowhere is missed beside the source.
+    One that is nowhere is missed beside the source. Behind one of the scan folder comes what was missing beside the source: it
+    would be meant if it came.
     """
-    candidates = [os.path.normpath(os.path.join(place, path)) for place in places]
-    return next((each for each in candidates if os.path.lexists(each)), candidates[1])
+    started, beside, far = (os.path.normpath(os.path.join(place, path)) for place in places)
+    if os.path.lexists(started):
+        return (started,)
+    return (far, beside) if os.path.lexists(far) and not os.path.lexists(beside) else (beside,)
 
 
 def _warn_of_missing(paths: list[str], log: RunLog) -> None:

@@ -507,6 +507,31 @@ builders:
     assert project.engine_run().runs == {"sub/a.txt:cc": 1}
 
 
+def test_a_file_that_comes_before_the_one_a_relative_name_in_a_depfile_meant_runs_its_job_again(tmp_path: Path) -> None:
+    config = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: cc
+    patterns: ["**/*.txt"]
+    depfile: d
+    command: "cd PROJECT/assets; cat sub/x.inc >> {products_dir}/o || cat x.inc > {products_dir}/o; echo o: x.inc > {depfile}"
+"""
+    project = Project(tmp_path, config.replace("PROJECT", str(tmp_path)))
+    project.write("assets/sub/a.txt", "a")
+    project.write("assets/x.inc", "of the scan folder")
+    project.engine_run()
+    assert not project.engine_run().runs
+    assert "which is not there" not in "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+
+    project.write("assets/sub/x.inc", "beside the source")
+    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
+    project.write("assets/x.inc", "changed, and of no use now")
+    assert not project.engine_run().runs
+    project.delete("assets/sub/x.inc")
+
+    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
+
+
 def test_a_file_that_a_depfile_names_and_that_is_not_there_is_warned_of_and_waited_for(tmp_path: Path) -> None:
     project = Project(
         tmp_path,
