@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.sessions.commands import session_commands
 
@@ -49,7 +50,7 @@ def shell_commands(app: Shell) -> list[Command]:
             lambda: ("now", "when-idle"),
             True,
         ),
-        Command("start", "start an engine, if none runs", lambda _rest: app.session.start_engine()),
+        Command("start", "start an engine, if none runs", partial(_start, app)),
         Command("stop", "stop the engine (asks)", act("engine.stop"), needs_engine=True),
         Command(
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
@@ -87,6 +88,12 @@ def _rescan(app: Shell, rest: str) -> None:
     from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
 
     app.ask(Rescan(is_full=rest == "full"), "scanning")
+
+
+def _start(app: Shell, _rest: str) -> None:
+    if app.session.state is SessionState.ATTACHED:
+        app.tell("an engine runs already; ':restart' starts it anew")
+    app.session.start_engine()
 
 
 def _restart(app: Shell, rest: str) -> None:

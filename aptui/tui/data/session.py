@@ -283,9 +283,10 @@ class LinkSession:
         return answer
 
     def start_engine(self) -> None:
-        """Start an engine at the next try, which is now."""
-        self._wants_engine = self._places.start is not None and not self.is_read_only
-        self._tries_now.set()
+        """Start an engine at the next try, which is now; nothing where one runs, or it would be for when that ends."""
+        if self._client is None:
+            self._wants_engine = self._places.start is not None and not self.is_read_only
+            self._tries_now.set()
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
         """Stop the engine; when the connection ends, a new one is started."""

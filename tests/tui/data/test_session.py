@@ -135,6 +135,25 @@ def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
     assert len(started) == 2
 
 
+def test_who_asks_for_an_engine_beside_a_running_one_gets_none_when_that_ends(link_room):
+    started, tries = [], []
+
+    def connect(path: str) -> EngineClient:
+        tries.append(path)
+        return EngineClient.connect(path, "tui")
+
+    with link_room.running() as engine:
+        session, ears = opened(engine.room.server.path, lambda: started.append(1), connect=connect)
+        until(lambda: session.state is SessionState.ATTACHED)
+        session.start_engine()
+    ears.await_(lambda heard: ("lost",) in heard)
+    before = len(tries)
+    until(lambda: len(tries) >= before + 3)
+    session.close()
+
+    assert not started
+
+
 def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_that():
     holders, started = [4711], []
 
