@@ -33,7 +33,9 @@ def explain(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "not valid UTF-8"
     text, _, place = str(error).partition(" - at `$")
-    text = text[:1].lower() + text[1:].replace("`", "'")
+    if text[1:2].islower():  # "JSON is malformed" keeps its letters
+        text = text[0].lower() + text[1:]
+    text = text.replace("`", "'")
     field = place.strip(".`")
     return f"'{field}': {text}" if field else text
 

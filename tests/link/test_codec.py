@@ -179,6 +179,12 @@ def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint
     assert len(caught.value.what) < 200
 
 
+@pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"\0\0"])
+def test_what_is_no_json_is_called_so(line: bytes) -> None:
+    with pytest.raises(MalformedLine, match=r"^JSON is malformed"):
+        codec.decode_request(line)
+
+
 def test_a_hello_of_another_protocol_may_look_different() -> None:
     line = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL + 1, "colour": "red", "name": "x"}).encode()
 

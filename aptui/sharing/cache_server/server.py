@@ -115,7 +115,10 @@ async def _serve(
 ) -> None:
     gate = SocketLimits(serving.most_connections, serving.patience_s)
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
-    runner = SocketRunner(app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
+    runner = SocketRunner(
+        app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
+        auto_decompress=False,  # what is refused for being packed is not unpacked on its way out
+    )  # fmt: skip
     await runner.setup()
     lease = leases.Lease(serving.root)
     try:

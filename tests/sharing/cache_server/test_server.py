@@ -168,6 +168,21 @@ def test_what_nobody_offers_is_refused(open_server):
     assert ask(open_server, "PUT", f"/cas/{KEY}", b"", Content_Length=str(1 << 50))[0] == 413
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+def test_what_comes_packed_is_refused_without_being_unpacked(open_server, encoding, caplog):
+    """A bomb costs nothing, and what cannot be unpacked leaves nothing in the log: the connection is good for the next request."""
+    connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
+    try:
+        for place in (f"/ac/{KEY}", f"/cas/{DIGEST}"):
+            connection.request("PUT", place, b"packed by nobody", {"Content-Encoding": encoding})
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (415, b"nothing is unpacked here")
+    finally:
+        connection.close()
+
+    assert not caplog.records
+
+
 def test_a_page_in_a_browser_gets_nothing(open_server):
     """Another name for this machine (DNS rebinding), or another site."""
     assert ask(open_server, "GET", f"/cas/{DIGEST}", Host="evil.example")[0] == 421
