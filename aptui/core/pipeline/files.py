@@ -257,11 +257,17 @@ class Files:
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
             self._memory.extra[key] = fact
+            row = self._memory.archive.files((key,)).get(key)
+            if row is not None and not row.digest and _is_same(row, fact):  # else the file was looked at alone
+                self._memory.learned.add(key)
             return
         pending.winners[key] = fact
         part = pending.parts.get(fact.scan_folder)
         if part is not None:
             part[1][fact.rel] = fact
+        if pending.ticket:  # its row is on its way without the digest, which no edge asked for in time
+            self._memory.extra[key] = fact
+            self._memory.learned.add(key)
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
         """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.identity import legacy_of
 from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
@@ -28,6 +29,8 @@ class Unsettled:
 
 
 UNSETTLED: Final = Unsettled()
+Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
+"""{scan folder id: (digest of a relative folder, its files)}."""
 _SHELF_SIZE = 4096
 
 
@@ -66,6 +69,8 @@ class WorkingSet:
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
         """Files that were read by themselves, as they are now; what their folders' rows say of them is older."""
+        self.learned: set[PathKey] = set()
+        """Those of them that are as their folders' rows say, but for their digests, which nobody wanted before."""
         self.unsaved: dict[str, dict[Job, None]] = {}
         """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
         self.placing: dict[str, set[PathKey]] = {}
@@ -295,6 +300,33 @@ class WorkingSet:
             if key in pending.winners and key not in changed:
                 pending.winners[key] = fact
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
+
+    def learned_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
+        """Return the rows that lack digests which are known by now; asked at rest, so that they come after the rows of all plans.
+
+        Else each later engine would read those files again, and look at all that depends on them.
+        """
+        rows = []
+        for folder in sorted({parent(key) for key in self.learned} - self.folders.keys()):
+            for part, (digest, facts) in parts_of(folder).items():
+                now = tuple(map(self._with_digest, facts))
+                if now != tuple(facts):
+                    rows.append((part, folder, digest, now))
+        return rows
+
+    def _with_digest(self, fact: FileFact) -> FileFact:
+        now = self.extra.get(fact.key) if fact.key in self.learned else None
+        return now if now is not None and replace(now, digest=fact.digest, hash64=fact.hash64) == fact else fact
+
+    def learned_is_saved(self) -> None:
+        """Those rows are saved: their files need not be kept here."""
+        saved = {key for key in self.learned if parent(key) not in self.folders}
+        for folder in {parent(key) for key in saved}:
+            self.archive.forget(folder)
+        for key in saved:
+            if self.extra.get(key) == self.archive.files((key,)).get(key):
+                self.extra.pop(key, None)
+        self.learned -= saved
 
     def leave_unsaved(self, job: Job) -> None:
         """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""

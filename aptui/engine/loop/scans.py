@@ -19,7 +19,7 @@ from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
-from aptui.engine.loop.single_files import Parts, RememberedFiles, SingleFiles
+from aptui.engine.loop.single_files import RememberedFiles, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
@@ -27,7 +27,7 @@ from aptui.engine.scan.walk_guard import ROOTS_STATE
 from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
-    from aptui.core.state.working_set import PendingFolder
+    from aptui.core.state.working_set import Parts, PendingFolder
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,13 +24,11 @@ from aptui.core.paths import from_text
 from aptui.core.settings import file_key
 
 if TYPE_CHECKING:
-    from aptui.core.state.working_set import PendingFolder, WorkingSet
+    from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.scan.walk import Digests
     from aptui.store.db.archive.folders import FolderArchive
 
-Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
-"""{scan folder id: (digest of a relative folder, its files)}."""
 _AT_MOST = 16
 """For more files of one folder, listing it costs less."""
 

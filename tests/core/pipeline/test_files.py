@@ -814,11 +814,14 @@ def test_an_answer_about_a_file_that_went_meanwhile_is_ignored(world: World) -> 
 def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported(world: World) -> None:
     settled(world, a_bin="1")
     world.write("b/c.s", "include a.bin")
-    world.settle()
+    world.held = {"b/c.s@linux:main"}  # so that nothing rests
+    world.scan()
+    world.run()
     assert set(world.pipeline.memory.extra) == {"a.bin"}
 
     world.write("z.bin", "2")
-    world.settle()
+    world.scan()
+    world.run()
 
     assert not world.pipeline.memory.extra
     assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
@@ -1319,3 +1322,58 @@ def test_what_failed_is_not_tried_again_because_the_row_of_its_folder_is_of_an_e
 
     assert world.statuses() == {"a.s@linux:main": "failed"}
     assert world.runs == runs
+
+
+def read(world: World) -> list[str]:
+    """Return which files were asked to be read, and count from here."""
+    files = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
+    world.commands.clear()
+    return sorted(files)
+
+
+@pytest.mark.parametrize("next_by", ["stays", "restarts", "dies"])
+@pytest.mark.parametrize("is_seen_first", [False, True])
+@pytest.mark.parametrize("hub", ["hub.bin", "0/hub.bin", "z/hub.bin"])
+@pytest.mark.parametrize("word", ["include", "read"])
+def test_what_many_depend_on_and_nobody_processes_is_read_once(
+    world: World, word: str, hub: str, is_seen_first: bool, next_by: str
+) -> None:
+    world.write(hub, "1")
+    for number in range(10):
+        world.write(f"{number}.s", f"{word} {hub}")
+    world.scan()
+    if is_seen_first:  # before any edge leads to it
+        world.run_scan_only()
+    world.run()
+    assert read(world).count(hub) == 1
+
+    for text in ("x", "y"):
+        world.forget_runs()
+        if next_by == "dies":
+            world.crash()
+        world.write("4.s", f"{word} {hub}\n{text}")
+        world.settle(restart=next_by == "restarts")
+        assert read(world) == ["4.s"]
+        assert world.ran() == ["4.s@linux:main"]
+
+    world.write(hub, "2")
+    world.forget_runs()
+    world.settle(restart=True)
+    assert len(world.ran()) == 10
+
+
+def test_what_was_read_for_others_is_read_again_when_it_was_saved_alone_meanwhile(world: World) -> None:
+    """What its folder's row says of it is older, and stays so until the folder is looked at."""
+    settled(world, a_s="include hub.bin", hub_bin="1")
+    assert world.save_alone("hub.bin", "2")
+    world.run()
+    assert world.ran() == ["a.s@linux:main"]
+    rows = {fact.rel: fact for _digest, facts in world.archive.folder_parts("").values() for fact in facts}
+    assert rows["hub.bin"].digest == sha("1")
+
+    world.write("hub.bin", "1")
+    world.forget_runs()
+    world.crash()
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]

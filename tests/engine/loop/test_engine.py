@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scripted_source import SCRIPTED
 
 from aptui.config import load
-from aptui.core.messages import StartRuns
+from aptui.core.messages import HashFiles, StartRuns
 from aptui.core.model import PathKey
 from aptui.core.notices import JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
@@ -184,6 +184,36 @@ def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) 
 
     assert project.errors() == {"b.scr:analysis": "it refuses"}
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
+
+
+def test_what_many_depend_on_and_nobody_processes_is_read_by_the_first_run_alone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    want = HashQueue.want
+
+    def noted(queue: HashQueue, command: HashFiles) -> None:
+        read.extend(fact.rel for fact in command.files)
+        want(queue, command)
+
+    monkeypatch.setattr(HashQueue, "want", noted)
+    project.write("builders/scripted.py", SCRIPTED)
+    project.write("assets/shared.inc", "shared")
+    for number in range(20):
+        project.write(f"assets/{number}.scr", f"use shared.inc\ntext {number}")
+    project.engine_run()
+    assert read.count("shared.inc") == 1
+
+    for text in ("second", "third"):
+        read.clear()
+        project.write("assets/7.scr", f"use shared.inc\ntext {text}")
+        ran = project.engine_run()
+        assert read == ["7.scr"]
+        assert (dict(ran.runs), ran.analysed) == ({"7.scr:scripted": 1}, 1)
+
+    project.write("assets/shared.inc", "changed")
+    assert sum(project.engine_run().runs.values()) == 20
+    project.check_rest()
 
 
 def test_a_project_whose_path_is_no_text_is_refused_with_a_sentence(project: Project, tmp_path: Path) -> None:
