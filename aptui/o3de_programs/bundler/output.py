@@ -71,6 +71,6 @@ class BundlerOutput:
             raise HostError(
                 f"'{path.parent}' cannot be created: {error.strerror}", hint="check the permissions of the folder above it"
             ) from error
-        replace_bytes(path, text.encode("utf-8", "surrogateescape"))
+        replace_bytes(path, text.encode("utf-8", "surrogateescape"), what=f"'{path}'")
         if self.is_verbose:
             self.say(f"Written: {path}")

@@ -181,7 +181,12 @@ class TerminalPage:
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(server(shlex.join(bridge)), rules)
             self._runner = gateway.GatewayRunner(
-                self._web.application(), self._doors, access_log=None, handler_cancellation=True, shutdown_timeout=2.0
+                self._web.application(),
+                self._doors,
+                access_log=None,
+                auto_decompress=False,  # no browser packs what it says, and nobody has us unpack a bomb
+                handler_cancellation=True,
+                shutdown_timeout=2.0,
             )
             await self._runner.setup()
             assert self._runner.server is not None

@@ -27,14 +27,16 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
     Args:
         mode: of the new file, less the process's umask.
         is_synced: it outlives a power cut.
-        what: the file in messages; "" = its path.
+        what: the file in messages, as somebody named it; "" = nobody did, its path.
 
     Raises:
-        UserError: its folder is not there, or it is one. HostError: it cannot be written.
+        UserError: its folder is not there, or somebody named one. HostError: it cannot be written.
     """
+    if path.is_dir() and what:
+        raise UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
     what = what or f"'{path}'"
     if path.is_dir():
-        raise UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
+        raise HostError(f"{what} cannot be written: it is a folder", hint="move it away")
     try:
         if is_stream(path):
             with open(path, "wb") as stream:
@@ -90,7 +92,7 @@ def not_written(what: str, error: OSError) -> KnownError:
     return HostError(f"{what} cannot be written: {reason}", hint="check its permissions and the free space on its disk")
 
 
-def replace_bytes(path: Path, data: bytes, *, mode: int = 0o666, is_synced: bool = True) -> None:
+def replace_bytes(path: Path, data: bytes, *, mode: int = 0o666, is_synced: bool = True, what: str = "") -> None:
     """Write a whole file; see `replacing`."""
-    with replacing(path, mode=mode, is_synced=is_synced) as stream:
+    with replacing(path, mode=mode, is_synced=is_synced, what=what) as stream:
         stream.write(data)

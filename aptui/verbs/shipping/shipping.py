@@ -48,7 +48,7 @@ def assetlist(arguments: Namespace) -> int:
         seeds = _seeds(arguments.seeds, place, graph, platform)
         found = orphans(graph, seeds, platform) if arguments.orphans else closure(graph, seeds, arguments.seeds, platform)
     if arguments.output:
-        replace_bytes(Path(arguments.output), as_json(found).encode("ascii"))
+        replace_bytes(Path(arguments.output), as_json(found).encode("ascii"), what=f"'{arguments.output}'")
     if arguments.json:
         sys.stdout.write(as_json(found))
     elif not arguments.output:
@@ -150,7 +150,7 @@ def bundle(arguments: Namespace) -> int:
             found = _as_it_is_now(given, graph, arguments.list)
         else:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
-        with replacing(Path(arguments.output)) as stream:
+        with replacing(Path(arguments.output), what=f"'{arguments.output}'") as stream:
             size = pack(found, place.cache_dir, stream, is_compressed=not arguments.store)
     for end in found.loose_ends:
         if end.kind != "missing":

@@ -54,7 +54,9 @@ def test_a_folder_is_no_file_and_stays(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
 
-    with pytest.raises(UserError, match="it is a folder"):
+    with pytest.raises(UserError, match="'it' cannot be written: it is a folder"):
+        replace_bytes(Path(name), b"new", what="'it'")
+    with pytest.raises(HostError, match="it is a folder"):
         replace_bytes(Path(name), b"new")
     with pytest.raises(UserError, match="it is a folder"):
         refuse_unwritable(name)

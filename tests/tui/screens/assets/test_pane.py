@@ -747,7 +747,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
             seen.append((type(app.focused).__name__, "Products (0)" in text(app), "local a = 1 -- [/x]" in text(app)))
             await press(pilot, "z", "tab")
         assert seen == [
-            ("AssetTree", False, False),
+            ("AssetTreeView", False, False),
             ("ReferenceTree", True, False),
             ("FilePreview", False, True),
         ]
