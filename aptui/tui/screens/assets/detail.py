@@ -117,6 +117,8 @@ class AssetDetail(Vertical):
         self._panel: Panel | None = None
         self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
+        self.is_reading = False
+        """Whether what a file looks like is still to come."""
         self._without_picture: Preview | None = None
 
     def compose(self) -> ComposeResult:
@@ -208,6 +210,7 @@ class AssetDetail(Vertical):
                 self._without_picture = preview
                 decoder.want(panel.file, preview.form, partial(self._take_picture, preview))
 
+        self.is_reading = True
         queries.request("preview", lambda _reader: preview_of(panel.file), take)
 
     def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
@@ -216,6 +219,7 @@ class AssetDetail(Vertical):
             self._draw_preview("Preview", preview.with_picture(picture))
 
     def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:
+        self.is_reading = False
         self.set_class(not title, "-without-preview")
         view = self.query_one(FilePreview)
         view.show_preview(preview)

@@ -394,10 +394,13 @@ class AssetsPane(MissingTrees):
 
     def _zoom_tree(self) -> None:
         """Give the tree all the room; where it has that already, show what is under the cursor in it: its picture, its text."""
-        preview = self.query_one(FilePreview)
+        preview, detail = self.query_one(FilePreview), self.query_one(AssetDetail)
+        is_read = self.panel is not None and (self.panel.kind, self.panel.key) == self._looked_at and not detail.is_reading
         if not self.has_class("-narrow"):
             self.add_class("-zoom-tree")
-        elif preview in self.query_one(AssetDetail).parts:
+        elif not is_read:
+            self.shell.tell("it is still being read: once more in a moment", seconds=2)
+        elif preview in detail.parts:
             self.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
             self.give_focus(preview)
         else:

@@ -31,7 +31,7 @@ from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import files, trees
-from aptui.tui.screens.assets.detail import FilePreview, ReferenceTree
+from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.parts import is_brief
 from aptui.tui.screens.assets.query_worker import QueryWorker
@@ -287,6 +287,12 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
         await go(pilot, pane, "textures/rock.png")
         await until(pilot, lambda: "⏎ details" in text(app))
         assert "z zoom" in lines(app)[-1]
+        await until(pilot, lambda: pane.panel is not None and pane.panel.path == "textures/rock.png")
+        await until(pilot, lambda: pane.query_one(FilePreview) in pane.query_one(AssetDetail).parts)
+        pane.query_one(AssetDetail).is_reading = True
+        await press(pilot, "z")
+        await until(pilot, lambda: "it is still being read" in text(app))
+        pane.query_one(AssetDetail).is_reading = False
         for back in ("z", "escape"):
             assert "Preview" not in text(app)
             await press(pilot, "z")
