@@ -132,21 +132,23 @@ class Reports:
 
     def learn(self, job: Job, duration_ms: int) -> None:
         """A run of this job took so long."""
-        if not job.is_analysis:
+        if job.is_analysis:
+            self._learn_mean((job.builder, True), duration_ms)
+        else:
             self.learn_run(job.builder, duration_ms, job.duration_ms)
-            return
-        mean = self._mean_ms.get((job.builder, True))
-        self._mean_ms[job.builder, True] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
 
     def learn_run(self, builder: bytes, duration_ms: int, before_ms: int = 0) -> None:
         """A run of a job of this builder took so long; the one before, if there was one, `before_ms`."""
-        mean = self._mean_ms.get((builder, False))
-        self._mean_ms[builder, False] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
-        if mean is None:
+        self._learn_mean((builder, False), duration_ms)
+        if builder not in self._last_ms:
             self._last_ms[builder] = deque(maxlen=_LAST_RUNS)
         self._last_ms[builder].append(duration_ms)
         self.run_count += 1
         self.spent_ms += before_ms or duration_ms
+
+    def _learn_mean(self, kind: tuple[bytes, bool], duration_ms: int) -> None:
+        mean = self._mean_ms.get(kind)
+        self._mean_ms[kind] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
 
     def mean_ms(self, job: Job) -> float | None:
         """Return how long runs of the job's kind take, the last ones counting most; None when none has been seen."""

@@ -421,20 +421,13 @@ class Graph:
 
         Whoever reads such a file all the same depends on it as on one outside: no source stands for it.
         """
-        rel = self.relative(path)
-        if rel is None or not path.startswith("/"):
-            return rel
-        fact = self._memory.file(key_of(RelPath(rel)))
-        if isinstance(fact, Unsettled):
-            fact = self._memory.last_seen(key_of(RelPath(rel)))
-        return None if fact is not None and not path.startswith(self._paths[fact.scan_folder]) else rel
+        return None if self.hider(path) is not None else self.relative(path)
 
-    def folder_of(self, path: str) -> str:
-        """Return the name of the scan folder of an absolute path, "" for none; of a key, that of the file that counts."""
-        fact = self._memory.file(PathKey(path)) if not path.startswith("/") else None
-        if isinstance(fact, FileFact):
-            return self._folder_names[fact.scan_folder]
-        return next((self._folder_names[folder] for folder, root in self._paths.items() if path.startswith(root)), "")
+    def hider(self, path: str) -> FileFact | None:
+        """Return the file of another scan folder that counts instead of the one at `path`, None when that counts or is outside."""
+        rel = self.relative(path) if path.startswith("/") else None
+        fact = self._memory.last_seen(key_of(RelPath(rel))) if rel is not None else None
+        return fact if fact is not None and not path.startswith(self._paths[fact.scan_folder]) else None
 
 
 SCAN_END = PathKey("\x00scan")

@@ -32,11 +32,9 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
     Raises:
         UserError: its folder is not there, or somebody named one. HostError: it cannot be written.
     """
-    if path.is_dir() and what:
-        raise UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
-    what = what or f"'{path}'"
     if path.is_dir():
-        raise HostError(f"{what} cannot be written: it is a folder", hint="move it away")
+        raise _a_folder(what) if what else HostError(f"'{path}' cannot be written: it is a folder", hint="move it away")
+    what = what or f"'{path}'"
     try:
         if is_stream(path):
             with open(path, "wb") as stream:
@@ -78,10 +76,14 @@ def refuse_unwritable(file: str) -> None:
     if not path.parent.is_dir():
         raise not_written(f"'{file}'", FileNotFoundError())
     if path.is_dir():
-        raise UserError(f"'{file}' cannot be written: it is a folder", hint="name a file in it")
+        raise _a_folder(f"'{file}'")
     needed = path if is_stream(path) else path.parent
     if not os.access(needed, os.W_OK):
         raise HostError(f"'{file}' cannot be written: permission denied", hint=f"check the permissions of '{needed}'")
+
+
+def _a_folder(what: str) -> UserError:
+    return UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
 
 
 def not_written(what: str, error: OSError) -> KnownError:

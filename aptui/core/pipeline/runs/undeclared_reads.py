@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, Job, JobPlan, PathKey, RelPath, SourceEdge
+from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, FileFact, Job, JobPlan, PathKey, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
 from aptui.core.paths import key_of, parent
@@ -59,22 +59,21 @@ class UndeclaredReadCheck:
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Add what a run read though the file of another scan folder hides it: what it declared by that name is the other."""
         known = {path for path, _digest in result.discovered}
-        hidden = [read for read in result.reads if read.digest and read.path not in known and self._is_hidden(read)]
+        reads = [read for read in result.reads if read.digest and read.path not in known]
+        hidden = [(read, hider) for read in reads if (hider := self._graph.hider(read.path)) is not None]
         if not hidden:
             return result
-        said = [self._hidden_said(read) for read in hidden[:_MOST_SAID]]
+        said = [self._hidden_said(read, hider) for read, hider in hidden[:_MOST_SAID]]
         log = tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
-        found = tuple((read.path, read.digest) for read in hidden)
+        found = tuple((read.path, read.digest) for read, _hider in hidden)
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
-    def _is_hidden(self, read: Read) -> bool:
-        return self._graph.relative(read.path) is not None and self._graph.counting(read.path) is None
-
-    def _hidden_said(self, read: Read) -> str:
-        rel = self._graph.relative(read.path) or ""
-        own, other = self._graph.folder_of(read.path), self._graph.folder_of(key_of(RelPath(rel)))
+    def _hidden_said(self, read: Read, hider: FileFact) -> str:
+        folders = self._project.scan_folders
+        own = next(folder.name for folder in folders if read.path.startswith(f"{folder.path}/"))
+        other = next(folder.name for folder in folders if folder.id == hider.scan_folder)
         return (
-            f"reads '{rel}' of the scan folder '{own}', which that of '{other}' hides ({read.where}): "
+            f"reads '{self._graph.relative(read.path)}' of the scan folder '{own}', which that of '{other}' hides ({read.where}): "
             "it counts as a dependency from now on"
         )
 
