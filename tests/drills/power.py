@@ -102,7 +102,8 @@ class Disk:
         self._mount()
 
     def _mount(self) -> None:
-        _run("mount", "-o", "loop", str(self._images[0]), str(self.place))
+        # Without that option the kernel itself writes a file before another of its name gives way to it.
+        _run("mount", "-o", "loop,noauto_da_alloc", str(self._images[0]), str(self.place))
 
     def _written(self) -> list[str]:
         """Return what was written to the device so far, and what is under way."""
