@@ -15,6 +15,7 @@ import asyncio
 import os
 import signal
 import sys
+import termios
 import time
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, cast
@@ -44,6 +45,8 @@ _ANSWERS_WITHIN_S = 1.0
 """So long leaving waits at most for what the terminal was asked."""
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r"}
 """{key: what it types}."""
+_ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
+"""The alternate screen, no cursor, news of the focus: what a shell may have taken back."""
 _ROUNDS = 3
 """How often messages go up from the focus to the app before a key is done with: the key; what its action posts.
 
@@ -91,6 +94,8 @@ class Terminal(LinuxDriver):
             self._file = stream = open("/dev/tty", "w", encoding=stream.encoding, errors="replace")  # noqa: SIM115  # lives as long as the app
         self.output: OutputLayer | None = None
         self._is_leaving = False
+        self._modes: list[Any] | None = None
+        """How the terminal reads keys while the screen has it, None = it has it not."""
         if stream is not None and os.environ.get("APTUI_OUTPUT", "") != "stock":
             self.output = output = OutputLayer(super().write, abilities_of(os.environ), self._loop, self._is_taken)
             self._file = cast("Any", _Tap(stream, output.wake))
@@ -123,8 +128,28 @@ class Terminal(LinuxDriver):
             return
         if self.output is not None:
             self.output.open()
+        self._modes = termios.tcgetattr(self.fileno)
         signal.signal(signal.SIGWINCH, self._resized)
         self._resized()
+
+    def _sigcont_application(self, *arguments: object) -> None:
+        """Go on after a stop; Textual's handler would start a second thread that reads keys where the first lives."""
+        if self._modes is None:
+            super()._sigcont_application(*arguments)
+        elif self._auto_restart:
+            self._loop.call_soon_threadsafe(self._take_back)
+
+    def _take_back(self) -> None:
+        """Take the terminal again, of which nobody knows what a shell or another program did to it meanwhile."""
+        if self._modes is None:
+            return
+        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # in the background this stops us again
+        self.write(_ENTERED)
+        self._enable_bracketed_paste()
+        self._disable_line_wrap()
+        self._enable_mouse_support()
+        self._resized()
+        self._app.refresh(layout=True)
 
     def _resized(self, *_: object) -> None:
         """Note that the terminal has another size; Textual's handler would read it here.
@@ -145,6 +170,7 @@ class Terminal(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         """Give the terminal back as it was."""
+        self._modes = None
         if self.output is not None:
             self.output.close()
         super().stop_application_mode()

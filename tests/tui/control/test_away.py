@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,46 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
     assert after.splitlines()[2:] == before.splitlines()[2:]
     shell.keys("q")
     shell.shows("here we 42")
+
+
+def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> None:
+    shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
+    shell.keys("Enter")
+    before = shell.shows("bad.json", "q detach")
+    (screen,) = map(int, Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split())
+
+    os.kill(screen, signal.SIGSTOP)
+    shell.shows("Stopped")
+    shell.type("stty sane; echo; echo here we $((40 + 2))")
+    shell.keys("C-j")  # the terminal is still as the screen had it
+    shell.shows("here we 42")
+    shell.type("fg")
+    shell.keys("Enter")
+    after = shell.shows_no("here we 42")
+
+    assert after.splitlines()[2:] == before.splitlines()[2:]
+    shell.keys("q")
+    shell.shows_no("q detach")
+    shell.type("stty -a")
+    shell.keys("Enter")
+    shell.shows(" echo ", " icanon ")
+
+
+def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> None:
+    pane = shell.tmux.open("open", "Cache")
+    pane.shows("bad.json", "q detach")
+
+    for _ in range(5):
+        os.kill(pane.pid, signal.SIGCONT)
+        pane.keys("?")
+        pane.shows("Esc back")
+        pane.keys("Escape")
+        pane.shows("q detach")
+
+    threads = [Path(each, "comm").read_text().strip() for each in Path(f"/proc/{pane.pid}/task").iterdir()]
+    pane.keys("q")
+    pane.wait_until_gone()
+    assert threads.count("textual-input") <= 1
 
 
 def test_where_no_shell_would_wake_it_nothing_stops() -> None:
