@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-PATIENCE_S = 30.0
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",

@@ -19,8 +19,6 @@ from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.requests.handler import RequestHandler
 from aptui.link import port
 
-PATIENCE_S = 30.0
-
 
 class Request:
     """A request without a wire."""
@@ -86,7 +84,7 @@ class LiveProject(Project):
         ticker = Ticker(0.02)
         self.live.parts.append(ticker)
         try:
-            until(is_true, lambda: f"{what or is_true}; {self.said[-5:]}", PATIENCE_S, lambda _left_s: self.live.turn())
+            until(is_true, lambda: f"{what or is_true}; {self.said[-5:]}", step=lambda _left_s: self.live.turn())
         finally:
             self.live.parts.remove(ticker)
 

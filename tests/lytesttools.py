@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
-PATIENCE_S = 60.0
 PLATFORMS = {"Platform linux": {"tags": "tools"}, "Platform pc": {"tags": "tools"}, "Platform ios": {"tags": "mobile"}}
 RULES = {"RC txt": {"glob": "*.txt", "params": "copy"}, "RC ini": {"glob": "*.ini", "params": "copy"}}
 
@@ -149,7 +148,7 @@ class Driven:
             runs = read_log(self._log) if self._log.exists() else []
             return [int(runs[-1].numbers[name])] if runs and name in runs[-1].numbers else []  # type: ignore[arg-type]
 
-        return until(found, f"{name} in the log", PATIENCE_S)[0]
+        return until(found, f"{name} in the log")[0]
 
     def until_logged(self, said: str) -> None:
         """Wait for a line in the log of the last run."""
@@ -158,7 +157,7 @@ class Driven:
             assert self.process.poll() is None, "it has ended"
             return said in read_log(self._log)[-1].lines
 
-        until(is_there, said, PATIENCE_S)
+        until(is_there, said)
 
     def connect(self) -> None:
         """Connect to the control channel."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """How long a wait lasts at most: far more than a machine needs that is taken by others."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
 """How long it rests between two looks, at least and at most: as long as the last one took, which may be a process of its own."""

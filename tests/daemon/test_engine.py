@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from aptui.cli import main
 from aptui.link import places
@@ -45,10 +45,7 @@ class Home:
         return [row["pid"] for row in json.loads(self.run("ps", "--json").stdout)["engines"]]
 
     def wait(self, is_true) -> None:
-        deadline = time.monotonic() + 30
-        while not is_true():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(is_true)
 
     def product(self, name: str) -> str:
         try:

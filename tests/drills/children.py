@@ -19,8 +19,9 @@ from pathlib import Path
 from disk_project import Project
 from msgspec import Struct
 
+from tests.waiting import PATIENCE_S
+
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
-PATIENCE_S = 20.0
 FINE, KNOWN, UNKNOWN = 0, 2, 70
 """How a child exits: idle; stopped by an error of the three families; by anything else, which is a bug."""
 

@@ -22,13 +22,13 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.engine.pool.memory_budget import resident_bytes
 from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
+from tests.waiting import PATIENCE_S
 
 from .kills import Report, Say
 
 GOODS_PER_HOSTILE = 6
 RSS_GROWTH_BYTES = 20 << 20
 _START_S = 8.0
-PATIENCE_S = 60.0
 
 
 class Hostile(Struct, frozen=True):

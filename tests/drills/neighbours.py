@@ -24,6 +24,7 @@ from aptui.o3de_programs.control import ControlChannel
 from aptui.serve.access import guard, tokens
 from aptui.serve.protocol import codec
 from tests.serve.served import served
+from tests.waiting import PATIENCE_S
 
 from .kills import Report, Say
 
@@ -32,7 +33,6 @@ scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]
 """
 NOBODY = 65534
-_PATIENCE_S = 5.0
 
 
 # ----------------------------------------------------------------------------------------------------------- somebody else
@@ -92,7 +92,7 @@ def _comes_through(kind: str, what: str) -> bool:
                 except TimeoutError:
                     return True  # nobody hung up on them
         with socket.socket() as wire:  # nothing that would have to be imported: Python may be out of their reach
-            wire.settimeout(_PATIENCE_S)
+            wire.settimeout(PATIENCE_S)
             wire.connect(("127.0.0.1", int(what)))
             wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])
             return _HEARD[kind] in wire.recv(4_096)

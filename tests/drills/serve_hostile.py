@@ -36,6 +36,7 @@ from aptui.shared import floods
 from aptui.shared.errors import KnownError
 from aptui.sharing.cache_server import accepting
 from tests.serve.live_served import CERTIFICATE, KEY
+from tests.waiting import PATIENCE_S
 
 from .kills import Report, Say
 
@@ -51,7 +52,6 @@ _HELD_MOST = limits.STRANGERS_LIMIT + accepting.PENDING_LIMIT + 16
 _SILENT = 20
 _SILENT_TLS = 400
 _SOURCES = 300
-_PATIENCE_S = 60.0
 _SETTINGS = """platforms: {linux: {}}
 scan_folders: [{name: game, path: assets}]
 builders: [{name: all, copy: ["*.txt"]}]
@@ -130,7 +130,7 @@ class Victim:
         self.log = folder / "gateway.log"
         with self.log.open("wb") as log:
             self.gateway = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.url, self.token = local(folder / "Cache")
@@ -156,7 +156,7 @@ class Victim:
 
     def rest(self) -> None:
         """Wait until nothing is owed."""
-        while self.engine.ask(port.Status(), _PATIENCE_S)["state"] != "idle":
+        while self.engine.ask(port.Status(), PATIENCE_S)["state"] != "idle":
             time.sleep(0.02)
 
     @property
@@ -177,7 +177,7 @@ class Victim:
 
     def upgraded(self) -> socket.socket:
         """Return a WebSocket that has said hello, by hand."""
-        wire = socket.create_connection(self.address, _PATIENCE_S)
+        wire = socket.create_connection(self.address, PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {codec.PATH} HTTP/1.1",
@@ -197,9 +197,9 @@ class Victim:
         """Stop both; return what was wrong with how the gateway ended."""
         self.client.close()
         self.gateway.send_signal(signal.SIGTERM)
-        code = self.gateway.wait(_PATIENCE_S)
+        code = self.gateway.wait(PATIENCE_S)
         with contextlib.suppress(KnownError):
-            self.engine.ask(port.Shutdown(False), _PATIENCE_S)
+            self.engine.ask(port.Shutdown(False), PATIENCE_S)
         self.engine.close()
         return "" if code == 0 else f"the gateway ended with {code}"
 
@@ -218,7 +218,7 @@ def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterat
     """Twenty clients want everything and read nothing, while every job runs again and again."""
     with _closing([victim.upgraded() for _ in range(_SILENT)]):
         for _lap in range(8):
-            victim.engine.ask(port.Reprocess(("*",)), _PATIENCE_S)
+            victim.engine.ask(port.Reprocess(("*",)), PATIENCE_S)
             victim.rest()
     yield from ()
 
@@ -337,7 +337,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
 
 def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
     """Requests of each scope that are refused, too large, too deep, or written to take long; the engine never notices."""
-    epoch = victim.engine.ask(port.Status(), _PATIENCE_S)["epoch"]
+    epoch = victim.engine.ask(port.Status(), PATIENCE_S)["epoch"]
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     before = audit.stat().st_size if audit else 0
     deep = "[" * 200_000
@@ -352,18 +352,18 @@ def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) ->
                 requests.AssetStatus(term=deep),
             ):
                 with contextlib.suppress(Refused):
-                    client.ask(request, _PATIENCE_S)
+                    client.ask(request, PATIENCE_S)
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     grown = audit.stat().st_size - before if audit else 0
     if grown > LOG_LIMIT_BYTES:
         yield f"the audit log grew by {grown >> 10} KiB"
-    if victim.engine.ask(port.Status(), _PATIENCE_S)["epoch"] != epoch:
+    if victim.engine.ask(port.Status(), PATIENCE_S)["epoch"] != epoch:
         yield "the engine broke down and began again"
 
 
 def _asking(victim: Victim, path: str, token: str) -> socket.socket:
     """Return a socket on which something was asked."""
-    wire = socket.create_connection(victim.address, _PATIENCE_S)
+    wire = socket.create_connection(victim.address, PATIENCE_S)
     host = f"{victim.address[0]}:{victim.address[1]}"
     wire.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     return wire
@@ -457,11 +457,11 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
     while not over.is_set():
         began = time.monotonic()
         try:
-            victim.client.ask(Ping(), _PATIENCE_S)
-            is_right = victim.client.read_product(_PATIENCE_S, path="7.txt", platform="linux") == wanted
+            victim.client.ask(Ping(), PATIENCE_S)
+            is_right = victim.client.read_product(PATIENCE_S, path="7.txt", platform="linux") == wanted
         except KnownError:
             is_right = False
-        worst[0] = max(worst[0], time.monotonic() - began if is_right else _PATIENCE_S)
+        worst[0] = max(worst[0], time.monotonic() - began if is_right else PATIENCE_S)
         over.wait(0.02)
 
 

@@ -27,13 +27,11 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
-from tests.waiting import came
+from tests.waiting import PATIENCE_S, came
 
 from .kills import Report
 from .world import World
 
-PATIENCE_S = 20.0
-"""What is not right by then is lost."""
 TEXTS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

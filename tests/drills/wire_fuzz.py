@@ -20,6 +20,7 @@ from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, VERBS, Hello, Ping, Rescan, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError
+from tests.waiting import PATIENCE_S
 
 from .kills import Report, Say
 
@@ -29,7 +30,6 @@ NEWS_PER_SCAN = 50_000
 NEWS_PER_TURN = 200
 GUESTS = 63
 SCANS = 2
-PATIENCE_S = 20.0
 HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "0", "kind": "fuzz", "pid": 1}).encode() + b"\n"
 
 

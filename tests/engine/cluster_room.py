@@ -18,8 +18,6 @@ from waiting import until
 
 import aptui
 
-PATIENCE_S = 60.0
-
 
 class LoopbackCluster:
     """One scheduler and some workers of one slot each; `address` is that of the scheduler."""
@@ -31,7 +29,7 @@ class LoopbackCluster:
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
         self.workers = [self.start_worker(number) for number in range(count)]
-        until(lambda: self._registered() >= count, "workers that have joined", PATIENCE_S)
+        until(lambda: self._registered() >= count, "workers that have joined")
 
     def start_worker(self, number: int) -> subprocess.Popen[bytes]:
         """Start one more worker."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.project import Builder, BuilderKind, CommandRule, Platform
@@ -20,7 +20,6 @@ from aptui.worker.files import stat_key
 
 HOSTILE_FILE = Path(__file__).with_name("hostile_builders.py")
 PLATFORMS = (Platform("linux", ("tools",)), Platform("common"))
-PATIENCE_S = 30.0
 
 
 def python_builder(class_name: str, name: str, **more: object) -> Builder:
@@ -76,7 +75,7 @@ class Harness:
         path.write_bytes(data)
         return path
 
-    def process_order(self, builder: str, rel: str = "a.txt", limit_s: float = 20.0, **more: object) -> ProcessOrder:
+    def process_order(self, builder: str, rel: str = "a.txt", limit_s: float = PATIENCE_S, **more: object) -> ProcessOrder:
         path = self.root / rel
         if not path.exists():
             self.source(rel)
@@ -104,7 +103,7 @@ class Harness:
             **fields,
         )
 
-    def analyse_order(self, builder: str, rel: str = "a.txt", limit_s: float = 20.0) -> AnalyseOrder:
+    def analyse_order(self, builder: str, rel: str = "a.txt", limit_s: float = PATIENCE_S) -> AnalyseOrder:
         if not (self.root / rel).exists():
             self.source(rel)
         return AnalyseOrder(next(self._keys), builder, str(self.root), rel, bytes(16), ("linux",), limit_s)

@@ -12,7 +12,6 @@ from waiting import until
 from aptui.engine.watch.watcher import ChangeNotification, NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchedRoot, WatchMode
 
-DEADLINE_S = 10.0
 QUICK = WatchTimings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)
 
 
@@ -35,13 +34,12 @@ class Room:
             self.health.append(health)
             self._news.notify_all()
 
-    def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = DEADLINE_S) -> None:
+    def until(self, condition: Callable[[], bool], what: str = "") -> None:
         with self._news:
             until(
                 condition,
                 lambda: f"{what or 'condition'}; {self.hints[-5:]}; {self.watcher.health()}",
-                timeout_s,
-                lambda left_s: self._news.wait(min(0.02, left_s)),
+                step=lambda left_s: self._news.wait(min(0.02, left_s)),
             )
 
     def until_mode(self, mode: WatchMode, at: int = 0) -> WatchedRoot:

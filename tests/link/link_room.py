@@ -14,12 +14,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE_S, until
+
 from aptui.core import notices
 from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import UserError
 
-PATIENCE_S = 10.0
 NOTICES = typing.get_args(notices.Notice)
 
 
@@ -84,10 +85,7 @@ class Room:
         self.server.flush()
 
     def turn_until(self, is_true) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_true():
-            assert time.monotonic() < deadline, "it never came"
-            self.turn(0.01)
+        until(is_true, step=lambda _left_s: self.turn(0.01))
 
     def bare(self) -> "Bare":
         bare = Bare(self)

@@ -2,12 +2,12 @@
 
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lytesttools import PATIENCE_S, PLATFORMS, RULES, Driven, O3deProject, read_log
+from lytesttools import PLATFORMS, RULES, Driven, O3deProject, read_log
+from waiting import PATIENCE_S, until
 
 from aptui.engine.loop.engine import Engine
 from aptui.o3de_programs import asset_processor, asset_processor_batch
@@ -31,9 +31,7 @@ def gui(project: O3deProject) -> Iterator[Driven]:
 def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
     assert project.product("linux/first.txt") == "1"
-    deadline = time.monotonic() + PATIENCE_S
-    while gui.ask("isidle") != "true":  # it looks once more at what it wrote itself
-        assert time.monotonic() < deadline
+    until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
 
     for number in range(5):  # saved just before: it has to be processed before the answer
         project.source("first.txt", f"changed {number}")
@@ -47,9 +45,7 @@ def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) 
     assert gui.heard() == "idle"
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
-    deadline = time.monotonic() + PATIENCE_S
-    while not (project.cache / "linux/third.txt").exists() or gui.ask("isidle") != "true":
-        assert time.monotonic() < deadline
+    until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
     assert gui.ask("signalidle") == "idle"  # it has become so since it was said last
     gui.send("quit")
     assert gui.end() == 0
@@ -102,9 +98,7 @@ def test_a_signal_ends_it_cleanly_and_nothing_is_left_behind(project: O3deProjec
     gui.process.send_signal(signal.SIGTERM)
 
     assert gui.end() == 0
-    deadline = time.monotonic() + PATIENCE_S
-    while (project.cache / ".aptui" / "staging").exists() and any((project.cache / ".aptui" / "staging").iterdir()):
-        assert time.monotonic() < deadline
+    until(lambda: not [*project.cache.glob(".aptui/staging/*")], "nothing is staged")
     assert read_log(project.logs / "AP_GUI.log")[-1].lines
 
 

@@ -4,18 +4,15 @@ import os
 import resource
 import selectors
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from aptui.link import places
 from aptui.o3de_programs.control import COMMANDS, HOST, ControlChannel, ListenerClosed, commands_in, listener
 from aptui.shared.errors import HostError
-
-PATIENCE_S = 20.0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -78,7 +75,7 @@ class Room:
         return client
 
     def until(self, is_true: Callable[[], object]) -> None:
-        until(is_true, patience_s=PATIENCE_S, step=self.turn)
+        until(is_true, step=self.turn)
 
     def turn(self, left_s: float = 0.01) -> None:
         for key, mask in self.selector.select(min(0.02, left_s)):
@@ -282,10 +279,7 @@ def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
         try:
             for _ in range(2):
                 with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
-                    deadline = time.monotonic() + PATIENCE_S
-                    while not (ready := selector.select(0.1)):
-                        assert time.monotonic() < deadline
-                    for key, mask in ready:
+                    for key, mask in until(lambda: selector.select(0.1)):
                         key.data(mask)
 
                     assert client.recv(10) == b""

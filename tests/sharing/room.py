@@ -74,8 +74,8 @@ def all_here(_discovered):
 
 
 def sharing(tmp_path, store="", mode="server", **changes):
-    fields = {"mode": mode if store else "inactive", "store": str(store), "local_store": str(tmp_path / "local"), "deadline_s": 2.0}
-    return SharedCacheSettings(**fields | changes)
+    fields = {"mode": mode if store else "inactive", "store": str(store), "local_store": str(tmp_path / "local")}
+    return SharedCacheSettings(**fields | {"deadline_s": 30.0} | changes)
 
 
 def key_file(tmp_path, text=TEAM, name="key"):

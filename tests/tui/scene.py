@@ -184,9 +184,9 @@ class Scene:
             await self.until(app, lambda: "open" in engine.done and app.pane is not None)
             yield app, hands
 
-    async def until(self, app: AptuiApp, is_so: Callable[[], object], timeout_s: float = 10) -> None:
+    async def until(self, app: AptuiApp, is_so: Callable[[], object]) -> None:
         """Wait until something is so; fail with the screen."""
-        await until_async(is_so, lambda: "\n".join(self.lines(app)), timeout_s)
+        await until_async(is_so, lambda: "\n".join(self.lines(app)))
 
     async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:
         """Wait until nothing more is drawn, and no message stands there that will fade."""

@@ -86,9 +86,7 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
                     pane.type(key)
                 time.sleep(chance.uniform(0, pause_s))
             # Patient: the first filter of a process imports its search, which takes seconds where the machine is busy.
-            tmux.outer.wait(
-                lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s", timeout_s=80
-            )
+            tmux.outer.wait(lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s")
             assert copied_texts(tmux.outer.seen)[-1].endswith(f"| ERROR | origin: tables | {ERROR}")
             pane.keys("Escape")
             pane.kill(signal.SIGHUP)

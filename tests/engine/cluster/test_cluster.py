@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cluster_room import PATIENCE_S, Proxy, loopback_cluster
+from cluster_room import Proxy, loopback_cluster
 from disk_project import HOST, Project, Ran
 
 pytest.importorskip("distributed")
@@ -89,7 +89,6 @@ def run(project: Project, done: dict[str, int]) -> Ran:
         until(
             lambda: len([each for each in pool._scheduler.stations.values() if each.builders]) >= 2,
             "workers that may work",
-            PATIENCE_S,
         )
 
     with mock.patch.object(cluster_pool.ClusterPool, "close", close), mock.patch.object(cluster_pool.ClusterPool, "__init__", init):
@@ -132,7 +131,7 @@ def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> N
     """Run an engine while `trouble` happens once some products are there."""
     thread = threading.Thread(target=lambda: ran.append(run(project, done)), daemon=True)
     thread.start()
-    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products", PATIENCE_S)
+    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
     trouble()
     thread.join(90.0)  # Dask tries for 30 s to reach who does not answer
     assert not thread.is_alive()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -523,8 +522,4 @@ def marked(prefix: bytes) -> list[tuple[int, str]]:
 
 
 def await_that(condition, prefix: bytes) -> None:
-    deadline = time.monotonic() + 20.0
-    with selectors.DefaultSelector() as nothing:
-        while not condition():
-            assert time.monotonic() < deadline, marked(prefix)
-            nothing.select(0.01)
+    until(condition, lambda: str(marked(prefix)))

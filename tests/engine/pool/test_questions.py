@@ -6,7 +6,7 @@ import selectors
 import socket
 
 import pytest
-from pool_harness import PATIENCE_S, Harness, command_builder, python_builder
+from pool_harness import Harness, command_builder, python_builder
 from waiting import until
 
 from aptui.core.notices import LogRecord
@@ -37,7 +37,7 @@ def until_told(pool, order, *lines):
         return so_far is not None and [record.text for record in so_far.records()] == list(lines)
 
     # Nothing wakes a loop because a command wrote: between two questions it sleeps for a moment, not for as long as it may.
-    until(is_told, f"not told {lines}", PATIENCE_S, lambda left_s: pool.turn(min(left_s, 0.02)))
+    until(is_told, f"not told {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
 
 
 def texts(result):

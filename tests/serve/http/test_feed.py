@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,8 +132,6 @@ def test_a_token_that_has_ended_hears_no_more_of_what_it_follows(
     else:
         later = tokens.now_ms() + 3_600_000
         monkeypatch.setattr(tokens, "now_ms", lambda: later)
-    began = time.monotonic()
 
     with contextlib.suppress(ConnectionError, http.client.HTTPException):
         assert reply.read() == b""
-    assert time.monotonic() - began < 5

@@ -20,6 +20,7 @@ import chromium
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from processes import has_ended
+from waiting import PATIENCE_S
 
 from aptui.serve.web import terminal
 from aptui.serve.web import web as serve_web
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.real
 
 pytest.importorskip("textual_serve")
 
-PATIENCE_S = 20.0
 ECHO = ["sh", "-c", "stty -echo; stty size; while read word; do echo got $word; stty size; done"]
 
 

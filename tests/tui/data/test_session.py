@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from aptui.core.notices import Progress, Said
 from aptui.link.client import EngineClient  # here: loaded while a test has the protocol replaced, it would keep that
@@ -18,7 +18,6 @@ from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState,
 pytestmark = pytest.mark.real
 
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
-PATIENCE_S = 20
 
 
 @pytest.fixture(scope="module")
