@@ -20,7 +20,7 @@ PROVEN = {
     "aptui.config.sections.checks": "the project's own configuration, when it is read",
     "aptui.core.state.graph": "regexes of the project's own configuration",
     "aptui.engine.relocate.plan": "regexes of the project's own configuration",
-    "aptui.engine.cache.shared_rules": "regexes of the project's own configuration",
+    "aptui.engine.cache.shared.rules": "regexes of the project's own configuration",
     "aptui.engine.relocate.references": "alternatives of escaped words",
     "aptui.worker.commands.command_job": "the project's own configuration, in a worker with a time limit",
     "aptui.worker.outputs.references": "the project's own configuration, in a worker with a time limit",

@@ -8,7 +8,7 @@ with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), w
 When the gateway goes (its engine is started anew, the network is away), it is connected to again: a `Resync` tells that notices may
 have been missed. `python -m aptui.client listen` is a device that a gateway dials.
 
-Tests: `tests/serve/ws/test_answers.py`.
+Tests: `tests/serve/ws/answers/test_routing.py`.
 """
 
 from __future__ import annotations

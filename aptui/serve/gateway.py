@@ -105,7 +105,7 @@ def build_room(config: Config, *, local_token: str = "", token_file: Path | None
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
-    from aptui.serve.ws.answers import answer  # nobody pays for it before anybody asks
+    from aptui.serve.ws.answers.routing import answer  # nobody pays for it before anybody asks
 
     return await answer(session, name, request)
 

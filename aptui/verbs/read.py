@@ -65,7 +65,7 @@ def jobs(arguments: Namespace) -> int:
     config = load_last_config(arguments)
     running = running_ids(config)
     with opened(arguments, config) as project:
-        from aptui.store.jobs.job_parts import read_facts
+        from aptui.store.jobs.parts import read_facts
 
         slower = pace.slower_jobs(project.database)
         rows = _wanted_jobs(project, arguments, running)
@@ -102,7 +102,7 @@ def _wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozense
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
     from aptui.store.jobs.filter import FilterError, parse
-    from aptui.store.jobs.job_parts import read_facts
+    from aptui.store.jobs.parts import read_facts
     from aptui.verbs.job_columns import JobRowColumns
 
     try:

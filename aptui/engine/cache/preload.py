@@ -2,7 +2,7 @@
 
 They are reported, not repaired.
 
-Tests: `tests/engine/cache/test_shared_cache.py`.
+Tests: `tests/engine/cache/shared/test_shared_cache.py`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.records.history import RunStep, moments
 from aptui.core.results.quality import is_of_any_draft
-from aptui.engine.cache.shared_results import place_of
+from aptui.engine.cache.shared.results import place_of
 from aptui.shared.errors import UserError
 from aptui.sharing.stores.folder_store import FolderStore
 from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from aptui.core.state.commits import JobRow
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
-    from aptui.engine.loop.scans import Scans
+    from aptui.engine.loop.files.scans import Scans
 
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]

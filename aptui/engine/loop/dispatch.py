@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
-from aptui.engine.loop import reports
+from aptui.engine.loop.files import after_runs
 from aptui.engine.scan.lfs_files import Pointers
 from aptui.shared import trace
 
 if TYPE_CHECKING:
     from aptui.engine.cache.restoring import KeptRun
-    from aptui.engine.cache.shared_cache import SharedCache
+    from aptui.engine.cache.shared.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
@@ -96,7 +96,7 @@ class RunDispatcher:
         """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
         context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
-            from aptui.engine.cache.shared_cache import SharedCache
+            from aptui.engine.cache.shared.shared_cache import SharedCache
             from aptui.sharing.account import Account
             from aptui.sharing.service import Service
 
@@ -309,7 +309,7 @@ class RunDispatcher:
         if trace.active is not None:
             for result in results:
                 trace.end("run", result.run_key, outcome=Outcome(result.outcome).name)
-        inbox.post(RunsFinished(inbox.next_seq(), tuple(reports.completed(pipeline, results)), time.time_ns() // 1_000_000))
+        inbox.post(RunsFinished(inbox.next_seq(), tuple(after_runs.completed(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:
         """Take what was found elsewhere, and run what was not."""

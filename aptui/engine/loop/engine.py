@@ -31,6 +31,7 @@ from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
+from aptui.engine.loop.files.scans import Scans
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
@@ -41,7 +42,6 @@ from aptui.engine.loop.reporting.forecast import Forecaster
 from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.loop.saved_rows import SavedRows
-from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
 from aptui.engine.waking import Waker

@@ -2,7 +2,7 @@
 
 Where nothing is pending, the second half (`loop`) is never imported.
 
-Tests: `tests/engine/loop/test_reports.py`.
+Tests: `tests/engine/loop/files/test_after_runs.py`.
 """
 
 from __future__ import annotations

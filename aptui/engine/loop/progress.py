@@ -12,8 +12,8 @@ from aptui.core.notices import Progress
 if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
+    from aptui.engine.loop.files.scans import Scans
     from aptui.engine.loop.reporting.forecast import Forecaster
-    from aptui.engine.loop.scans import Scans
 
 
 class ProgressReporter:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from aptui.engine.loop.commands import CommandExecutor
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
+    from aptui.engine.loop.files.scans import Scans
     from aptui.engine.loop.publishing import CatalogPublisher
     from aptui.engine.loop.reporting.sessions import SessionRecorder
-    from aptui.engine.loop.scans import Scans
 
 
 class RestRecorder:

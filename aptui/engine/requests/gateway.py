@@ -1,6 +1,6 @@
 """Requests of the gateway (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true.
 
-Tests: `tests/serve/ws/test_answers.py`.
+Tests: `tests/serve/ws/answers/test_routing.py`.
 """
 
 from __future__ import annotations

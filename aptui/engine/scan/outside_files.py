@@ -2,7 +2,7 @@
 
 This module is imported by runs that find nothing to do: it must stay light.
 
-Tests: `tests/engine/loop/test_reports.py`.
+Tests: `tests/engine/loop/files/test_after_runs.py`.
 """
 
 from __future__ import annotations

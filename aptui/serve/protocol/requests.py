@@ -1,6 +1,6 @@
 """Requests of clients to the gateway and their answers, one record each; scopes and JSON are `codec`'s.
 
-Tests: `tests/serve/ws/test_answers.py`.
+Tests: `tests/serve/ws/answers/test_routing.py`.
 """
 
 from __future__ import annotations

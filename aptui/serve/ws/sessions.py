@@ -1,4 +1,4 @@
-"""The open WebSockets, one client each: handshake, outgoing queue and requests; `answers` answers them.
+"""The open WebSockets, one client each: handshake, outgoing queue and requests; `answers/` answers them.
 
 Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said
 before they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a

@@ -2,7 +2,7 @@
 
 That is several times cheaper than rows, and the interpreter is free for others meanwhile.
 
-Tests: `tests/store/jobs/test_job_table.py`.
+Tests: `tests/store/jobs/test_table.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from aptui.store.jobs.job_table import Moment
+from aptui.store.jobs.table import Moment
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.problems.unwell import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader

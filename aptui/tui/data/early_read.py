@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Semaphore
 
 from aptui.shared.errors import KnownError
-from aptui.store.jobs.job_parts import JobPart, read_job_parts
+from aptui.store.jobs.parts import JobPart, read_job_parts
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from aptui.core.results.checks import CheckLevel
 from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
+from aptui.store.jobs.table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, width_of

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import Filter
-from aptui.store.jobs.job_table import JobTable
+from aptui.store.jobs.table import JobTable
 from aptui.store.jobs.texts import Codes
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_cells import needs_of

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.job_table import (
+from aptui.store.jobs.table import (
     COMPLETED,
     FAILED,
     FAILED_FIRST,

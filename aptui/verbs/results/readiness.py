@@ -131,7 +131,7 @@ def _differs(one: Path, other: Path) -> bool:
 
 
 def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadiness:
-    from aptui.engine.cache.shared_rules import SharingRules
+    from aptui.engine.cache.shared.rules import SharingRules
     from aptui.engine.loop.dispatch import NOT_SHARED
 
     rules = SharingRules(dry.sharing)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aptui.config.model import Config
 from aptui.core.project import BuilderKind
 from aptui.core.state.commits import name_of
-from aptui.engine.cache.shared_results import Present, facts_of
+from aptui.engine.cache.shared.results import Present, facts_of
 from aptui.engine.loop.opening import with_intermediates
 from aptui.shared import printing
 from aptui.verbs.opening import OpenedProject, all_builders

@@ -17,7 +17,7 @@ from live_project import LiveProject, Ticker, own_live_project
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.loop import scans
+from aptui.engine.loop.files import scans
 from aptui.engine.watch.watcher import Watcher
 from aptui.link import port
 from aptui.shared.errors import BusyError, HostError

@@ -28,7 +28,7 @@ from aptui.link.codec import NoticeLine
 from aptui.serve.access.admission import Admission, local_addresses
 from aptui.serve.peers import outbound, peers
 from aptui.serve.peers.peers import Peers
-from aptui.serve.ws.answers import answer
+from aptui.serve.ws.answers.routing import answer
 from aptui.serve.ws.sessions import WireSessions
 from aptui.shared.connections.addresses import canonical, entry_for, is_host_name, split
 from aptui.shared.connections.peer_rules import applied

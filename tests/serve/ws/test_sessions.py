@@ -24,7 +24,7 @@ from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.model import Asset
 from aptui.serve.ws import sessions
-from aptui.serve.ws.answers import answer
+from aptui.serve.ws.answers.routing import answer
 
 from ..live_served import SETTINGS, Garden, garden, hear
 

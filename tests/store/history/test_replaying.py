@@ -13,8 +13,8 @@ from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import HostError
 from aptui.store.history.replaying import ReplayedDatabase, copy_database
-from aptui.store.jobs.job_reading import read_job_table
-from aptui.store.jobs.job_table import FAILED
+from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.table import FAILED
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database

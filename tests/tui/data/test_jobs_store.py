@@ -14,8 +14,8 @@ from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
-from aptui.store.jobs.job_reading import read_job_table
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable
+from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.table import AnalysisKeys, JobTable
 from aptui.store.logs.joblog import write as write_log
 from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.reader import open_reader

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable
+from aptui.store.jobs.table import AnalysisKeys, JobTable
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import JobsStore
 

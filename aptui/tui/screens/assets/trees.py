@@ -30,7 +30,7 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
-    from aptui.store.jobs.job_table import Moment
+    from aptui.store.jobs.table import Moment
     from aptui.store.jobs.texts import Codes, Mask
     from aptui.tui.data.feed import JobNews
 

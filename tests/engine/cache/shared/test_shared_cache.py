@@ -231,7 +231,7 @@ def test_what_a_builder_found_must_be_the_same_here(world: Checkouts) -> None:
 
 def test_an_input_that_was_touched_during_the_run_keeps_its_result_out(world: Checkouts) -> None:
     first = world.checkout("one")
-    with mock.patch("aptui.engine.cache.shared_results.is_untouched", return_value=False):
+    with mock.patch("aptui.engine.cache.shared.results.is_untouched", return_value=False):
         first.engine_run()
 
     world.checkout("two").engine_run()

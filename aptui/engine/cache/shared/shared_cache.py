@@ -26,8 +26,8 @@ from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, Ru
 from aptui.core.paths import cache_path, from_text
 from aptui.core.project import Builder, BuilderKind, UndeclaredReads
 from aptui.core.results.quality import Quality, as_final
-from aptui.engine.cache import shared_results as results
-from aptui.engine.cache.shared_rules import SharingRules
+from aptui.engine.cache.shared import results
+from aptui.engine.cache.shared.rules import SharingRules
 from aptui.sharing import totals
 from aptui.sharing.stores.deadlines import DeadlineExecutor
 

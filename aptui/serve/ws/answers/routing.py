@@ -14,7 +14,7 @@ from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
 from aptui.serve.protocol.requests import Done
-from aptui.serve.ws import answers_assets, answers_engine, answers_interest
+from aptui.serve.ws.answers import assets, engine, interest
 from aptui.serve.ws.sessions import RequestAnswer, WireSession
 from aptui.shared.errors import HostError, KnownError
 
@@ -84,7 +84,7 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
             session.send_catalog()
             return RequestAnswer(Done())
         case requests.ReadProduct():
-            return RequestAnswer(*await answers_assets.read_product(session, request))
+            return RequestAnswer(*await assets.read_product(session, request))
     is_fenced = await fence(session) if getattr(request, "fence", False) else True
     return RequestAnswer(await _HANDLERS[name](session, request, is_fenced))
 
@@ -107,26 +107,26 @@ def _details(request: Any) -> dict[str, object]:
 
 _Handler = Callable[["WireSession", Any, bool], Awaitable[object]]
 _HANDLERS: dict[str, _Handler] = {
-    "asset_status": answers_assets.asset_status,
-    "wait_ready": answers_assets.wait_ready,
-    "escalate": answers_assets.escalate,
-    "interest": answers_interest.interest,
-    "jobs_info": answers_assets.jobs_info,
-    "source_info": answers_assets.source_info,
-    "product_info": answers_assets.product_info,
-    "resolve_path": answers_assets.resolve_path,
-    "dependencies": answers_assets.dependencies,
-    "unresolved_counts": answers_assets.unresolved_counts,
-    "job_log": answers_engine.job_log,
-    "processor_status": answers_engine.processor_status,
-    "platform_status": answers_engine.platform_status,
-    "scan_folders": answers_engine.scan_folders,
-    "check_move": answers_engine.check_relocation,
-    "check_delete": answers_engine.check_relocation,
-    "save_catalog": answers_engine.save_catalog,
-    "clear_fingerprint": answers_engine.clear_fingerprint,
-    "reprocess": answers_engine.reprocess,
-    "rescan": answers_engine.rescan,
-    "shutdown": answers_engine.shutdown,
+    "asset_status": assets.asset_status,
+    "wait_ready": assets.wait_ready,
+    "escalate": assets.escalate,
+    "interest": interest.interest,
+    "jobs_info": assets.jobs_info,
+    "source_info": assets.source_info,
+    "product_info": assets.product_info,
+    "resolve_path": assets.resolve_path,
+    "dependencies": assets.dependencies,
+    "unresolved_counts": assets.unresolved_counts,
+    "job_log": engine.job_log,
+    "processor_status": engine.processor_status,
+    "platform_status": engine.platform_status,
+    "scan_folders": engine.scan_folders,
+    "check_move": engine.check_relocation,
+    "check_delete": engine.check_relocation,
+    "save_catalog": engine.save_catalog,
+    "clear_fingerprint": engine.clear_fingerprint,
+    "reprocess": engine.reprocess,
+    "rescan": engine.rescan,
+    "shutdown": engine.shutdown,
 }
 """{request: who answers it}."""

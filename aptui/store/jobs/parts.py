@@ -1,8 +1,8 @@
-"""Reads all jobs and failed analyses of the asset database, part by part, in one transaction; `job_reading` makes columns of them.
+"""Reads all jobs and failed analyses of the asset database, part by part, in one transaction; `reading` makes columns of them.
 
 Nothing here needs numpy: parts can be read while that, or anything else, is still being imported.
 
-Tests: `tests/store/jobs/test_job_table.py`.
+Tests: `tests/store/jobs/test_table.py`.
 """
 
 from __future__ import annotations

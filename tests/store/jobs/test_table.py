@@ -16,8 +16,8 @@ from aptui.core.records.rows import pack_plan
 from aptui.core.results.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_reading import read_job_table
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
+from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.table import AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 

@@ -2,7 +2,7 @@
 
 Relative names replace this machine's paths, digests replace staged files.
 
-Tests: `tests/engine/cache/test_shared_cache.py`.
+Tests: `tests/engine/cache/shared/test_shared_cache.py`.
 """
 
 from __future__ import annotations

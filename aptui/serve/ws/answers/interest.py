@@ -1,6 +1,6 @@
 """What a client looks at, as sources whose jobs come first.
 
-Tests: `tests/serve/ws/test_answers.py`.
+Tests: `tests/serve/ws/answers/test_routing.py`.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, Scope
 from aptui.serve.protocol.model import Match, Reach, Status
-from aptui.serve.ws.answers import for_client
+from aptui.serve.ws.answers.routing import for_client
 
-from ..live_served import SETTINGS, Garden, garden
+from ...live_served import SETTINGS, Garden, garden
 
 pytestmark = pytest.mark.real
 
@@ -406,9 +406,9 @@ def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
 
 
 def test_every_request_has_somebody_who_answers_it() -> None:
-    from aptui.serve.ws import answers
+    from aptui.serve.ws.answers import routing
 
-    assert REQUESTS.keys() - answers._HANDLERS.keys() == {"hello", "ping", "send_catalog", "read_product"}
+    assert REQUESTS.keys() - routing._HANDLERS.keys() == {"hello", "ping", "send_catalog", "read_product"}
 
 
 @pytest.mark.parametrize(

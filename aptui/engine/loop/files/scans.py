@@ -2,7 +2,7 @@
 
 What lies in a folder is `scanner`'s business; when notifications of the watcher lead to a look, `live.changes`'s.
 
-Tests: `tests/engine/loop/test_reports.py`.
+Tests: `tests/engine/loop/files/test_after_runs.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
-from aptui.engine.loop.single_files import RememberedFiles, SingleFiles
+from aptui.engine.loop.files.single_files import RememberedFiles, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
