@@ -123,9 +123,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.jobs = JobFeed(self)
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
-        self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again)
-        self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
+        self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again, self.keyboard.hold)
+        self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
         self.gate = KeyGate(self.keyboard.awaited, lambda text: self.tell(text, "warning"))
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
@@ -217,6 +217,14 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
         await self.switcher.action_show(pane_id)
+
+    def hold_keys(self, what: str) -> Callable[[], None]:
+        """Have keys wait for what a key before them set out for, until what is returned is called."""
+        return self.keyboard.hold(what)
+
+    def reveal(self, pane_id: str, text: str, **how: str) -> None:
+        """Go to a pane and have it show something; keys wait until it was told."""
+        self.switcher.reveal(pane_id, text, **how)
 
     def on_sheet_closed(self) -> None:
         """Go back to the pane."""

@@ -35,6 +35,16 @@ class Keyboard:
 
     def __init__(self, app: App[Any], pane: Callable[[], Pane | None]) -> None:
         self._app, self._pane = app, pane
+        self._held: dict[object, str] = {}
+
+    def hold(self, what: str) -> Callable[[], None]:
+        """Have keys wait for what a key before them set out for, until what is returned is called."""
+        errand = object()
+        self._held[errand] = what
+        return lambda: self._let_go(errand)
+
+    def _let_go(self, errand: object) -> None:
+        self._held.pop(errand, None)
 
     def awaited(self, key: str) -> str:
         """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
@@ -43,6 +53,8 @@ class Keyboard:
         pane, focused = self._pane(), self._app.focused
         if pane is None:
             return "" if self._leaves(key) else "the first screen"
+        if self._held and not self._app.screen.is_modal:
+            return "" if self._leaves(key) else next(iter(self._held.values()))
         if focused is not None and pane not in focused.ancestors_with_self:
             return ""
         awaited = pane.awaited(focused)

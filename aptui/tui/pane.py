@@ -98,6 +98,12 @@ class Shell(Protocol):
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
 
+    def hold_keys(self, what: str) -> Callable[[], None]:
+        """Have keys wait for what a key before them set out for, until what is returned is called."""
+
+    def reveal(self, pane_id: str, text: str, **how: str) -> None:
+        """Go to a pane and have it show something, as its `reveal` takes it; keys wait until it was told."""
+
 
 class Pane(Container):
     """One of the screens 1 to 7: fills the room between the rules.

@@ -5,6 +5,7 @@ Tests: `tests/tui/test_foreign_database.py`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.state import UiMemory
 
 
+_SCREEN = "the screen"
+
+
 class PaneSwitcher(Actions):
     """Mounts panes when they are first visited and shows one of them, or a sheet in its place.
 
@@ -32,6 +36,7 @@ class PaneSwitcher(Actions):
         memory: remembers which was shown.
         wake: asks for a frame.
         read_jobs: has the whole table of jobs sent again, for a pane that is visited after it went by.
+        hold: has keys wait for something until what it returns is called.
     """
 
     def __init__(
@@ -41,9 +46,11 @@ class PaneSwitcher(Actions):
         memory: UiMemory,
         wake: Callable[[], object],
         read_jobs: Callable[[], object],
+        hold: Callable[[str], Callable[[], object]],
     ) -> None:
         self._app, self._specs, self._memory = app, specs, memory
-        self._wake, self._read_jobs = wake, read_jobs
+        self._wake, self._read_jobs, self._hold = wake, read_jobs, hold
+        self._turn = asyncio.Lock()
         self.mounted: dict[str, Pane] = {}
         self.sheet = ""
         """The sheet that is shown, "" = none."""
@@ -88,6 +95,29 @@ class PaneSwitcher(Actions):
 
     async def action_show(self, pane_id: str) -> None:
         """Go to a pane."""
+        arrived = self._hold(_SCREEN)
+        try:
+            async with self._turn:
+                await self._show(pane_id)
+        finally:
+            arrived()
+
+    def reveal(self, pane_id: str, text: str, **how: str) -> None:
+        """Go to a pane and have it show something; keys wait until it was told."""
+        arrived = self._hold(_SCREEN)
+
+        async def go() -> None:
+            try:
+                await self.action_show(pane_id)
+                pane: Any = self.mounted.get(pane_id)
+                if hasattr(pane, "reveal"):
+                    pane.reveal(text, **how)
+            finally:
+                arrived()
+
+        self._app.run_worker(go())
+
+    async def _show(self, pane_id: str) -> None:
         spec = next((each for each in self._specs if each.id == pane_id), None)
         if spec is None:
             return

@@ -294,7 +294,7 @@ class AssetsPane(MissingTrees):
         """Go where a reference leads."""
         if ref.leads == JOB:
             source = self.panel.source if self.panel is not None else ""
-            self.run_worker(self.show_jobs(jobs_filter(source, is_folder=False)), group="jobs", exclusive=True)
+            self.shell.reveal("jobs", jobs_filter(source, is_folder=False))
         elif ref.leads == PRODUCT:
             self.go_to(Kind.PRODUCTS, ref.key)
         elif ref.leads:
@@ -372,10 +372,18 @@ class AssetsPane(MissingTrees):
             self._went = ("", 0.0)
 
     def awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: the first rows of a tree, what a search finds."""
+        """Return what the next key has to wait for: the first rows of a tree, what a search finds, an asset that is looked for."""
         if self.kind not in self.models or (self.shown_model().tree is None and self.store.error is None):
             return "the first rows"
-        return "" if isinstance(focused, Input) or not self.is_searching() else "the search"
+        if isinstance(focused, Input):
+            return ""
+        return "the search" if self.is_searching() else "the asset" if self._is_on_an_errand() else ""
+
+    def _is_on_an_errand(self) -> bool:
+        """Whether what a key set out for is still read: the asset to go to, or the one that something shall be done with."""
+        place = (self.kind, self.shown_tree().cursor_key)
+        is_read = place == self._looked_at and not self.queries.is_awaited("panel")
+        return self.queries.is_awaited("target") or (self.waits_for(place) and not is_read)
 
     def action_search(self) -> None:
         """Let the keys go into the search; what it finds is in the tree."""

@@ -39,15 +39,21 @@ class QueryWorker:
     ) -> None:
         self._database, self._deliver, self._failed = database, deliver, failed
         self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=LAST)
+        self._newest: dict[str, _Query] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
         """Have `ask` answered in the thread and `then` called with it in the UI, unless the same kind is requested anew before."""
-        self._worker.put(_Query(ask, then), kind)
+        query = self._newest[kind] = _Query(ask, then)
+        self._worker.put(query, kind)
 
     @property
     def is_busy(self) -> bool:
         """Whether anything is under way."""
         return self._worker.is_busy
+
+    def is_awaited(self, kind: str) -> bool:
+        """Whether the newest query of a kind was not answered yet, or the UI has not heard it."""
+        return kind in self._newest
 
     def close(self) -> None:
         """End the thread."""
@@ -62,3 +68,9 @@ class QueryWorker:
         else:
             if not self._worker.is_superseded(kind):
                 self._deliver(query.then, answer)
+        finally:
+            self._deliver(self._end, kind, query)
+
+    def _end(self, kind: str, query: _Query) -> None:
+        if self._newest.get(kind) is query:
+            del self._newest[kind]

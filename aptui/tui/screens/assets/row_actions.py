@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
@@ -73,6 +73,10 @@ class AssetRowActions(Pane):
             do(panel)
         elif key is not None:
             self._later = ((self.kind, key), do)
+
+    def waits_for(self, place: tuple[Kind, int | None]) -> bool:
+        """Whether something shall be done as soon as this was read."""
+        return self._later is not None and self._later[0] == place
 
     def take_panel(self, panel: Panel) -> None:
         """Do what waited for this panel; what waited for another is given up."""
@@ -183,14 +187,7 @@ class AssetRowActions(Pane):
         if not panel.source:
             return
         place = panel.source.partition("/")[2] if panel.is_folder and panel.kind is Kind.PRODUCTS else panel.source
-        self.run_worker(self.show_jobs(jobs_filter(place, is_folder=panel.is_folder)), group="jobs", exclusive=True)
-
-    async def show_jobs(self, text: str) -> None:
-        """Show the Jobs screen with a filter."""
-        await self.shell.show("jobs")
-        reveal: Callable[[str], Any] | None = getattr(self.shell.pane, "reveal", None)
-        if reveal is not None and self.shell.pane is not self:
-            reveal(text)
+        self.shell.reveal("jobs", jobs_filter(place, is_folder=panel.is_folder))
 
     def action_other_side(self) -> None:
         """Go to the product of a source, after asking which where there are some; or to the source of a product."""

@@ -29,7 +29,6 @@ from aptui.tui.screens.builders.reading import BuilderReading
 from aptui.tui.screens.builders.search import BuildersSearch
 from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
 from aptui.tui.screens.common.listed import ListedRows, fitted_columns
-from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
@@ -332,7 +331,7 @@ class BuildersPane(Pane):
 
     def _go_to_jobs(self, name: str) -> None:
         if name:
-            self.run_worker(to_jobs(self.shell, term("builder", name, is_whole=True)), exclusive=True, group="go")
+            self.shell.reveal("jobs", term("builder", name, is_whole=True))
 
     @on(Rows.Opened, "#builders-metrics")
     def _go_to_entry(self, event: Rows.Opened) -> None:
@@ -341,7 +340,7 @@ class BuildersPane(Pane):
         if entry is not None:
             builder = f" {term('builder', self._shown_name, is_whole=True)}" if not entry.is_analysis else ""
             goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True) + builder
-            self.run_worker(to_jobs(self.shell, goal), exclusive=True, group="go")
+            self.shell.reveal("jobs", goal)
 
     def action_copy(self) -> None:
         """Choose what to copy."""

@@ -134,17 +134,11 @@ class Mending:
             case "repair":
                 self._reprocess([problem.source])
             case "job":
-                self._shell.app.run_worker(self._show_job(problem.job_id))
+                self._shell.reveal("jobs", f"#{problem.job_id}")
             case "product":
                 self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
             case "source":
                 self._shell.copy_text(native(problem.source))
-
-    async def _show_job(self, job_id: int) -> None:
-        await self._shell.show("jobs")
-        reveal = getattr(self._shell.pane, "reveal", None)
-        if reveal is not None:
-            reveal(f"#{job_id}")
 
 
 def _sources(problems: Sequence[CacheProblem]) -> list[str]:

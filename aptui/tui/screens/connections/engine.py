@@ -18,7 +18,6 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listed import ListedRow, ListedRows
-from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.connections import rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.inquiry import EngineInquiry
@@ -215,7 +214,7 @@ class EnginePage(ConnectionTables):
     def go_to_job(self) -> None:
         """Show what the worker under the cursor is at among the jobs."""
         if source := self._source():
-            self.run_worker(to_jobs(self._shell, term("source", source, is_whole=True)), exclusive=True, group="go")
+            self._shell.reveal("jobs", term("source", source, is_whole=True))
 
     def _source(self) -> str:
         """Return the source of the job that the worker under the cursor is at, "" = it is at none."""

@@ -5,7 +5,7 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -69,9 +69,6 @@ class JobsView(Protocol):
     def set_timer(self, delay: float, callback: Callable[[], None]) -> object:
         """Have a function called after so many seconds."""
 
-    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
-        """Run a coroutine beside the screen."""
-
 
 def call_in_background(
     shell: Shell, work: Callable[[], T], then: Callable[[T], object], ended: Callable[[], object] = lambda: None
@@ -85,19 +82,20 @@ def call_in_background(
             shell.in_ui(shell.tell, str(error), "error")
         else:
             shell.in_ui(then, result)
-        shell.in_ui(ended)
+        finally:
+            shell.in_ui(ended)
 
     run_in_background("aptui-jobs", run)
 
 
 def query_in_background(view: JobsView, question: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-    """Ask the database in a thread and hand the answer to `then` in the app's; errors are shown."""
+    """Ask the database in a thread and hand the answer to `then` in the app's, for which keys wait; errors are shown."""
 
     def work() -> T:
         with closing(open_reader(view.database)) as reader:
             return question(reader)
 
-    call_in_background(view.shell, work, then)
+    call_in_background(view.shell, work, then, view.shell.hold_keys("the answer"))
 
 
 def path_of(reader: Reader, info: JobInfo) -> str:

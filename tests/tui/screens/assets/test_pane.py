@@ -28,9 +28,11 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import Pane, PaneSpec
+from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import files, trees
+from aptui.tui.screens.assets import pane as pane_module
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.parts import is_brief
@@ -570,6 +572,41 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
         assert pane.awaited(pane.shown_tree()) == ""
 
     in_assets(tmp_path, wait)
+
+
+@pytest.mark.usefixtures("store")
+def test_keys_wait_for_the_asset_and_the_screen_that_a_key_set_out_for(tmp_path, monkeypatch):
+    may_read, may_go = threading.Event(), asyncio.Event()
+    may_read.set()
+    read = pane_module.read_panel
+    monkeypatch.setattr(pane_module, "read_panel", lambda *what: may_read.wait() and read(*what))
+    mount = PaneSwitcher._mount
+
+    async def mount_late(switcher, spec) -> None:
+        await may_go.wait()
+        await mount(switcher, spec)
+
+    async def type_ahead(app, pilot, pane, _session):
+        monkeypatch.setattr(PaneSwitcher, "_mount", mount_late)
+        await go(pilot, pane, "scripts/door.lua")
+        assert app.keyboard.awaited("j") == ""
+        may_read.clear()
+        try:
+            pane.reveal("textures/rock.png")
+            assert app.keyboard.awaited("j") == "the asset", "which is looked for"
+            await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+            await until(pilot, lambda: app.keyboard.awaited("j") == "")
+            await press(pilot, "J")
+            assert app.keyboard.awaited("/") == "the asset", "whose jobs shall be shown"
+        finally:
+            may_read.set()
+        await until(pilot, lambda: app.keyboard.awaited("/") == "the screen")
+        assert app.keyboard.awaited("q") == "", "who leaves waits for no screen"
+        may_go.set()
+        await until(pilot, lambda: app.keyboard.awaited("/") == "")
+        assert app.pane.revealed == [r'"^textures/rock\.png$"']
+
+    in_assets(tmp_path, type_ahead)
 
 
 @pytest.mark.usefixtures("store")

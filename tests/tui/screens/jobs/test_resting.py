@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 
 import pytest
 from textual import events
@@ -12,6 +13,7 @@ from textual.keys import _character_to_key
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.screens.jobs import resting
 from aptui.tui.screens.jobs.resting import Resting
+from aptui.tui.screens.jobs.view import query_in_background
 from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
@@ -120,6 +122,11 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         assert pane.awaited(pane.table) == "the sheet"
         await until(pilot, lambda: pane.awaited(pane.table) == "")
         await pilot.press("escape")
+        may_answer = threading.Event()
+        query_in_background(pane, lambda _reader: may_answer.wait(), lambda _answer: None)
+        assert (app.keyboard.awaited("r"), app.keyboard.awaited("q")) == ("the answer", "")
+        may_answer.set()
+        await until(pilot, lambda: app.keyboard.awaited("r") == "")
         pane.event_log.info = pane.store.info(3)
         assert pane.awaited(pane.event_log.log_pane) == "the log"
         pane.store.is_loaded = False

@@ -6,7 +6,6 @@ Tests: `tests/tui/screens/jobs/test_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.view import JobsView, query_in_background
@@ -52,9 +51,4 @@ class Navigation:
             self._view.shell.tell("that screen cannot show it", "warning")
             return
 
-        async def go() -> None:
-            await self._view.shell.show(pane_id)
-            pane: Any = self._view.shell.pane
-            pane.reveal(name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
-
-        self._view.run_worker(go(), exclusive=True, group="go")
+        self._view.shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
