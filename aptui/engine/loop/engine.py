@@ -169,7 +169,13 @@ class Engine:
         types = self.project.metadata_types
         delay_s = self.config.meta_delay_ms / 1000
         self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
-        copying = CopyStaging(str(self.cache.staging), self._may_start, self._is_being_written, self.cache.discard)
+        copying = CopyStaging(
+            str(self.cache.staging),
+            self._may_start,
+            self._is_being_written,
+            self.cache.discard,
+            lambda: self.pipeline.fresh.may_group,
+        )
         self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None, copying=copying)
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)

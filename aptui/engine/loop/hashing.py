@@ -30,8 +30,9 @@ _FILES_PER_LIVE_ORDER = (32, 128)
 _BYTES_PER_ORDER = 1 << 26
 """Of what is larger a worker has few files, so that the others have some too."""
 _FILES_TOGETHER = 512
-_LIVE_FILES_TOGETHER = 16
-"""Clients wait while answers are taken in."""
+_LIVE_FILES_TOGETHER = 256
+"""Clients wait while answers are taken in: so many where copies are decided together, one by one `_ALONE` times fewer."""
+_ALONE = 16
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4
@@ -63,13 +64,14 @@ class CopyStaging(Struct, frozen=True):
 
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
     (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
-    `discard`: throws away what runs with these keys have staged.
+    `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies of new files at once.
     """
 
     staging: str
     may_start: Callable[[], bool]
     is_being_written: Callable[[str, bool], bool]
     discard: Callable[[Sequence[int]], object]
+    may_group: Callable[[], bool]
 
 
 class HashQueue:
@@ -100,7 +102,7 @@ class HashQueue:
         self._waiting: deque[_Wanted] = deque()
         self._answered: deque[_Answer] = deque()
         self._copies_told = 0
-        """How many copies wait for those of the next answer."""
+        """How many copies that are decided one by one wait for those of the next answer."""
 
     @property
     def is_idle(self) -> bool:
@@ -184,6 +186,7 @@ class HashQueue:
         unreadable: list[tuple[PathKey, str]] = []
         unstable: list[PathKey] = []
         copies: list[tuple[PathKey, tuple[int, ...], int]] = []
+        alone = 0
         for answer, first, end in self._next_files():
             staged = self._usable(answer, first, end)
             for index in range(first, end):
@@ -197,8 +200,9 @@ class HashQueue:
                     facts.append(_as_read(wanted.fact, *found))
                 if index in staged:
                     copies.append((key, wanted.run_keys, staged[index]))
+                    alone += not self._is_grouped(wanted)
         read = tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies)
-        self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(len(copies))))
+        self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(alone)))
 
     def _is_being_written(self, answer: _Answer, index: int) -> bool:
         return self._copying.is_being_written(self._path_of(answer.files[index].fact), index not in answer.unasked)
@@ -208,16 +212,22 @@ class HashQueue:
         left = self._together
         while self._answered and left > 0:
             answer = self._answered[0]
-            first, answer.told = answer.told, min(len(answer.files), answer.told + left)
-            left -= answer.told - first
+            first = answer.told
+            while answer.told < len(answer.files) and left > 0:
+                left -= _ALONE if self._is_live and not self._is_grouped(answer.files[answer.told]) else 1
+                answer.told += 1
             if answer.told == len(answer.files):
                 self._answered.popleft()
             yield answer, first, answer.told
 
-    def _has_more(self, copies: int) -> bool:
-        """Whether copies wait for those of the answers that are there already."""
-        self._copies_told += copies
-        has_more = self._is_live and bool(self._answered) and self._copies_told < _LIVE_COPIES_TOGETHER
+    def _is_grouped(self, wanted: _Wanted) -> bool:
+        """Whether the core decides a copy together with others: that of a file that nobody has read before."""
+        return bool(wanted.run_keys) and not wanted.known and self._copying.may_group()
+
+    def _has_more(self, alone: int) -> bool:
+        """Whether copies that are decided one by one, now `alone` more, wait for those of the answers that are there already."""
+        self._copies_told += alone
+        has_more = self._is_live and bool(self._answered) and 0 < self._copies_told < _LIVE_COPIES_TOGETHER
         if not has_more:
             self._copies_told = 0
         return has_more

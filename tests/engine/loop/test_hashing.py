@@ -16,21 +16,21 @@ from aptui.engine.loop.hashing import CopyStaging, HashQueue
 class Orders(HashQueue):
     """A queue whose orders and answers are kept."""
 
-    def __init__(self, *, is_live: bool) -> None:
+    def __init__(self, *, is_live: bool, may_group: bool = False) -> None:
         self.posted: list[Event] = []
         numbers = count(1)
         self.asked: list[tuple[str, bool]] = []
-        copying = CopyStaging("/staging", lambda: True, self._is_written, lambda _keys: None)
+        copying = CopyStaging("/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group)
         super().__init__({1: "/game"}, lambda: next(numbers), self.posted.append, is_live=is_live, copying=copying)
 
     def _is_written(self, path: str, is_asked: bool) -> bool:
         self.asked.append((path, is_asked))
         return not is_asked
 
-    def want_copies(self, files: int, size: int = 5) -> None:
-        """Have so many files read and copied."""
+    def want_copies(self, files: int, size: int = 5, known: bytes = b"") -> None:
+        """Have so many files read and copied, new ones unless they are `known`."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
-        self.want(HashFiles(1, facts, tuple((number,) for number in range(files)), (b"",) * files))
+        self.want(HashFiles(1, facts, tuple((number,) for number in range(files)), (known,) * files))
 
     def take_orders(self) -> list[HashOrder]:
         """Take all that waits, as orders."""
@@ -95,6 +95,18 @@ def test_copies_of_a_burst_are_committed_together_and_the_last_at_once() -> None
             waiting = 0
 
     assert commits == [256, 256, 88]
+
+
+def test_clients_wait_for_many_new_files_where_those_are_decided_together_and_for_few_others() -> None:
+    new, known = (Orders(is_live=True, may_group=True) for _ in range(2))
+    new.want_copies(600)
+    known.want_copies(600, known=b"k" * 32)
+    for digests in (new, known):
+        digests.answer(digests.take_orders())
+
+    assert [(len(event.copies), event.has_more) for event in new.told()] == [(256, False), (256, False), (88, False)]
+    assert {len(event.copies) for event in known.told()} == {16, 8}
+    assert [len(event.copies) for event in known.told() if not event.has_more] == [16, 16, 8]
 
 
 def test_a_batch_does_not_have_copies_wait() -> None:

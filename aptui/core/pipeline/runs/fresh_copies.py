@@ -51,8 +51,13 @@ class FreshCopies:
 
     def may_take(self, event: FilesHashed) -> bool:
         """Whether nothing stands against deciding the copies of this event together; the files themselves may."""
+        return bool(event.copies) and not event.has_more and self.may_group
+
+    @property
+    def may_group(self) -> bool:
+        """Whether copies of new files are decided together in this project, as things are."""
         jobs = self._jobs
-        if not event.copies or event.has_more or jobs.is_outdated or self._reports.wants_news or jobs.resources is not None:
+        if jobs.is_outdated or self._reports.wants_news or jobs.resources is not None:
             return False
         return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
