@@ -35,7 +35,7 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a line of the log": ("3/zzz⏎⎋/bad.json⏎yy", "2:7: Expecting value"),
     "a line of another tab": ("3>?⎋g/bad.json⏎yy<", "2:7: Expecting value"),
     "a pattern of a builder": ("5S⎋/data⏎p⏎yy", "aptui.yaml:5:5"),
-    "a platform of the cache": ("6e⎋.⎋yy", "all"),
+    "a platform of the cache": ("6e⎋.⎋yy", "linux    4    9 B"),
     "a tool after a question": ("7j⏎⎋jyy", ":retry"),
 }
 """{name: (keys, how the text ends that is copied)}; ⏎ is Enter, ⎋ is Esc."""

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from waiting import PATIENCE_S, until
-
 from tests.tui.terminal import Terminal
+from tests.waiting import PATIENCE_S, until
 
 _LONGEST_S = 0.2
 """So often a pane is looked at that may not be the one in front, or is cut off there."""

@@ -48,6 +48,7 @@ class Column(Struct, frozen=True):
         weight: its share of the rest, where `width` is 0.
         is_prose: where a text is too long its end goes, also of one that holds "/".
         needs: so many cells its texts take, where `width` is 0; 0 = nobody knows. What is left goes to those that need more.
+        is_picture: it draws what another column says, as a bar: it is not copied.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Column(Struct, frozen=True):
     weight: int = 1
     is_prose: bool = False
     needs: int = 0
+    is_picture: bool = False
 
 
 class TableModel(Protocol):
@@ -245,9 +247,11 @@ class Table(Rows):
         self.refresh()
 
     def row_text(self, key: int) -> str:
-        """Return a row as text with tabs between its cells, all columns, for copying; "" where it is not in the view."""
+        """Return a row as text with tabs between its cells, all columns but pictures, for copying; "" = it is not in the view."""
         index = self._model.index_of(key)
-        return "" if index is None else "\t".join(self._model.cell(index, column.id).text.strip() for column in self._columns)
+        if index is None:
+            return ""
+        return "\t".join(self._model.cell(index, each.id).text.strip() for each in self._columns if not each.is_picture)
 
     # -------------------------------------------------------------------------------------------------------------- as `Rows`
 

@@ -35,14 +35,14 @@ PLATFORMS = (
     Column("name", "Platform", 0, 10),
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
-    Column("share", "", _BAR_CELLS, drop_rank=2),
+    Column("share", "", _BAR_CELLS, drop_rank=2, is_picture=True),
     Column("made", "Made", 18, align="right", drop_rank=1),
 )
 FOLDERS = (
     Column("name", "Folder", 0, 12),
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
-    Column("share", "", _BAR_CELLS, drop_rank=3),
+    Column("share", "", _BAR_CELLS, drop_rank=3, is_picture=True),
 )
 BUILDERS = (Column("name", "Builder", 0, 12), *FOLDERS[1:])
 FINDINGS = (

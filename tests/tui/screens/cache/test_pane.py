@@ -263,11 +263,15 @@ def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         await looked(app, pilot, "V")
         for keys in (["enter", "r"], ["full_stop", "y"], ["enter", "s"], ["y"]):
             await pilot.press(*keys)
+        app.query_one("#cache-platforms").focus()
+        await pilot.press("y")
         await until(pilot, lambda: not app.screen.query(Menu))
         await until(pilot, lambda: session.asked == [Reprocess(keys=(f"data/{EVIL}c.json".lower(),))])
         assert copied[0] == str(tmp_path / "cache" / NAMES[2])
         assert copied[1] == f"data/{EVIL}c.json"
         assert copied[2].startswith("! missing\tlinux/data/c.json")
+        assert "\t" in copied[3]
+        assert "━" not in copied[3], "the bar of its share says nothing elsewhere"
 
     in_cache(tmp_path, choose)
 
