@@ -3,7 +3,7 @@
 Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the
 scan go on when little is pending; offer free slots; sleep on the selector until a worker or the database writer has something
 to say. Nothing else in the program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers),
-`loop.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed),
+`loop.files.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed),
 `loop.rest` (what is recorded once nothing is pending).
 """
 
