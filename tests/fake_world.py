@@ -423,9 +423,9 @@ class World:
                 if owner == part:
                     self.archive.save({"drop_folder": [(part, folder)]})
         self._dropped = []
-        learned = self.pipeline.memory.learned_rows(self.archive.folder_parts)
+        learned = self.pipeline.memory.newer.learned_rows(self.archive.folder_parts)
         self.archive.save({"put_folder": [*learned], "put_state": [("signature", self._signature())]})
-        self.pipeline.memory.learned_is_saved()
+        self.pipeline.memory.newer.learned_is_saved()
 
     def _moves(self) -> list[Callable[[], None]]:
         """Return what may happen next, in the order a quiet machine would do it."""

@@ -464,7 +464,7 @@ class Simulation(RuleBasedStateMachine):
             name_of(job) + f" {job.state}" for source in memory.sources.values() for job in source.jobs.values()
         ]
         assert not memory.folders
-        stale = [key for key, fact in memory.extra.items() if sha(world.text(key) or "") != fact.digest]
+        stale = [key for key, fact in memory.newer.facts.items() if sha(world.text(key) or "") != fact.digest]
         assert not stale, "what was read is not what is there"
         assert not memory.unstable
         assert not len(world.pipeline.ready)

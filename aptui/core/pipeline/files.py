@@ -25,7 +25,7 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.core.settings import SETTINGS_STATE, file_key
-from aptui.core.state.working_set import PendingFolder
+from aptui.core.state.pending import PendingFolder
 from aptui.shared.files import lfs
 
 _LOADED_TOGETHER = 500
@@ -121,7 +121,7 @@ class Files:
             self._clash(fact, others)
         self._drop_strays(event)
         self._note_small(facts, previous)
-        self._memory.take_extra(pending, set(keys))
+        self._memory.newer.give_to(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
@@ -213,7 +213,7 @@ class Files:
             or key in self._waiters
             or bool(self._graph.owners_of(fact.rel))
             or self._graph.is_shared(key)
-            or (self._memory.has_edges and bool(self._memory.dependents((key, path_uuid(key).hex()))))
+            or (self._memory.edges.has_any and bool(self._memory.dependents((key, path_uuid(key).hex()))))
         )
 
     def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
@@ -256,26 +256,26 @@ class Files:
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
-            self._memory.extra[key] = fact
+            self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
             if row is not None and not row.digest and _is_same(row, fact):  # else the file was looked at alone
-                self._memory.learned.add(key)
+                self._memory.newer.learned.add(key)
             return
         pending.winners[key] = fact
         part = pending.parts.get(fact.scan_folder)
         if part is not None:
             part[1][fact.rel] = fact
         if pending.ticket:  # its row is on its way without the digest, which no edge asked for in time
-            self._memory.extra[key] = fact
-            self._memory.learned.add(key)
+            self._memory.newer.facts[key] = fact
+            self._memory.newer.learned.add(key)
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
         """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""
-        is_wanted = self._memory.has_edges or self._takes_pointers
+        is_wanted = self._memory.edges.has_any or self._takes_pointers
         unread = {fact.key: fact for fact in facts if not fact.digest} if is_wanted else {}
         before = self._memory.archive.files(list(unread)) if previous is None else previous.winners
         for key, fact in unread.items():
-            old = self._memory.extra.get(key) or before.get(key)
+            old = self._memory.newer.facts.get(key) or before.get(key)
             if old is not None and old.size != fact.size and old.size < lfs.LONGEST_POINTER_BYTES:
                 self._small[key] = old.digest
 
@@ -325,23 +325,22 @@ class Files:
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                self._memory.complete.add(folder)  # perhaps: it is known when the jobs of these files have been looked at
+                self._memory.unsaved.complete.add(folder)  # perhaps: it is known when the jobs of these files have been looked at
 
     def close_complete_folders(self) -> None:
         """Save the rows of folders that waited for the rows of jobs."""
-        for folder in self._memory.complete:
+        for folder in self._memory.unsaved.complete:
             pending = self._memory.folders.get(folder)
             if pending is not None and not pending.ticket:
                 self._close_folder(pending)
-        self._memory.complete.clear()
+        self._memory.unsaved.complete.clear()
 
     def _close_folder(self, pending: PendingFolder) -> None:
         """Save the folder's row once all its files are planned, and their jobs have rows, or none is needed.
 
         A crash before that makes the next start look at them again.
         """
-        unsaved = self._memory.unsaved.get(pending.folder)
-        is_owed = unsaved or pending.open or pending.folder in self._memory.placing
+        is_owed = pending.open or self._memory.unsaved.holds_back(pending.folder)
         if is_owed or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
             if len(pending.open) < len(pending.winners):
                 self._note_folder(pending)
@@ -363,8 +362,7 @@ class Files:
         if pending.is_noted:
             return
         pending.is_noted = True
-        owed = pending.open | self._memory.unstable | {job.source.key for job in self._memory.unsaved.get(pending.folder, ())}
-        owed |= self._memory.placing.get(pending.folder, set())
+        owed = pending.open | self._memory.unstable | self._memory.unsaved.owed(pending.folder)
         has_shadows = any(SHADOW in key for key in owed)
         for scan_folder, (_digest, facts) in pending.parts.items():
             noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())

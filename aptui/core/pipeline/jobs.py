@@ -29,6 +29,7 @@ from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.conflicts import Conflicts
+from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.witness import Witness
@@ -125,7 +126,7 @@ class Jobs:
     def _known(self, keys: list[PathKey]) -> list[bytes]:
         """Return what the bytes of these files were when they were last read, b"" = nobody did: equal ones need no copy."""
         facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
-        facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.extra.get(key)) is not None}
+        facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.newer.facts.get(key)) is not None}
         facts |= self.memory.archive.files([key for key in keys if key not in facts])
         return [fact.digest if (fact := facts.get(key)) is not None else b"" for key in keys]
 
@@ -150,7 +151,7 @@ class Jobs:
         """Save the row of a job."""
         self.ledger.touched[job.source] = None
         if job.is_unsaved:
-            self.memory.has_row(job)
+            self.memory.unsaved.end(job)
         if job.is_analysis:
             self.ledger.put("put_analysis", rows.analysis_row(job))
         else:
@@ -174,7 +175,7 @@ class Jobs:
 
     def save_unsaved(self, *, but_committing: bool = False) -> None:
         """Save every job that has no row yet, `but_committing` those whose commit, which saves it, is under way."""
-        for job in [job for jobs in self.memory.unsaved.values() for job in jobs]:
+        for job in [job for jobs in self.memory.unsaved.jobs.values() for job in jobs]:
             if not (but_committing and job.state is JobState.COMMITTING):
                 self.save(job)
 
@@ -197,7 +198,7 @@ class Jobs:
 
     def feed(self, job: Job, trigger: Trigger) -> None:
         """Move a job, and do what every move needs: leave the queue, and whatever the table says that it entails."""
-        if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
+        if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
         before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
         self.memory.moving -= may_bring and brings_sources(job)
@@ -226,7 +227,7 @@ class Jobs:
     def drop(self, job: Job) -> None:
         """The job is no more."""
         if job.is_unsaved:
-            self.memory.has_row(job)
+            self.memory.unsaved.end(job)
         if job.state is None:  # it was named, and is not planned yet
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:
@@ -234,10 +235,10 @@ class Jobs:
 
     def _delete(self, job: Job) -> None:
         """Forget a job: its products go, and whoever depends on it is looked at again."""
-        before = self.memory.targets(job.source) if self.memory.has_edges else set()
+        before = targets_of(job.source) if self.memory.edges.has_any else set()
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
-        if self.memory.has_edges:
-            self.memory.reindex(job.source, before)
+        if self.memory.edges.has_any:
+            self.memory.edges.renew(job.source, before)
             self.graph.forget_rings()
             self.owe_edges(job.source, job.builder)
         self.ledger.touched[job.source] = None
@@ -265,7 +266,7 @@ class Jobs:
 
     def hold_back(self, job: Job) -> None:
         """A settled job needs a run again: re-evaluate its dependents that are only queued yet; they wait for it."""
-        if job.state not in SETTLED or job.is_analysis or not self.memory.has_edges:
+        if job.state not in SETTLED or job.is_analysis or not self.memory.edges.has_any:
             return
         names = names_of(job.source)
         for source in self.memory.load(sorted(self.memory.dependents(names))):
@@ -355,7 +356,7 @@ class Jobs:
 
     def dependents_of(self, job: Job) -> list[Job]:
         """Return the jobs that name `job`, or another of its source, in a job dependency."""
-        if not self.memory.has_edges or job.is_analysis:
+        if not self.memory.edges.has_any or job.is_analysis:
             return []
         names = names_of(job.source)
         return [

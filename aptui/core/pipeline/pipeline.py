@@ -347,7 +347,7 @@ class Pipeline:
     @property
     def has_unsaved_jobs(self) -> bool:
         """Whether there are jobs whose rows are still to come: "save" brings them, or their commits do."""
-        return bool(self.jobs.memory.unsaved or self.jobs.memory.placing)
+        return self.jobs.memory.unsaved.has_any
 
     @property
     def backlog(self) -> int:

@@ -24,6 +24,7 @@ from aptui.core.pipeline.queues import Retries
 from aptui.core.pipeline.reasons import Reasons
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.state.chains import CHAINS_END
+from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, brings_sources
 
@@ -160,12 +161,12 @@ class Plans:
         """There is no file at `key` any more, or none that counts: its source and all its jobs go."""
         self._memory.hashing.pop(key, None)
         self._memory.unstable.discard(key)
-        self._memory.extra.pop(key, None)
+        self._memory.newer.facts.pop(key, None)
         for source in self._memory.load((key,)):
             for job in list(source.jobs.values()):
                 self._jobs.drop(job)
             self._ledger.drop("drop_source", (source.id,))
-            self._memory.reindex(source, self._memory.targets(source))
+            self._memory.edges.renew(source, targets_of(source))
             if self._memory.has_identities:
                 self._identities.note_renamed((source.uuid, *legacy_of(source)))
                 self._identities.note_departure(source)
@@ -195,7 +196,7 @@ class Plans:
 
     def apply(self, source: Source, builder: Builder, plans: tuple[JobPlan, ...], *, is_retry: bool = False) -> None:
         """Make the jobs of (source, builder) those that `plans` name."""
-        before = self._memory.targets(source) if self._memory.has_edges or builder.needs_analysis else set()
+        before = targets_of(source) if self._memory.edges.has_any or builder.needs_analysis else set()
         named: set[tuple[bytes, str, str]] = set()
         for plan in plans:
             index = (builder.uuid, plan.platform, plan.key)
@@ -204,8 +205,8 @@ class Plans:
             if job is None:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
                 if self._is_new_by_folder(job):
-                    self._memory.leave_unsaved(job)
-            if self._memory.has_edges and self._may_change_rings(job, plan):
+                    self._memory.unsaved.leave_new(job)
+            if self._memory.edges.has_any and self._may_change_rings(job, plan):
                 self._graph.forget_rings()
             is_marked_anew = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
             job.plan = plan
@@ -219,7 +220,7 @@ class Plans:
                 if job.builder == builder.uuid and index not in named and not job.is_analysis and not self._jobs.rests(job):
                     self._jobs.drop(job)
         if builder.needs_analysis or before:
-            self._memory.reindex(source, before)
+            self._memory.edges.renew(source, before)
 
     def _may_change_rings(self, job: Job, plan: JobPlan) -> bool:
         """Whether jobs that are known already may stand in other cycles when `job` is planned so."""
@@ -358,7 +359,7 @@ class Plans:
             self._jobs.ready.push(job)
         self.reasons.save_rule(self._builders[job.builder], job.platform)
         if was_current:
-            self._memory.leave_outdated(job)
+            self._memory.unsaved.leave_outdated(job)
         self._jobs.save_plan(job)
         if job.is_finishing:
             self._jobs.ledger.put("put_draft", (job.id, number))

@@ -12,6 +12,7 @@ from aptui.core.messages import Asked, DiscardStaging, KillRuns
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.state.edges import targets_of
 
 _MOST_FOLLOWED = 2_000
 """So many sources at most are followed to what they depend on when somebody looks at some."""
@@ -94,7 +95,7 @@ class Requests:
             if source is None or followed >= _MOST_FOLLOWED:
                 continue
             followed += 1
-            for target in self._memory.targets(source):
+            for target in targets_of(source):
                 needed = PathKey(target) if target in self._memory.sources else self._key_of(target)
                 if needed in self._memory.sources and self._jobs.ready.interest.note(needed, look):
                     todo.append(needed)
@@ -117,11 +118,14 @@ class Requests:
     def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
         """Return what these sources depend on, however far, as far as it is in flight; what is settled needs no hurry."""
         moving = self._memory.sources
-        todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self._memory.has_edges else {}
+        todo, by_uuid = (
+            list(sources),
+            {source.uuid.hex(): source for source in moving.values()} if self._memory.edges.has_any else {},
+        )
         found: dict[Source, None] = {}
         known = set(todo)
         while todo:
-            for target in self._memory.targets(todo.pop()):
+            for target in targets_of(todo.pop()):
                 needed = moving.get(PathKey(target)) or by_uuid.get(target)
                 if needed is not None and needed not in known:
                     known.add(needed)

@@ -43,7 +43,7 @@ class Spread:
         owners = {owner for key in keys for owner in self._graph.owners_of(RelPath(key))} | self._sharers(keys)
         affected: set[PathKey] = set(owners)
         edge = set(keys) | owners
-        while (edge or self._identities.has_renamed) and self._memory.has_edges:
+        while (edge or self._identities.has_renamed) and self._memory.edges.has_any:
             uuids = (uuid.hex() for key in edge for uuid in self._uuids_of(key))
             targets = [*edge, *uuids, *self._identities.take_renamed()]
             edge = self._memory.dependents(targets) - affected - keys

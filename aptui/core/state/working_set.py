@@ -7,21 +7,20 @@ may change. A file is *unsettled* until the scan has seen its folder and, if any
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
-
 from aptui.core.identity import legacy_of
-from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import SETTLED, FileFact, Job, PathKey, Source, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records.archive import Archive
+from aptui.core.state.edges import EdgeIndex
+from aptui.core.state.newer_facts import NewerFacts
+from aptui.core.state.pending import PendingFolder, Unsaved
 
 
 class Unsettled:
@@ -29,24 +28,7 @@ class Unsettled:
 
 
 UNSETTLED: Final = Unsettled()
-Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
-"""{scan folder id: (digest of a relative folder, its files)}."""
 _SHELF_SIZE = 4096
-
-
-class PendingFolder(Struct):
-    """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
-
-    `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.
-    """
-
-    folder: str
-    parts: dict[int, tuple[bytes, dict[RelPath, FileFact]]]
-    winners: dict[PathKey, FileFact]
-    open: set[PathKey] = field(default_factory=set)
-    is_noted: bool = False
-    ticket: int = 0
-    identities: dict[PathKey, SourceIdentity | None] = field(default_factory=dict)
 
 
 class WorkingSet:
@@ -64,22 +46,14 @@ class WorkingSet:
         self._ranks, self._resting = ranks, frozenset(resting)
         self.sources: dict[PathKey, Source] = {}
         self.folders: dict[str, PendingFolder] = {}
+        self.unsaved = Unsaved(self.folders)
+        self.newer = NewerFacts(archive, self.folders)
+        self.edges = EdgeIndex(archive)
         self.hashing: dict[PathKey, FileFact] = {}
         self.unstable: set[PathKey] = set()
         self.unreadable: set[PathKey] = set()
-        self.extra: dict[PathKey, FileFact] = {}
-        """Files that were read by themselves, as they are now; what their folders' rows say of them is older."""
-        self.learned: set[PathKey] = set()
-        """Those of them that are as their folders' rows say, but for their digests, which nobody wanted before."""
-        self.unsaved: dict[str, dict[Job, None]] = {}
-        """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
-        self.placing: dict[str, set[PathKey]] = {}
-        """{relative folder: new files whose copies are being placed}, for which that row waits, too."""
-        self.complete: set[str] = set()
-        """Folders whose last such job has a row now, or is gone."""
         self.outside = archive.outside()
         """{absolute path: what it was} of the files outside all scan folders that runs found."""
-        self.has_edges = archive.has_edges()
         self.has_identities = archive.has_identities()
         self.awaited: set[PathKey] = set()
         """Intermediates that came, changed or went, and have not been looked at as sources yet."""
@@ -100,12 +74,6 @@ class WorkingSet:
         """What stands in `_new_legacy` of each source."""
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
-        self._edges_in: dict[str, set[PathKey]] = {}
-        self._wildcards: dict[PathKey, list[tuple[str, re.Pattern[str]]]] = {}
-        for pattern, key in archive.wildcards():
-            self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
-        self._may_name_jobs = bool(self._wildcards)
-        """Whether some wildcard may be of a job dependency; stored ones do not say."""
 
     @property
     def may_grow(self) -> bool:
@@ -127,7 +95,7 @@ class WorkingSet:
                 self._loaded.append(source)
                 self.moving += sum(map(brings_sources, source.jobs.values()))
                 self._overlay(source)
-                self._index(source)
+                self.edges.add(source)
         return [self.sources[key] for key in keys if key in self.sources]
 
     def _overlay(self, source: Source) -> None:
@@ -136,7 +104,9 @@ class WorkingSet:
         if pending is not None:
             fact = pending.winners.get(source.key)
             source.fact = fact if fact is not None and fact.digest else source.fact
-        elif (fact := self.extra.get(source.key)) is not None and source.fact is not None and fact.digest == source.fact.digest:
+        elif (
+            (fact := self.newer.facts.get(source.key)) is not None and source.fact is not None and fact.digest == source.fact.digest
+        ):
             source.fact = fact
 
     def view(self, key: PathKey) -> Source | None:
@@ -220,9 +190,8 @@ class WorkingSet:
         del self.sources[source.key]
         self._dead[source.key] = ticket
         self._forget_uuids(source)
-        self._unindex(source)
+        self.edges.forget(source)
         self._shelf.pop(source.key, None)
-        self._wildcards.pop(source.key, None)
 
     def leaves_after(self, source: Source, ticket: int) -> None:
         """Let `source` leave once `ticket` is acknowledged and all its jobs are settled."""
@@ -260,7 +229,7 @@ class WorkingSet:
 
     def _let_go(self, source: Source) -> None:
         if self.sources.get(source.key) is source and self._is_settled_source(source):
-            self._unindex(source)
+            self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
             source.jobs = {}  # they point back at it: nothing is left for the collector to find
@@ -293,79 +262,15 @@ class WorkingSet:
         """A folder was reported; what was pending of it is superseded."""
         self.folders[pending.folder] = pending
 
-    def take_extra(self, pending: PendingFolder, changed: set[PathKey]) -> None:
-        """A folder was reported: what was read of its files meanwhile belongs to it now, unless they are `changed`."""
-        for key in [key for key in self.extra if parent(key) == pending.folder]:
-            fact = self.extra.pop(key)
-            if key in pending.winners and key not in changed:
-                pending.winners[key] = fact
-                pending.parts[fact.scan_folder][1][fact.rel] = fact
-
-    def learned_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
-        """Return the rows that lack digests which are known by now; asked at rest, so that they come after the rows of all plans.
-
-        Else each later engine would read those files again, and look at all that depends on them.
-        """
-        rows = []
-        for folder in sorted({parent(key) for key in self.learned} - self.folders.keys()):
-            for part, (digest, facts) in parts_of(folder).items():
-                now = tuple(map(self._with_digest, facts))
-                if now != tuple(facts):
-                    rows.append((part, folder, digest, now))
-        return rows
-
-    def _with_digest(self, fact: FileFact) -> FileFact:
-        now = self.extra.get(fact.key) if fact.key in self.learned else None
-        return now if now is not None and replace(now, digest=fact.digest, hash64=fact.hash64) == fact else fact
-
-    def learned_is_saved(self) -> None:
-        """Those rows are saved: their files need not be kept here."""
-        saved = {key for key in self.learned if parent(key) not in self.folders}
-        for folder in {parent(key) for key in saved}:
-            self.archive.forget(folder)
-        for key in saved:
-            if self.extra.get(key) == self.archive.files((key,)).get(key):
-                self.extra.pop(key, None)
-        self.learned -= saved
-
-    def leave_unsaved(self, job: Job) -> None:
-        """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""
-        folder = parent(job.source.key)
-        pending = self.folders.get(folder)
-        if pending is not None and not pending.ticket and job.source.key in pending.winners:
-            job.is_unsaved = True
-            self.unsaved.setdefault(folder, {})[job] = None
-
-    def leave_outdated(self, job: Job) -> None:
-        """A job of a file that was reported as changed needs no new row either before its run has ended, for the same reason."""
-        pending = self.folders.get(parent(job.source.key))
-        if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
-            self.leave_unsaved(job)
-
-    def has_row(self, job: Job) -> None:
-        """An unsaved job is saved from now on, or is no more."""
-        job.is_unsaved, folder = False, parent(job.source.key)
-        jobs = self.unsaved[folder]
-        del jobs[job]
-        if not jobs:
-            del self.unsaved[folder]
-            self.complete.add(folder)
-
     def is_unknown(self, key: PathKey) -> bool:
         """Whether there is no source at `key`, and no row of one that is about to go; `load` was asked."""
         return key not in self.sources and key not in self._dead
 
-    def begin_placing(self, key: PathKey) -> None:
-        """A new file is known by rows alone, and its products are about to be placed."""
-        self.placing.setdefault(parent(key), set()).add(key)
-
-    def end_placing(self, keys: Iterable[PathKey]) -> None:
-        """That has ended, well or not, for these files; who looked meanwhile saw nothing."""
+    def end_placing(self, keys: Sequence[PathKey]) -> None:
+        """The products of new files have been placed, well or not; who looked meanwhile saw nothing."""
         for key in keys:
             self._shelf.pop(key, None)
-            folder = parent(key)
-            self.placing.pop(folder, None)
-            self.complete.add(folder)
+        self.unsaved.end_placing(keys)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
         """Let the folder leave once its row is saved."""
@@ -379,10 +284,10 @@ class WorkingSet:
         folder = parent(key)
         pending = self.folders.get(folder)
         if pending is not None:
-            return self.extra.get(key) or pending.winners.get(key)
+            return self.newer.facts.get(key) or pending.winners.get(key)
         if not self.scan_is_done and folder not in self._kept and (folder == self._scanned or is_below(folder, self._scanned)):
             return UNSETTLED
-        return self.extra.get(key) or self.archive.files((key,)).get(key)
+        return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
         """Return the file that wins this path, as its folder was last seen or is remembered: it may be changing, or have gone."""
@@ -406,76 +311,21 @@ class WorkingSet:
 
     # --------------------------------------------------------------------------------------------------------------- edges
 
-    def targets(self, source: Source) -> set[str]:
-        """Return what `source` depends on, in the form of the index: keys and 32 hex digits; wildcards are apart."""
-        found: set[str] = set()
-        for job in source.jobs.values():
-            for edge in job.edges:
-                if edge.kind is not EdgeKind.WILDCARD:
-                    found.add(edge.target.lower())
-            found.update(name for name, _digest in job.discovered)
-            if job.plan is not None:
-                found.update(dependency.source for dependency in job.plan.job_dependencies)
-        return found
-
-    def reindex(self, source: Source, before: set[str]) -> None:
-        """Put the edges of `source` into the index in place of `before` (what `targets` said earlier)."""
-        now = self.targets(source)
-        for target in before - now:
-            self._edges_in.get(target, set()).discard(source.key)
-        for target in now:
-            self._edges_in.setdefault(target, set()).add(source.key)
-        wildcards = [edge.target for job in source.jobs.values() for edge in job.edges if edge.kind is EdgeKind.WILDCARD]
-        of_jobs = [
-            item.source for job in source.jobs.values() if job.plan for item in job.plan.job_dependencies if item.is_wildcard
-        ]
-        wildcards += of_jobs
-        self._may_name_jobs = self._may_name_jobs or bool(of_jobs)
-        if wildcards:
-            self._wildcards[source.key] = [(pattern, wildcard(pattern)) for pattern in wildcards]
-        else:
-            self._wildcards.pop(source.key, None)
-        self.has_edges = self.has_edges or bool(now) or bool(wildcards)
-
-    def _index(self, source: Source) -> None:
-        for target in self.targets(source):
-            self._edges_in.setdefault(target, set()).add(source.key)
-
-    def _unindex(self, source: Source) -> None:
-        for target in self.targets(source) if self._edges_in else ():
-            keys = self._edges_in.get(target)
-            if keys is not None:
-                keys.discard(source.key)
-                if not keys:
-                    del self._edges_in[target]
-
     def moving_dependents(self, key: PathKey) -> list[Source]:
         """Return the sources in memory that name this one in a dependency; whatever moves is here."""
-        named = self._edges_in.get(key, set()) | self._match_wildcards(key)
-        return [self.sources[name] for name in sorted(named) if name in self.sources]
+        return [self.sources[name] for name in sorted(self.edges.naming(key)) if name in self.sources]
 
     def has_dependents(self, key: PathKey) -> bool:
         """Whether any source names this one in a dependency."""
-        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,))) or bool(self._match_wildcards(key))
-
-    def _match_wildcards(self, key: PathKey) -> set[PathKey]:
-        """Return the keys of sources that have a wildcard which matches this one, as far as it may be of a job dependency."""
-        if not self._may_name_jobs:
-            return set()
-        return {name for name, patterns in self._wildcards.items() if any(regex.fullmatch(key) for _text, regex in patterns)}
+        return bool(self.edges.naming(key)) or bool(self.archive.dependents((key,)))
 
     def dependents(self, targets: Sequence[str]) -> set[PathKey]:
         """Return the keys of sources that depend on any of `targets`, wildcards included."""
-        if not self.has_edges:
+        if not self.edges.has_any:
             return set()
-        found: set[PathKey] = set()
+        found = self.edges.depending(targets)
         for keys in self.archive.dependents(targets).values():
             found.update(key for key in keys if key not in self.sources and key not in self._dead)
-        for target in targets:
-            found.update(self._edges_in.get(target, ()))
-        for key, patterns in self._wildcards.items():
-            if key not in found and any(regex.fullmatch(target) for _text, regex in patterns for target in targets):
-                found.add(key)
         return found
 
 

@@ -75,13 +75,13 @@ class RestRecorder:
             for scan_folder in self._dropped_folders:
                 context.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
-            rows["put_folder"] = [*context.pipeline.memory.learned_rows(context.archive.folders.folder_parts)]
+            rows["put_folder"] = [*context.pipeline.memory.newer.learned_rows(context.archive.folders.folder_parts)]
         if state:
             rows["put_state"] = [*state]
         rows.update(self._sessions.end(context.archive.sessions, self._runs.account, is_stopping=is_stopping))
         context.writer.run(rows, durable=True)
         if not is_stopping:
-            context.pipeline.memory.learned_is_saved()
+            context.pipeline.memory.newer.learned_is_saved()
         if checkpoints:
             context.writer.checkpoint()
         self._scans.is_dirty = self._deeds.is_dirty = False

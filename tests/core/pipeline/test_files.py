@@ -89,7 +89,7 @@ def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> N
     assert rows_of(world, "put_job") == 10
     per_folder = rows_of(world, "put_folder") + rows_of(world, "drop_folder") + rows_of(world, "put_state")
     assert sum(rows_of(world, operation) for operation in ROW_OPERATIONS) - per_folder <= 60
-    assert not world.pipeline.memory.unsaved
+    assert not world.pipeline.memory.unsaved.jobs
 
 
 def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
@@ -103,7 +103,7 @@ def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
 
     assert world.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("changed too")}
     assert rows_of(world, "put_job") == 2
-    assert not world.pipeline.memory.unsaved
+    assert not world.pipeline.memory.unsaved.jobs
 
 
 def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
@@ -423,7 +423,7 @@ def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: Wor
     world.run()
 
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
-    assert not world.pipeline.memory.unsaved
+    assert not world.pipeline.memory.unsaved.jobs
 
 
 def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
@@ -817,13 +817,13 @@ def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported
     world.held = {"b/c.s@linux:main"}  # so that nothing rests
     world.scan()
     world.run()
-    assert set(world.pipeline.memory.extra) == {"a.bin"}
+    assert set(world.pipeline.memory.newer.facts) == {"a.bin"}
 
     world.write("z.bin", "2")
     world.scan()
     world.run()
 
-    assert not world.pipeline.memory.extra
+    assert not world.pipeline.memory.newer.facts
     assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
 
 
@@ -1137,7 +1137,7 @@ def test_a_file_looked_at_alone_is_made_and_its_folder_is_saved_when_that_is_rep
     world.settle()
     assert world.ran() == []
     assert world.archive.folder_parts("") != before
-    assert not world.pipeline.memory.extra
+    assert not world.pipeline.memory.newer.facts
 
 
 def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world: World) -> None:

@@ -8,7 +8,8 @@ from fakes import FakeArchive, sha
 from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
 from aptui.core.state import working_set as memory_module
-from aptui.core.state.working_set import PendingFolder, Unsettled, WorkingSet
+from aptui.core.state.pending import PendingFolder
+from aptui.core.state.working_set import Unsettled, WorkingSet
 
 
 def fact(rel: str, digest: Digest = sha("x")) -> FileFact:
@@ -230,12 +231,12 @@ def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Workin
 
 
 def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory: WorkingSet) -> None:
-    memory.extra = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
+    memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
 
-    memory.take_extra(folder, {PathKey("changed.bin")})
+    memory.newer.give_to(folder, {PathKey("changed.bin")})
 
-    assert memory.extra.keys() == {"sub/c.bin"}
+    assert memory.newer.facts.keys() == {"sub/c.bin"}
     assert folder.winners["b.bin"].digest == folder.parts[1][1]["b.bin"].digest == sha("read")  # type: ignore[index]
     assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]

@@ -17,6 +17,7 @@ from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.results.run_report import Ties
+from aptui.core.state.edges import targets_of
 
 
 class Analyses:
@@ -64,12 +65,12 @@ class Analyses:
             self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
             self._failures.fail(job, error or "its analysis failed without saying why", now_ms)
             return
-        before = self._memory.targets(source)
+        before = targets_of(source)
         edges_changed = job.edges != edges
         self._jobs.feed(job, Trigger.SUCCEED)
         self._jobs.feed(job, Trigger.COMMITTED)
         job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
-        self._memory.reindex(source, before)
+        self._memory.edges.renew(source, before)
         self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))
         self._jobs.owe_edges(source, builder.uuid)
         self._jobs.seal(job)
@@ -81,9 +82,9 @@ class Analyses:
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
         """An analysis failed for a file that is not here: when that comes, it is analysed again."""
         if edges and not set(edges) <= set(job.edges):
-            before = self._memory.targets(job.source)
+            before = targets_of(job.source)
             job.edges = tuple(sorted({*job.edges, *edges}))
-            self._memory.reindex(job.source, before)
+            self._memory.edges.renew(job.source, before)
             self._jobs.owe_edges(job.source, job.builder)
 
     def _checked(

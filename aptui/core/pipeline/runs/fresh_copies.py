@@ -91,7 +91,7 @@ class FreshCopies:
         return bool(has_companions) or fact.is_shadow or key in self._jobs.waiters
 
     def _are_depended_on(self, files: Sequence[tuple[PathKey, FileFact]]) -> bool:
-        if not self._memory.has_edges:
+        if not self._memory.edges.has_any:
             return False
         uuids = (uuid.hex() for _key, fact in files for uuid in path_uuids(fact.rel))
         return bool(self._memory.dependents([*(key for key, _fact in files), *uuids]))
@@ -120,7 +120,7 @@ class FreshCopies:
             self._ledger.put("put_legacy", (other, source_id, 0))
         for rule, run_key in copies:
             self._planned.append(fresh_copy((self._ledger.next_job_id(), source_id, run_key), rule, key, fact, took_ms))
-        self._memory.begin_placing(key)
+        self._memory.unsaved.begin_placing(key)
 
     @property
     def planned_run_keys(self) -> list[int]:

@@ -30,6 +30,7 @@ from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, Finished
+from aptui.core.state.edges import targets_of
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
@@ -289,11 +290,11 @@ class Runs:
             name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
                 found[name] = digest[:32]
-        before = self._memory.targets(job.source)
+        before = targets_of(job.source)
         job.discovered = tuple(sorted(found.items()))
         job.planned_inputs = self._graph.with_discovered(job.planned_inputs, job.discovered)
         job.planned = fingerprint.number(job.planned_inputs)
-        self._memory.reindex(job.source, before)
+        self._memory.edges.renew(job.source, before)
         self._jobs.owe_edges(job.source, job.builder)
         self._learn_outside(result)
         unread = {}
@@ -330,7 +331,7 @@ class Runs:
         job, change = commit.job, commit.change
         self._jobs.feed(job, Trigger.COMMITTED)
         if job.is_unsaved:  # its row was saved with its products
-            self._memory.has_row(job)
+            self._memory.unsaved.end(job)
         job.stale_count = 0
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1

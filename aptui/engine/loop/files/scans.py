@@ -27,7 +27,8 @@ from aptui.engine.scan.walk_guard import ROOTS_STATE
 from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
-    from aptui.core.state.working_set import Parts, PendingFolder
+    from aptui.core.state.newer_facts import Parts
+    from aptui.core.state.pending import PendingFolder
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
 

@@ -24,7 +24,9 @@ from aptui.core.paths import from_text
 from aptui.core.settings import file_key
 
 if TYPE_CHECKING:
-    from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet
+    from aptui.core.state.newer_facts import Parts
+    from aptui.core.state.pending import PendingFolder
+    from aptui.core.state.working_set import WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.scan.walk import Digests
     from aptui.store.db.archive.folders import FolderArchive
@@ -107,7 +109,7 @@ class RememberedFiles:
         """Return {scan folder id: (digest, its files)} of this relative folder."""
         pending = self._memory.folders.get(folder)
         parts = self._archive.folder_parts(folder) if pending is None else self._to_save(pending)
-        extra = self._memory.extra
+        extra = self._memory.newer.facts
         if not extra:
             return parts
         return {part: (digest, [_newest(fact, extra) for fact in facts]) for part, (digest, facts) in parts.items()}

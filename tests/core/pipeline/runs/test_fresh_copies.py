@@ -128,7 +128,7 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
     world.settle()
 
     assert sum(seen) == 2 * len(FILES)
-    assert not world.pipeline.memory.placing
+    assert not world.pipeline.memory.unsaved.placing
     assert not world.pipeline.has_unsaved_jobs
     assert world.pipeline.is_idle
 
