@@ -1,8 +1,8 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-What is done with them is the business of their holder. A row is named by its place, which never changes; rows that are gone
-stay as dead ones until everything is read again. A job is known by its id, a failed analysis, which has none, by a negative
-number of our own (`analysis_key`).
+What is done with them is the business of their holder, their order that of `ordering`. A row is named by its place, which never
+changes; rows that are gone stay as dead ones until everything is read again. A job is known by its id, a failed analysis, which
+has none, by a negative number of our own (`analysis_key`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, Produc
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
-from aptui.store.jobs.sorting import argsort
-from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
+from aptui.store.jobs.texts import Codes, Mask, RecentTexts, TextPool, Texts
 from aptui.store.queries.problems.checks import CheckMark
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
-FAILED_FIRST = "failed_first"
-"""An order that is no column's: what runs, what failed, everything else; the newest first in each."""
 _JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms", "critical")
 _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
@@ -48,7 +45,6 @@ Moment = tuple[int, int]
 """(epoch, seq): when something became so; later moments compare greater."""
 Rows: TypeAlias = "npt.NDArray[np.integer]"
 ANALYSIS = "CreateJobs_"
-_RECENT = 4096
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
 """Columns that news bring as they are."""
 _WRITTEN = attrgetter(
@@ -125,9 +121,9 @@ class JobTable:
         self.log_lines: RunLogs | None = None
         """Who reads logs for filters, None = nobody."""
         self._late: dict[int, int] = {}
-        self._recent: dict[str, dict[str, int]] = {name: {"": 0} for name in ("reason", "error", "group")}
         for name in ("reason", "error", "cause", "group"):
             self._texts[name].append("")  # code 0
+        self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
 
     # ----------------------------------------------------------------------------------------------------------- looking
 
@@ -196,67 +192,6 @@ class JobTable:
             for place in np.flatnonzero(rows < 0).tolist():
                 rows[place] = self._late.get(keys[place], -1)
         return rows
-
-    def order(self, field: str, *, is_descending: bool) -> Codes:
-        """Return all rows in the order of a column; equal ones stay in the order in which they were read.
-
-        What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
-        first, by their errors. Jobs of one status stand with the newest first, and so does everything `FAILED_FIRST`: what
-        runs, what failed, the rest.
-        """
-        count = self._count  # rows that come meanwhile are not in it
-        status = self._first("status", count)
-        if field == "completed_ms":
-            keys = self._moments(status)
-        elif field == FAILED_FIRST:
-            keys = self._moments(status)
-            keys[status == FAILED] += keys.max(initial=0)
-            keys[status == PROCESSING] = keys.max(initial=0) + 1
-            return argsort(-keys)
-        elif field == "duration_ms":
-            keys = self._first(field, count).astype(np.int64)
-            keys[np.isin(status, (PENDING, CANCELLED))] = 0
-            keys[status == PROCESSING] = keys.max(initial=0) + 1
-        elif field in ("id", "warnings", "errors"):
-            keys = self._first(field, count).astype(np.int64)
-        elif field == "status":
-            newest = argsort(-self._moments(status))
-            urgency = self._urgency(status)[newest]
-            return newest[argsort(-urgency if is_descending else urgency)]
-        elif field == "reason":
-            keys = self._ranks("reason", count)
-            is_failed = (status == FAILED) & (self._first("error", count) > 0)
-            errors = self._ranks("error", count)
-            keys[is_failed] = errors[is_failed] - 1 - errors.max(initial=0)
-        else:
-            keys = self._ranks(field, count)
-        return argsort(-keys if is_descending else keys)
-
-    def _first(self, field: str, count: int) -> npt.NDArray[np.number]:
-        """Return a copy of the first rows of a column of numbers: what is being changed has the last word once."""
-        return self._columns[field][:count].copy()
-
-    def _moments(self, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-        """Return when rows completed; 0 for what waits, the newest of all for what runs."""
-        moments: npt.NDArray[np.int64] = self._columns["completed_ms"][: len(status)].astype(np.int64)
-        moments[status == PENDING] = 0
-        moments[status == PROCESSING] = moments.max(initial=0) + 1
-        return moments
-
-    def _ranks(self, field: str, count: int) -> npt.NDArray[np.int64]:
-        codes, texts = self.text(field)
-        codes = codes[:count].copy()  # before it is known how many texts there are
-        ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
-        return ranks
-
-    def _urgency(self, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-        """Return where rows stand by their status: what went wrong first."""
-        warnings, errors = self._first("warnings", len(status)), self._first("errors", len(status))
-        places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
-        is_completed = status == COMPLETED
-        places[is_completed & (warnings > 0)] = 2
-        places[is_completed & (errors > 0)] = 1
-        return places
 
     def warm(self) -> None:
         """Make the paths searchable and sortable now; may be done in a thread."""
@@ -364,8 +299,8 @@ class JobTable:
         for name, texts in (("platform", platforms), ("key", keys), ("builder", builders)):
             codes = np.fromiter(map(self._pools[name].__getitem__, texts), np.int64, len(texts))
             columns[name][rows] = np.where(codes, codes, columns[name][rows]) if name == "builder" else codes
-        columns["reason"][rows] = self._recent_codes("reason", reasons)
-        columns["error"][rows] = self._recent_codes("error", errors)
+        columns["reason"][rows] = self._recent["reason"].codes(reasons)
+        columns["error"][rows] = self._recent["error"].codes(errors)
         for name, values in zip(_PLAIN, plain, strict=True):
             columns[name][rows] = values
         columns["flaky"][rows] = list(map(bool, flaky))
@@ -377,25 +312,7 @@ class JobTable:
         columns["group"][rows] = 0
         for place in np.flatnonzero(has_failed).tolist():
             row = int(rows[place])
-            columns["group"][row] = self._recent_code("group", self.words("cause", row) or cause_of(errors[place]))
-
-    def _recent_codes(self, name: str, texts: Sequence[str]) -> list[int]:
-        recent = self._recent[name]
-        try:
-            return [recent[text] for text in texts]  # nearly always: many jobs, few reasons
-        except KeyError:
-            return [self._recent_code(name, text) for text in texts]
-
-    def _recent_code(self, name: str, text: str) -> int:
-        """Return the code of a text that news brought; the last ones are known, so that what is often said is held once."""
-        recent = self._recent[name]
-        code = recent.get(text)
-        if code is None:
-            if len(recent) >= _RECENT:
-                recent.clear()
-                recent[""] = 0
-            code = recent[text] = self._texts[name].append(text)
-        return code
+            columns["group"][row] = self._recent["group"].code(self.words("cause", row) or cause_of(errors[place]))
 
     def drop(self, row: int) -> None:
         """Let a row be gone."""

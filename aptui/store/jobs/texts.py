@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _FEW = 20_000
 """So many texts are sorted by Python before polars pays for its import."""
 _SEPARATOR = "\0"
+_RECENT = 4096
+"""So many of the last texts that came one by one are known, so that what is often said is held once."""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
@@ -189,6 +191,30 @@ class TextPool(dict[str, int]):
 
     def __missing__(self, text: str) -> int:
         code = self[text] = self.texts.append(text)
+        return code
+
+
+class RecentTexts:
+    """Codes of texts that come one by one: the last ones are known, so that what is often said is held once; "" is code 0."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._codes = {"": 0}
+
+    def codes(self, texts: Sequence[str]) -> list[int]:
+        """Return the codes of texts."""
+        try:
+            return [self._codes[text] for text in texts]  # nearly always: many jobs, few reasons
+        except KeyError:
+            return [self.code(text) for text in texts]
+
+    def code(self, text: str) -> int:
+        """Return the code of a text."""
+        code = self._codes.get(text)
+        if code is None:
+            if len(self._codes) >= _RECENT:
+                self._codes = {"": 0}
+            code = self._codes[text] = self._texts.append(text)
         return code
 
 

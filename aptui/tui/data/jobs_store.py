@@ -19,10 +19,10 @@ from msgspec import Struct
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
+from aptui.store.jobs.ordering import FAILED_FIRST
 from aptui.store.jobs.table import (
     COMPLETED,
     FAILED,
-    FAILED_FIRST,
     PENDING,
     PROCESSING,
     AnalysisKeys,

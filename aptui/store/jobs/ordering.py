@@ -1,0 +1,88 @@
+"""The order of a table's jobs: all its rows, by a column or by what people want to see first.
+
+Rows may come while they are put in order: those that were there at the start are in it.
+
+Tests: `tests/store/jobs/test_table.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aptui.store.jobs.sorting import argsort
+from aptui.store.jobs.table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
+from aptui.store.jobs.texts import Codes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+FAILED_FIRST = "failed_first"
+"""An order that is no column's: what runs, what failed, everything else; the newest first in each."""
+
+
+def ordered(table: JobTable, field: str, *, is_descending: bool) -> Codes:
+    """Return all rows in the order of a column; equal ones stay in the order in which they were read.
+
+    What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
+    first, by their errors. Jobs of one status stand with the newest first, and so does everything `FAILED_FIRST`: what
+    runs, what failed, the rest.
+    """
+    count = table.row_count()  # rows that come meanwhile are not in it
+    status = _first(table, "status", count)
+    if field == "completed_ms":
+        keys = _moments(table, status)
+    elif field == FAILED_FIRST:
+        keys = _moments(table, status)
+        keys[status == FAILED] += keys.max(initial=0)
+        keys[status == PROCESSING] = keys.max(initial=0) + 1
+        return argsort(-keys)
+    elif field == "duration_ms":
+        keys = _first(table, field, count).astype(np.int64)
+        keys[np.isin(status, (PENDING, CANCELLED))] = 0
+        keys[status == PROCESSING] = keys.max(initial=0) + 1
+    elif field in ("id", "warnings", "errors"):
+        keys = _first(table, field, count).astype(np.int64)
+    elif field == "status":
+        newest = argsort(-_moments(table, status))
+        urgency = _urgency(table, status)[newest]
+        return newest[argsort(-urgency if is_descending else urgency)]
+    elif field == "reason":
+        keys = _ranks(table, "reason", count)
+        is_failed = (status == FAILED) & (_first(table, "error", count) > 0)
+        errors = _ranks(table, "error", count)
+        keys[is_failed] = errors[is_failed] - 1 - errors.max(initial=0)
+    else:
+        keys = _ranks(table, field, count)
+    return argsort(-keys if is_descending else keys)
+
+
+def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
+    """Return a copy of the first rows of a column of numbers: what is being changed has the last word once."""
+    return table.number(field)[:count].copy()
+
+
+def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+    """Return when rows completed; 0 for what waits, the newest of all for what runs."""
+    moments: npt.NDArray[np.int64] = _first(table, "completed_ms", len(status)).astype(np.int64)
+    moments[status == PENDING] = 0
+    moments[status == PROCESSING] = moments.max(initial=0) + 1
+    return moments
+
+
+def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
+    codes, texts = table.text(field)
+    codes = codes[:count].copy()  # before it is known how many texts there are
+    ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
+    return ranks
+
+
+def _urgency(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+    """Return where rows stand by their status: what went wrong first."""
+    warnings, errors = _first(table, "warnings", len(status)), _first(table, "errors", len(status))
+    places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
+    is_completed = status == COMPLETED
+    places[is_completed & (warnings > 0)] = 2
+    places[is_completed & (errors > 0)] = 1
+    return places
