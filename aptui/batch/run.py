@@ -193,8 +193,8 @@ def _run_engine(
     summary.is_interrupted = engine.is_stopping and not summary.stopped_after
     summary.unknown = tuple(engine.scans.unknown.values())
     summary.mistakes = engine.pipeline.settings.problems
-    if engine.account is not None:
-        summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
+    if engine.runs.account is not None:
+        summary.take_account(engine.runs.account.total(), is_remote=config.sharing.is_remote)
     return summary
 
 

@@ -200,7 +200,7 @@ class ChangeTracker:
         deleted = engine.cache.deleted
         really = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
         if really:
-            engine.lose(really)
+            engine.scans.lose(really)
 
     # ------------------------------------------------------------------------------------------------------------- looking
 

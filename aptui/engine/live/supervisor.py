@@ -159,7 +159,7 @@ class EngineSupervisor:
 
     def _begin(self, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
         self.watching.engine = engine
-        engine.is_paused = self.is_paused
+        engine.pause.is_on = self.is_paused
         engine.pipeline.wants_news = self.wants_all
         engine.pipeline.follow(is_followed=self.is_followed)
         if not (is_first and self._skips_start_scan):
@@ -345,7 +345,7 @@ class EngineSupervisor:
             self._next = loaded.config
             self._reopen_by = time.monotonic() + _WINDING_DOWN_S
             if self.engine is not None:
-                self.engine.is_paused = True
+                self.engine.pause.is_on = True
 
     def switch_debug_output(self, is_on: bool) -> None:
         """Have jobs run with debug output, or without, whatever the configuration says when it is read again."""
@@ -403,7 +403,7 @@ class EngineSupervisor:
         """Start no more runs, or go on."""
         self.is_paused = is_paused
         if self.engine is not None:
-            self.engine.is_paused = is_paused
+            self.engine.pause.is_on = is_paused
 
     def _say(self, text: str, level: LogLevel) -> None:
         if self.engine is not None:
@@ -430,7 +430,7 @@ class EngineSupervisor:
 
     def _tell_health(self) -> None:
         engine = self.engine
-        pool = engine.pool_if_any if engine is not None else None
+        pool = engine.runs.pool_if_any if engine is not None else None
         health = Health(
             roots=self.roots.health(),
             pool=pool.fault if pool is not None else "",

@@ -21,7 +21,7 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.project import Project
-    from aptui.engine.pool.pool import Pool
+    from aptui.engine.loop.dispatch import RunDispatcher
 
 MOST_TIMES = 10
 """Times in a row that code changes under the runs of it before their jobs fail."""
@@ -36,11 +36,7 @@ class DescribedEngine(Protocol):
     config: Config
     project: Project
     pipeline: Pipeline
-
-    @property
-    def pool_if_any(self) -> Pool | None:
-        """The workers, if any were needed yet."""
-        ...
+    runs: RunDispatcher
 
     @property
     def is_scanning(self) -> bool:
@@ -123,5 +119,5 @@ def resume(engine: DescribedEngine, problem: str = "") -> None:
     """
     engine.pipeline.code_problem = problem
     engine.pipeline.is_outdated = False
-    if engine.pool_if_any is not None:
-        engine.pool_if_any.reconfigure(engine.project.builders, engine.project.platforms)
+    if engine.runs.pool_if_any is not None:
+        engine.runs.pool_if_any.reconfigure(engine.project.builders, engine.project.platforms)

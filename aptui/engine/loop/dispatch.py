@@ -1,7 +1,6 @@
 """Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit.
 
-While the queue is paused no job and no analysis starts (`offer_slots`) but what `run-next` names; what runs goes on, and files are
-read.
+How much may start is offered here (`offer_slots`); while the queue is paused `loop.pause` says what starts all the same.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from aptui.engine.cache.restoring import KeptRun
     from aptui.engine.cache.shared.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
+    from aptui.engine.loop.pause import Pause
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
     from aptui.sharing.account import Account
@@ -54,7 +53,6 @@ class RunDispatcher:
         self._results_since = 0.0
         self._results_per_commit = _RESULTS_PER_COMMIT if context.live is None else _RESULTS_PER_LIVE_COMMIT
         self._analyses: list[AnalyseResult] = []
-        self._run_next: deque[int] = deque()
         self._shared: SharedCache | None = None
         self._restores: dict[int, KeptRun] = {}
         self.pool_if_any: Pool | None = None
@@ -168,26 +166,22 @@ class RunDispatcher:
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
-    def offer_slots(self, *, is_paused: bool) -> SlotsFree | None:
+    def offer_slots(self, pause: Pause) -> SlotsFree | None:
         """Return how much may start now, None for nothing."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.room)  # to find a result takes no worker
         inbox = self._context.inbox
-        if not is_paused and (free > 0 or (critical > 0 and self._is_first_urgent())):
+        if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
-        if self._run_next and free > 0:
-            return SlotsFree(inbox.next_seq(), 1, 1, self._run_next.popleft())
+        if pause.lets_one_start and free > 0:
+            return SlotsFree(inbox.next_seq(), 1, 1, pause.take_next())
         return None
 
     def _is_first_urgent(self) -> bool:
         """Whether the job that would start next may take the room that is kept for what is critical and for analyses."""
         job = self._context.pipeline.ready.peek()
         return job is not None and (job.is_critical or job.is_analysis)
-
-    def run_next(self, job_id: int) -> None:
-        """While paused: let one job more start, the one with this id if it is pending."""
-        self._run_next.append(job_id)
 
     def start(self, command: StartRuns) -> None:
         """Have these orders looked up or run."""

@@ -35,6 +35,7 @@ from aptui.engine.loop.files.scans import Scans
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.loop.pause import Pause
 from aptui.engine.loop.progress import ProgressReporter
 from aptui.engine.loop.publishing import CatalogPublisher
 from aptui.engine.loop.reporting.events import Listener, NoticePublisher
@@ -53,8 +54,6 @@ from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
     from aptui.core.notices import JobChanged
-    from aptui.engine.pool.pool import Pool
-    from aptui.sharing.account import Account
 
 _GC_THRESHOLDS = (50_000, 20, 50)
 """Sources and their jobs form reference cycles by the thousand: the default (every 700th object) costs a tenth of the time."""
@@ -101,7 +100,7 @@ class Engine:
         self.epoch = 0
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
-        self.is_paused = False
+        self.pause = Pause()
         self._runs_builders = runs_builders
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
@@ -213,16 +212,6 @@ class Engine:
         self.closing.close()
 
     @property
-    def pool_if_any(self) -> Pool | None:
-        """The workers, if any were needed yet."""
-        return self.runs.pool_if_any
-
-    @property
-    def account(self) -> Account | None:
-        """What was saved by results that were there already; complete when the engine is closed."""
-        return self.runs.account
-
-    @property
     def ordered_ticket(self) -> int:
         """The last rows that were ordered saved."""
         return self.pipeline.ledger.ticket - 1
@@ -231,11 +220,6 @@ class Engine:
     def saved_ticket(self) -> int:
         """The ticket of the last rows that are saved in the database."""
         return self._saved.ticket
-
-    @property
-    def seq(self) -> int:
-        """The number of the last event."""
-        return self.inbox.seq
 
     # --------------------------------------------------------------------------------------------------- what others ask for
 
@@ -290,14 +274,6 @@ class Engine:
         """Look into every cache folder that is not as it was recorded."""
         self.deeds.finish()  # it has put products in place that no row knows yet
         self.scans.look_at_products()
-
-    def lose(self, names: Sequence[str]) -> None:
-        """Take note that products are not in the cache any more."""
-        self.scans.lose(names)
-
-    def run_next(self, job_id: int = 0) -> None:
-        """While paused: start one job more, the one with this id if it is pending."""
-        self.runs.run_next(job_id)
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
         """Put a person's wish into the inbox."""
@@ -355,7 +331,7 @@ class Engine:
 
     def _may_start(self) -> bool:
         """Whether jobs may start that need no worker."""
-        return not self.is_paused and not self._is_amid_changes
+        return not self.pause.is_on and not self._is_amid_changes
 
     def _is_being_written(self, path: str, is_asked: bool) -> bool:  # one of the callables of `CopyStaging`
         return self.live is not None and self.live.is_being_written(path, is_asked=is_asked)
@@ -433,7 +409,7 @@ class Engine:
             self.digests.send(self.runs.pool)
         if self.inbox:
             return
-        if len(self.pipeline.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(is_paused=self.is_paused)):
+        if len(self.pipeline.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(self.pause)):
             self.deeds.handle(slots)
         if not self.is_committing and self.scans.is_scanning:
             with trace.span("scan"):

@@ -91,7 +91,7 @@ class GatewayRequests:
                 live, engine = self._live, self._engine()
                 if not verb.source:
                     raise UserError("the source to be shown is missing", hint="name a source")
-                engine.news.tell(ShowAsked(engine.seq, RelPath(verb.source), verb.product))
+                engine.news.tell(ShowAsked(engine.inbox.seq, RelPath(verb.source), verb.product))
                 live.wake()
                 request.answer()
 
@@ -134,7 +134,7 @@ class GatewayRequests:
             is_passed = engine is not None and 0 <= fenced.ticket <= engine.saved_ticket
             if is_over or is_passed:
                 self._fenced.remove(fenced)
-                epoch, seq = (engine.epoch, engine.seq) if engine is not None else (0, 0)
+                epoch, seq = (engine.epoch, engine.inbox.seq) if engine is not None else (0, 0)
                 fenced.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and fenced.is_whole)
 
     def _hurry(self, engine: Engine) -> bool:

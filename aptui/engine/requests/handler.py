@@ -134,7 +134,7 @@ class RequestHandler:
                 else:
                     request.refuse(f"there is no connection {verb.number}")
             case port.RestartWorker():
-                pool = live.engine.pool_if_any if live.engine else None
+                pool = live.engine.runs.pool_if_any if live.engine else None
                 if pool is not None and pool.restart_worker(verb.number):
                     request.answer()
                 else:
@@ -205,7 +205,7 @@ class RequestHandler:
             pages = int(file.read().split()[1])
         return {
             **self._identity(),
-            "seq": engine.seq if engine else 0,
+            "seq": engine.inbox.seq if engine else 0,
             "uptime_s": round((time.time_ns() // 1_000_000 - live.started_ms) / 1000, 1),
             "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
             "state": self._state(),
@@ -242,7 +242,7 @@ class RequestHandler:
         if engine is None:
             request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[])
             return
-        seq, ticket = engine.seq, engine.ordered_ticket
+        seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
             waiting = engine.news.begun.waiting_ids() | engine.pipeline.told_pending_ids()
@@ -259,14 +259,14 @@ class RequestHandler:
         return self._live.server.connections() if self._live.server is not None else ()
 
     def _workers(self) -> tuple[object, ...]:
-        pool = self._live.engine.pool_if_any if self._live.engine else None
+        pool = self._live.engine.runs.pool_if_any if self._live.engine else None
         return pool.workers() if pool is not None else ()
 
     def _tell_connections(self) -> None:
         server = self._live.server
         if server is not None:
             engine = self._live.engine
-            notice = ConnectionsChanged(engine.seq if engine else 0, server.connections(), self._peering.report)
+            notice = ConnectionsChanged(engine.inbox.seq if engine else 0, server.connections(), self._peering.report)
             server.publish(notice, engine.epoch if engine else 0, notice.cause)
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
@@ -325,7 +325,7 @@ class RequestHandler:
         if job is None:
             request.answer(job_id=0)
             return
-        engine.run_next(job.id)
+        engine.pause.run_next(job.id)
         request.answer(job_id=job.id, source=job.source.rel)
 
     def _drain(self, request: Request, verb: port.Drain) -> None:
@@ -401,7 +401,7 @@ class RequestHandler:
         shared = _shared(engine).since(settling.shared_before if is_same else SharingSum())
         settling.request.answer(
             epoch=engine.epoch,
-            seq=engine.seq,
+            seq=engine.inbox.seq,
             run=status.run - (settling.run_before if is_same else 0),
             failed=status.failed - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
@@ -415,4 +415,4 @@ class RequestHandler:
 
 def _shared(engine: Engine) -> SharingSum:
     """Return the counts so far of shared results."""
-    return engine.account.total() if engine.account is not None else SharingSum()
+    return engine.runs.account.total() if engine.runs.account is not None else SharingSum()

@@ -60,7 +60,7 @@ class LogRequests:
         self._asking = [asking for asking in self._asking if asking.request.client != client]
 
     def _so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
-        pool = self._live.engine.pool_if_any if self._live.engine is not None else None
+        pool = self._live.engine.runs.pool_if_any if self._live.engine is not None else None
         return pool.log_so_far(run_key, asks=asks) if pool is not None else None
 
     def next_deadline(self, _now: float) -> float | None:

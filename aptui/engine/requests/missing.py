@@ -84,7 +84,7 @@ class MissingScanRequests:
             raise UserError("the engine is not working", hint="'aptui status' says why")
         products = _chosen(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
-        engine.news.tell(ProductsChanged(engine.seq, ()))
+        engine.news.tell(ProductsChanged(engine.inbox.seq, ()))
         request.answer(count=len(products))
 
     def left(self, client: int) -> None:
@@ -167,7 +167,7 @@ class MissingScanRequests:
     def _tell(self, notice: MissingScan) -> None:
         engine = self._live.engine
         if engine is not None:
-            engine.news.tell(replace(notice, cause=engine.seq))
+            engine.news.tell(replace(notice, cause=engine.inbox.seq))
 
     def _ended(self, running: _Running, tally: Tally, error: KnownError | None) -> None:
         if self._running is running:

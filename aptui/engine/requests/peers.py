@@ -39,7 +39,7 @@ class PeerRequests:
         if self.report is None or live.server is None:
             raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml has one started")
         engine = live.engine
-        notice = PeerOrdered(engine.seq if engine else 0, order)
+        notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
 
     def left(self, client: int) -> None:

@@ -63,7 +63,7 @@ def look_up(config: Config) -> CommitReadiness:
             engine.run_until_idle()
         finally:
             engine.close()
-        found = engine.account.total().hits if engine.account else 0
+        found = engine.runs.account.total().hits if engine.runs.account else 0
         answer = _answer(dry, found, builders)
         return replace(answer, doubts=(*answer.doubts, *troubles))
 

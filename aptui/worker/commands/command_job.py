@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import time
-import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -28,6 +27,7 @@ from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.products import StagingFolders, remove_tree
 from aptui.worker.outputs.references import add_told
+from aptui.worker.outputs.sub_ids import command_sub_ids
 
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5
@@ -260,7 +260,7 @@ def _products(
     names = commands.find_products(rule.products, folders.products, values)
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
     flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
-    return [JobProduct(name, _sub_id(name) if len(names) > 1 else 0, asset_type, flags) for name in names]
+    return [JobProduct(name, sub_id, asset_type, flags) for name, sub_id in zip(names, command_sub_ids(names), strict=True)]
 
 
 def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:
@@ -269,7 +269,3 @@ def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: Ru
     if not add_told(path, products):
         text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
         log.write(LogLevel.WARNING, text)
-
-
-def _sub_id(name: str) -> int:
-    return zlib.crc32(os.fsencode(os.path.basename(name).lower()))

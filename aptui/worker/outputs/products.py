@@ -24,6 +24,7 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused
+from aptui.worker.outputs.sub_ids import check_sub_id
 
 NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
@@ -157,13 +158,10 @@ def _check_flags(product: JobProduct, platform: str) -> None:
 
 
 def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> None:
-    if not isinstance(product.sub_id, int) or not 0 <= product.sub_id < 1 << 32:
-        raise AnswerRefused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
     if name in names:
         raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
-    if product.sub_id in sub_ids:
-        raise AnswerRefused(f"products {sub_ids[product.sub_id]!r} and {product.path!r} have the same sub id {product.sub_id}")
-    names[name] = sub_ids[product.sub_id] = product.path
+    check_sub_id(product, sub_ids)
+    names[name] = product.path
 
 
 def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) -> StagedProduct:

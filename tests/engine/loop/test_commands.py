@@ -75,11 +75,11 @@ def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held:
 def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
-    seq = engine.seq
+    seq = engine.inbox.seq
     engine.ask("reprocess", keys=["a.txt"])
     project.ask(port.Status())
     project.ask(port.Status())
-    waits, taken = bool(engine.inbox), engine.seq - seq
+    waits, taken = bool(engine.inbox), engine.inbox.seq - seq
     held.let_go.set()
     project.until_idle()
 

@@ -50,7 +50,7 @@ def build(opening: PreparedSession) -> list[int]:
     engine.open()
     engine.start_scan()
     engine.run_until_idle()
-    pids = [worker.pid for worker in engine.pool_if_any.workers()] if engine.pool_if_any else []
+    pids = [worker.pid for worker in engine.runs.pool_if_any.workers()] if engine.runs.pool_if_any else []
     engine.close()
     return pids
 

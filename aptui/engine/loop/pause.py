@@ -1,0 +1,31 @@
+"""The paused queue: no job and no analysis starts but what `run-next` names; what runs goes on, and files are read.
+
+Who pauses is `requests.handler`; the supervisor pauses what winds down, too.
+
+Tests: `tests/engine/requests/test_handler.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Pause:
+    """Whether the queue of one engine is paused, and what starts all the same."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._next: deque[int] = deque()
+
+    @property
+    def lets_one_start(self) -> bool:
+        """Whether somebody asked for one job more."""
+        return bool(self._next)
+
+    def run_next(self, job_id: int) -> None:
+        """Let one job more start, the one with this id if it is pending."""
+        self._next.append(job_id)
+
+    def take_next(self) -> int:
+        """Return the job that starts all the same, which `lets_one_start` says there is."""
+        return self._next.popleft()
