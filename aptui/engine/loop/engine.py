@@ -175,7 +175,10 @@ class Engine:
             self.cache.discard,
             lambda: self.pipeline.fresh.may_group,
         )
-        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None, copying=copying)
+        is_live = self.live is not None
+        self.digests = HashQueue(
+            self.roots, self.inbox.next_seq, self.inbox.post, is_live=is_live, is_little=opening.is_little, copying=copying
+        )
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)

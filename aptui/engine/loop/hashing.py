@@ -37,7 +37,7 @@ _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
-"""So few and small files are read by the engine itself where every millisecond counts."""
+"""So few and small files are read by the engine itself, for a worker would have to be woken, or started."""
 
 
 class _Wanted(Struct, frozen=True):
@@ -81,8 +81,8 @@ class HashQueue:
         roots: {scan folder id: absolute path}.
         next_seq: numbers orders and events.
         post: takes the `FilesHashed`.
-        is_live: clients wait: orders are small, and a few small files are read by the engine itself instead of waiting for
-            a worker.
+        is_live: clients wait: orders are small, and a few small files are read by the engine itself.
+        is_little: there is little to do: the engine itself reads and copies it.
         copying: how copies are staged on the way.
     """
 
@@ -93,10 +93,11 @@ class HashQueue:
         post: Callable[[Event], None],
         *,
         is_live: bool,
+        is_little: bool,
         copying: CopyStaging,
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
-        self._copying = copying
+        self._is_little, self._copying = is_little, copying
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
         self._orders: dict[int, list[_Wanted]] = {}
         self._waiting: deque[_Wanted] = deque()
@@ -126,16 +127,17 @@ class HashQueue:
         )
 
     def read_few(self) -> None:
-        """Read what waits, if it is little; nothing is copied here, for that takes the disk its time.
+        """Read what waits, if it is little; where clients wait nothing is copied here, for that takes the disk its time.
 
-        So what is to be copied anyhow is left to a worker, who reads it on the way: else it would be sent there after all.
+        So what is to be copied anyhow is left to a worker then, who reads it on the way: else it would be sent there after all.
         """
-        if not self._is_live or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
+        if not (self._is_live or self._is_little) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return
-        if any(wanted.run_keys for wanted in self._waiting) and self._copying.may_start():
+        may_copy = self._copying.may_start()
+        if self._is_live and may_copy and any(wanted.run_keys for wanted in self._waiting):
             return
         if all(wanted.fact.size <= _HERE_BYTES for wanted in self._waiting):
-            self.take(files.hash_files(self._order(may_copy=False)))
+            self.take(files.hash_files(self._order(may_copy=may_copy and not self._is_live)))
 
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from aptui.engine.pool.spawning import EarlyWorker
     from aptui.engine.scan.verification import Verification
 
+_FEW_FOLDERS = 4
+"""Where more differ, workers have more to do than to start."""
+
 
 def with_intermediates(project: Project, cache: str) -> Project:
     """Return `project` with the platform and the scan folder of intermediates, which every cache has."""
@@ -100,11 +103,17 @@ class PreparedSession:
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._look()
-        if self._starts_worker and not self.is_current:
+        if self._starts_worker and not self.is_current and not self.is_little:
             from aptui.engine.pool.spawning import EarlyWorker  # where nothing is pending nobody pays for it
 
             self.early = EarlyWorker(self.config)
             self._closing.callback(self.early.close)
+
+    @property
+    def is_little(self) -> bool:
+        """Whether the engine itself reads and copies what few files there are: what is not as it was lies close together."""
+        are_copies = all(builder.is_plain_copy for builder in self.builders)
+        return are_copies and self.glance is not None and len(self.glance.differing) <= _FEW_FOLDERS
 
     def _look(self) -> None:
         archive = DatabaseArchive(self.database, {}, self.project.metadata_types)

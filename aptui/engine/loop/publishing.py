@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from aptui.core.notices import LogLevel
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
-from aptui.engine.cache.runtime_catalog import RuntimeCatalogs
 from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
+    from aptui.engine.cache.runtime_catalog import RuntimeCatalogs
     from aptui.engine.loop.reporting.events import NoticePublisher
     from aptui.store.db.archive.archive import DatabaseArchive
     from aptui.store.db.writer import Writer
@@ -45,7 +45,11 @@ class CatalogPublisher:
         self._database, self._writer, self._cache, self._news, self._wake = database, writer, cache, news, wake
         platforms = platforms_of(project)
         self._ours = Catalogs(writer, database, config.name, platforms, archive.state(CATALOG_STATE))
-        self._runtime = RuntimeCatalogs(config.cache_dir, platforms) if config.foreign else None
+        self._runtime: RuntimeCatalogs | None = None
+        if config.foreign:
+            from aptui.engine.cache.runtime_catalog import RuntimeCatalogs  # O3DE's projects alone have them
+
+            self._runtime = RuntimeCatalogs(config.cache_dir, platforms)
 
     def close(self) -> None:
         """Wait for what is being written: a runtime's are made of ours."""

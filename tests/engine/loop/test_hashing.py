@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -16,21 +17,23 @@ from aptui.engine.loop.hashing import CopyStaging, HashQueue
 class Orders(HashQueue):
     """A queue whose orders and answers are kept."""
 
-    def __init__(self, *, is_live: bool, may_group: bool = False) -> None:
+    def __init__(self, *, is_live: bool, is_little: bool = False, may_group: bool = False, root: str = "/game") -> None:
         self.posted: list[Event] = []
         numbers = count(1)
         self.asked: list[tuple[str, bool]] = []
-        copying = CopyStaging("/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group)
-        super().__init__({1: "/game"}, lambda: next(numbers), self.posted.append, is_live=is_live, copying=copying)
+        copying = CopyStaging(f"{root}/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group)
+        super().__init__(
+            {1: root}, lambda: next(numbers), self.posted.append, is_live=is_live, is_little=is_little, copying=copying
+        )
 
     def _is_written(self, path: str, is_asked: bool) -> bool:
         self.asked.append((path, is_asked))
         return not is_asked
 
-    def want_copies(self, files: int, size: int = 5, known: bytes = b"") -> None:
+    def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
         """Have so many files read and copied, new ones unless they are `known`."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
-        self.want(HashFiles(1, facts, tuple((number,) for number in range(files)), (known,) * files))
+        self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
     def take_orders(self) -> list[HashOrder]:
         """Take all that waits, as orders."""
@@ -107,6 +110,31 @@ def test_clients_wait_for_many_new_files_where_those_are_decided_together_and_fo
     assert [(len(event.copies), event.has_more) for event in new.told()] == [(256, False), (256, False), (88, False)]
     assert {len(event.copies) for event in known.told()} == {16, 8}
     assert [len(event.copies) for event in known.told() if not event.has_more] == [16, 16, 8]
+
+
+@pytest.mark.parametrize(
+    ("who", "is_copied", "files", "size", "is_here"),
+    [
+        ("little", True, 4, 5, True),
+        ("batch", True, 4, 5, False),
+        ("live", True, 4, 5, False),
+        ("live", False, 4, 5, True),
+        ("little", True, 5, 5, False),
+        ("little", True, 1, 1 << 20, False),
+    ],
+)
+def test_few_small_files_are_read_here_and_copied_unless_clients_wait(
+    tmp_path: Path, who: str, is_copied: bool, files: int, size: int, is_here: bool
+) -> None:
+    digests = Orders(is_live=who == "live", is_little=who == "little", root=str(tmp_path))
+    digests.want_copies(files, size=size, is_copied=is_copied)
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "0.txt").write_bytes(b"bytes")
+
+    digests.read_few()
+
+    assert digests.are_answered == is_here
+    assert (tmp_path / "staging" / "0").exists() == (is_here and is_copied)
 
 
 def test_a_batch_does_not_have_copies_wait() -> None:

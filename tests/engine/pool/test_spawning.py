@@ -29,13 +29,19 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[SpawnedWorker]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "game").mkdir()
-    (tmp_path / "game" / "a.txt").write_text("a")
+    change(tmp_path, "a")
     (tmp_path / "aptui.yaml").write_text(
         "platforms: {linux: {}}\nscan_folders: [{name: game, path: game}]\ncache: Cache\nsandbox: off\nworkers: 2\n"
         'builders: [{name: all, copy: ["*"]}]\nlocal_store: {enabled: false}\n'
     )
     return tmp_path
+
+
+def change(project: Path, text: str, count: int = 5) -> None:
+    """Write so many sources, each in a folder of its own: with five, more than the engine copies by itself."""
+    for number in range(count):
+        (project / "game" / f"{number}").mkdir(parents=True, exist_ok=True)
+        (project / "game" / f"{number}" / "a.txt").write_text(text)
 
 
 def take(project: Path) -> PreparedSession:
@@ -70,7 +76,7 @@ def test_the_first_worker_of_a_new_cache_is_the_one_that_started_before_the_engi
 
 
 @pytest.mark.real
-def test_a_change_starts_one_worker_and_nothing_changed_none(
+def test_many_changes_start_one_worker_few_or_none_start_none(
     project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # else the file is too young to be trusted
@@ -79,11 +85,29 @@ def test_a_change_starts_one_worker_and_nothing_changed_none(
     nothing = take(project)
     current, none = nothing.is_current, len(spawned)
     nothing.close()
-    (project / "game" / "a.txt").write_text("b")
+    change(project, "bb", 4)
 
+    few = build(take(project))
+    early_for_few = len(spawned)
+    change(project, "ccc")
     changed = take(project)
-    one = len(spawned)
     changed.close()
 
-    assert (current, none, one) == (True, 0, 1)
+    assert (current, none, few, early_for_few) == (True, 0, [], 0)
+    assert [(project / "Cache" / "linux" / f"{number}" / "a.txt").read_text() for number in range(5)] == ["bb"] * 4 + ["a"]
+    assert len(spawned) == 1
     assert spawned[0].process.poll() is not None
+
+
+@pytest.mark.real
+def test_what_is_not_only_copied_starts_a_worker_early(project: Path, spawned: list[SpawnedWorker]) -> None:
+    text = (project / "aptui.yaml").read_text()
+    command = '{name: upper, patterns: ["*.up"], command: "cp {source} {products_dir}"}'
+    (project / "aptui.yaml").write_text(text.replace('copy: ["*"]}', f'copy: ["*"]}}, {command}'))
+    build(take(project))
+    spawned.clear()
+    change(project, "bb", 1)
+
+    take(project).close()
+
+    assert len(spawned) == 1
