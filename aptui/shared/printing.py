@@ -8,6 +8,7 @@ Tests: `tests/verbs/test_read.py`.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -123,6 +124,10 @@ def silence_stdout() -> None:
 # ------------------------------------------------------------------------------------------------------------------ tables
 
 
+class Lines(io.StringIO):
+    """What is listened to line by line: a table says in each row which value is which."""
+
+
 def table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -131,7 +136,7 @@ def table(
     spare: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write an aligned table; on a terminal a row is one line, a pipe gets everything. Cells are made safe here.
+    """Write an aligned table; on a terminal a row is one line, a pipe and `Lines` get everything. Cells are made safe here.
 
     Args:
         header: one text a column.
@@ -142,6 +147,11 @@ def table(
     """
     stream = stream or sys.stdout
     cells = [[line(cell) for cell in row] for row in rows]
+    if isinstance(stream, Lines):
+        for first, *rest in cells:
+            named = [f"{name} {cell}" for name, cell in zip(header[1:], rest, strict=True) if cell]
+            stream.write(f"{first}: {', '.join(named)}\n")
+        return
     widths = [max(columns_of(cell) for cell in column) for column in zip(header, *cells, strict=True)]
     shown = list(range(len(header)))
     limit = width(stream)

@@ -7,10 +7,12 @@ Tests: `tests/store/db/test_foreign.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
+from aptui.core import fingerprint
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.queries.reader import Reader
 
@@ -22,6 +24,8 @@ _ANALYSES_SQL = """SELECT builder, COUNT(*), COALESCE(SUM(duration_ms), 0), COAL
 FROM aptui_analyses GROUP BY builder"""
 _JOBS_SQL = f"""SELECT j.BuilderGuid, COUNT(*), COALESCE(SUM({_DURATION}), 0), COALESCE(MAX({_DURATION}), 0)
 FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid"""
+_NAMES_SQL = """SELECT j.BuilderGuid, o.inputs, MAX(j.JobID) FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
+WHERE substr(o.inputs, 1, 8) = '[["rule"' GROUP BY j.BuilderGuid"""
 _ANALYSIS_ENTRIES_SQL = """SELECT s.SourceName, '', 'all', a.duration_ms, a.completed_ms, 0, s.SourceID
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id WHERE a.builder = ? ORDER BY a.duration_ms DESC, 1 LIMIT ?"""
 _JOB_ENTRIES_SQL = f"""SELECT SourceName, GROUP_CONCAT(DISTINCT JobKey), GROUP_CONCAT(DISTINCT Platform), SUM(d), MAX(ended),
@@ -107,6 +111,11 @@ class CacheContents(Struct, frozen=True):
     def total(self) -> Amount:
         """Return everything together."""
         return Amount("", sum(item.count for item in self.platforms), sum(item.size_bytes for item in self.platforms))
+
+
+def builder_names(reader: Reader, known: Mapping[bytes, str] = MappingProxyType({})) -> dict[bytes, str]:
+    """Return {UUID: name}: what is known, and of other builders, which no configuration names, what their newest jobs tell."""
+    return {uuid: fingerprint.load(inputs)[0][1] for uuid, inputs, _job_id in reader.ask(_NAMES_SQL)} | dict(known)
 
 
 def builders_spent(reader: Reader) -> list[BuilderSpent]:

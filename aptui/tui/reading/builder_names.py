@@ -6,7 +6,12 @@ Tests: `tests/tui/reading/test_builder_names.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from aptui.config.dirs import asset_database
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
@@ -28,7 +33,9 @@ def known_names(app: Shell) -> dict[bytes, str]:
 def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
     """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
     config, complete = app.config, app.all_builders
-    if config is None or complete is None or not config.has_builders_to_find:
+    if config is None:
+        return partial(_told_by_jobs, asset_database(app.session.cache_dir))
+    if complete is None or not config.has_builders_to_find:
         return None
     configured = {builder.uuid for builder in config.project.builders}
 
@@ -39,3 +46,11 @@ def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
         return names
 
     return find
+
+
+def _told_by_jobs(database: Path) -> dict[bytes, str]:
+    from aptui.store.queries.metrics import builder_names  # for start-up: after the first rows
+    from aptui.store.queries.reader import open_reader
+
+    with closing(open_reader(database)) as reader:
+        return builder_names(reader)

@@ -17,6 +17,7 @@ Tests: `tests/tui/widgets/test_views.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,6 +38,7 @@ from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.cells import width_of, wrap
 
 KEPT_COUNT = 50
+_BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
 """So many cells the sign has, and what stands before it."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
@@ -60,6 +62,12 @@ class History(Suggester):
         return next((text for text in self.texts if text.startswith(value) and text != value), None)
 
 
+def fitting(hint: str, cells: int) -> str:
+    """Return as many parts of a list as fit as a whole."""
+    ends = [found.start() for found in _BETWEEN_PARTS.finditer(hint)] + [len(hint)]
+    return next((hint[:end].rstrip(",;") for end in reversed(ends) if width_of(hint[:end].rstrip(",;")) <= cells), "")
+
+
 class _FilterLine(Input):
     """The line itself; history on the arrows, and Esc in two steps."""
 
@@ -72,6 +80,10 @@ class _FilterLine(Input):
         Binding("enter", "submit", "keep", id="filter.keep"),
         Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave"),
     ]
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Hint at no more than there is room for."""
+        self.placeholder = fitting(self.box.hint, event.size.width)
 
     def watch_virtual_size(self) -> None:
         """Show no room beyond the end of a text that became shorter."""
@@ -145,7 +157,8 @@ class FilterBox(Widget):
         self._sign = sign
         self._walked = -1
         self._typed = text
-        self._line = _FilterLine("", placeholder=placeholder, compact=True, select_on_focus=False)
+        self.hint = placeholder
+        self._line = _FilterLine("", compact=True, select_on_focus=False)
         self._line.cursor_blink = False
         self._count = Static("", markup=False, classes="count")
         self._count_cells = 0

@@ -8,7 +8,6 @@ Tests: `tests/verbs/screens/test_conversation.py`.
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import shlex
@@ -130,7 +129,7 @@ class Conversation:
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
-        module, said = import_module(_VERBS[verb]), io.StringIO()
+        module, said = import_module(_VERBS[verb]), printing.Lines()
         parser = _Parser(prog=verb, add_help=False)
         getattr(module, f"{verb}_arguments")(parser)
         given = Namespace(**{**vars(self._arguments), "theme": "", "no_mouse": True})
@@ -171,7 +170,7 @@ class Conversation:
         page, self._waiting = self._waiting[:PAGE_LINES], self._waiting[PAGE_LINES:]
         self._say("\n".join(page) if page else "that is all")
         if self._waiting:
-            self._say(f"{len(self._waiting):,} lines more: 'more'")
+            self._say(f"{printing.count(len(self._waiting), 'line')} more: 'more'")
 
     def _say(self, text: str) -> None:
         self._out.write(text + "\n")

@@ -6,6 +6,8 @@ import pytest
 
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.reading.builder_names import finder, known_names
+from tests.store.conftest import BUILDER, job_row, source_row
+from tests.tui.database import database
 
 SHIPPED, OWN = SimpleNamespace(uuid=b"s" * 16, name="image"), SimpleNamespace(uuid=b"o" * 16, name="wordlist")
 
@@ -30,6 +32,20 @@ def test_what_was_found_is_known_the_next_time(tmp_path):
 
 def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
     assert finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
+
+
+def test_without_a_configuration_jobs_tell_the_names(tmp_path):
+    with database(tmp_path) as made:
+        made.put(
+            put_source=[source_row()],
+            put_job=[
+                job_row(1, inputs='[["rule","before","00"]]'), job_row(2, platform="pc", inputs='[["rule","now","00"]]'),
+                job_row(3, builder=b"X" * 16, platform="mac"),
+            ],
+        )  # fmt: skip
+        app = SimpleNamespace(config=None, all_builders=None, session=SimpleNamespace(cache_dir=made.path.parent))
+
+        assert finder(app)() == {BUILDER: "now"}
 
 
 @pytest.mark.parametrize("remembered", [{"no hex": "x"}, {"0g": 1}, []])

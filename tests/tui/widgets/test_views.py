@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import Input, Static
 
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.filterbox import FilterBox, fitting
 from aptui.tui.widgets.lines import BLOCK_BYTES, FileLines, LogLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
@@ -578,3 +578,11 @@ def test_a_mistake_is_pointed_at():
         assert not box.query_one(Input).cursor_blink
 
     play(box, script, size=(60, 10))
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [(29, "name, path/, UUID or asset id"), (28, "name, path/"), (11, "name, path/"), (10, "name"), (3, "")],
+)
+def test_a_hint_in_the_filter_line_ends_where_a_part_of_it_does(cells, expected):
+    assert fitting("name, path/, UUID or asset id", cells) == expected

@@ -82,6 +82,9 @@ def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert len(page) == 21
     assert page[-1] == "11 lines more: 'more'"
     assert len(talk("more")) == 11
+    copies = next(line for line in talk("builders") if line.startswith("data: "))
+    assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), "no columns: a row says what is what"
+    assert "  " not in copies
     assert talk("follow") == ["following"]
     assert "why JOB" in "\n".join(talk("help"))
     assert talk("dance") == ["'dance' is nothing that is known here; 'help' says what is"]

@@ -20,6 +20,7 @@ from textual.message import Message
 from aptui.tui.screens.assets.lines import TitleLine
 from aptui.tui.screens.assets.panel import Panel, Ref, read_links
 from aptui.tui.screens.assets.preview import Preview, preview_of
+from aptui.tui.screens.assets.query_worker import PREVIEW
 from aptui.tui.screens.assets.references import COLUMNS, References, branches
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows.rows import Rows
@@ -117,8 +118,6 @@ class AssetDetail(Vertical):
         self._panel: Panel | None = None
         self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
-        self.is_reading = False
-        """Whether what a file looks like is still to come."""
         self._without_picture: Preview | None = None
 
     def compose(self) -> ComposeResult:
@@ -210,8 +209,7 @@ class AssetDetail(Vertical):
                 self._without_picture = preview
                 decoder.want(panel.file, preview.form, partial(self._take_picture, preview))
 
-        self.is_reading = True
-        queries.request("preview", lambda _reader: preview_of(panel.file), take)
+        queries.request(PREVIEW, lambda _reader: preview_of(panel.file), take)
 
     def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
         """Show a picture where it is still wanted."""
@@ -219,7 +217,6 @@ class AssetDetail(Vertical):
             self._draw_preview("Preview", preview.with_picture(picture))
 
     def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:
-        self.is_reading = False
         self.set_class(not title, "-without-preview")
         view = self.query_one(FilePreview)
         view.show_preview(preview)

@@ -39,7 +39,7 @@ from aptui.tui.screens.assets.panel import (
     read_panel,
 )
 from aptui.tui.screens.assets.parts import AssetsBody, AssetsHead
-from aptui.tui.screens.assets.query_worker import QueryWorker
+from aptui.tui.screens.assets.query_worker import PREVIEW, QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.screens.assets.trees import Place
 from aptui.tui.widgets.rows.rows import Rows
@@ -377,7 +377,9 @@ class AssetsPane(MissingTrees):
             return "the first rows"
         if isinstance(focused, Input):
             return ""
-        return "the search" if self.is_searching() else "the asset" if self._is_on_an_errand() else ""
+        if self.is_searching():
+            return "the search"
+        return "the asset" if self._is_on_an_errand() else "the preview" if self.queries.has_errand(PREVIEW) else ""
 
     def _is_on_an_errand(self) -> bool:
         """Whether what a key set out for is still read: the asset to go to, or the one that something shall be done with."""
@@ -401,14 +403,18 @@ class AssetsPane(MissingTrees):
         self._go_into_tree()
 
     def _zoom_tree(self) -> None:
-        """Give the tree all the room; where it has that already, show what is under the cursor in it: its picture, its text."""
-        preview, detail = self.query_one(FilePreview), self.query_one(AssetDetail)
-        is_read = self.panel is not None and (self.panel.kind, self.panel.key) == self._looked_at and not detail.is_reading
-        if not self.has_class("-narrow"):
+        """Give the tree all the room; where it has that already, show what is under the cursor as soon as it is read."""
+        if self.has_class("-narrow"):
+            self.with_panel(lambda panel: self.queries.after(PREVIEW, partial(self._peek, panel)))
+        else:
             self.add_class("-zoom-tree")
-        elif not is_read:
-            self.shell.tell("it is still being read: once more in a moment", seconds=2)
-        elif preview in detail.parts:
+
+    def _peek(self, panel: Panel) -> None:
+        """Give the preview all the room, of a picture or a text."""
+        preview = self.query_one(FilePreview)
+        if self.panel is None or (self.panel.kind, self.panel.key) != (panel.kind, panel.key):
+            return
+        if preview in self.query_one(AssetDetail).parts:
             self.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
             self.give_focus(preview)
         else:

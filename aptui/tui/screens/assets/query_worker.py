@@ -16,7 +16,7 @@ from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
 
 T = TypeVar("T")
-LAST = "preview"
+PREVIEW = "preview"
 """This kind waits until nothing else is asked for: colouring a text takes longest."""
 
 
@@ -38,12 +38,14 @@ class QueryWorker:
         self, database: Path, deliver: Callable[..., object], failed: Callable[[str, KnownError], object] = lambda *_: None
     ) -> None:
         self._database, self._deliver, self._failed = database, deliver, failed
-        self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=LAST)
+        self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=PREVIEW)
         self._newest: dict[str, _Query] = {}
+        self._errands: dict[str, Callable[[], object]] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
         """Have `ask` answered in the thread and `then` called with it in the UI, unless the same kind is requested anew before."""
         query = self._newest[kind] = _Query(ask, then)
+        self._errands.pop(kind, None)
         self._worker.put(query, kind)
 
     @property
@@ -54,6 +56,17 @@ class QueryWorker:
     def is_awaited(self, kind: str) -> bool:
         """Whether the newest query of a kind was not answered yet, or the UI has not heard it."""
         return kind in self._newest
+
+    def after(self, kind: str, do: Callable[[], object]) -> None:
+        """Call `do` once the newest query of a kind was answered, or at once; a newer one gives it up."""
+        if self.is_awaited(kind):
+            self._errands[kind] = do
+        else:
+            do()
+
+    def has_errand(self, kind: str) -> bool:
+        """Whether something shall be done once a query of a kind was answered."""
+        return kind in self._errands
 
     def close(self) -> None:
         """End the thread."""
@@ -74,3 +87,4 @@ class QueryWorker:
     def _end(self, kind: str, query: _Query) -> None:
         if self._newest.get(kind) is query:
             del self._newest[kind]
+            self._errands.pop(kind, lambda: None)()

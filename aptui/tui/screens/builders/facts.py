@@ -19,7 +19,7 @@ from msgspec import Struct, field, structs
 from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries.metrics import BuilderSpent, Spent, builders_spent
+from aptui.store.queries.metrics import BuilderSpent, Spent, builder_names, builders_spent
 from aptui.store.queries.reader import open_reader
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
@@ -89,13 +89,16 @@ def find(places: BuilderPlaces) -> FoundBuilders:
         except KnownError as error:
             troubles.append(str(error))
     spent: dict[bytes, BuilderSpent] = {}
+    names = places.names
     try:
         with closing(open_reader(places.database)) as reader:
             spent = {each.builder: each for each in builders_spent(reader)}
+            if spent.keys() - names.keys() - {each.uuid for each in builders}:
+                names = builder_names(reader, names)
     except KnownError as error:
         troubles.append(error.what)
     known = [KnownBuilder(each.uuid, each.name, each, spent.pop(each.uuid, None)) for each in builders]
-    known += [KnownBuilder(uuid, places.names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
+    known += [KnownBuilder(uuid, names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
     return FoundBuilders(tuple(known), "; ".join(troubles))
 
 

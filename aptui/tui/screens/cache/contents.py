@@ -20,7 +20,7 @@ from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import told, uuid_text
 from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
-from aptui.store.queries.metrics import Amount, cache_contents
+from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
 from aptui.tui.terminal.safety import glyph
@@ -110,6 +110,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
     path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, told(path):
         found = cache_contents(reader, now_ms - _DAY_MS)
+        names = builders if builders.keys() >= dict(found.builders).keys() else builder_names(reader, builders)
     total = found.total
     grown = {each.name: each for each in found.grown}
     free_bytes, disk_bytes = _disk(cache_dir)
@@ -121,7 +122,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
     return CacheInventory(
         tuple(share(each, each.name) for each in found.platforms),
         tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
-        tuple(share(each, builders.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
+        tuple(share(each, names.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
         total.count,
         total.size_bytes,
         sum(each.count for each in found.grown),

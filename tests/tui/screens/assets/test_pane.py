@@ -31,7 +31,7 @@ from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
-from aptui.tui.screens.assets import files, trees
+from aptui.tui.screens.assets import detail, files, trees
 from aptui.tui.screens.assets import pane as pane_module
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TreeTabs
@@ -291,10 +291,6 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
         assert "z zoom" in lines(app)[-1]
         await until(pilot, lambda: pane.panel is not None and pane.panel.path == "textures/rock.png")
         await until(pilot, lambda: pane.query_one(FilePreview) in pane.query_one(AssetDetail).parts)
-        pane.query_one(AssetDetail).is_reading = True
-        await press(pilot, "z")
-        await until(pilot, lambda: "it is still being read" in text(app))
-        pane.query_one(AssetDetail).is_reading = False
         for back in ("z", "escape"):
             assert "Preview" not in text(app)
             await press(pilot, "z")
@@ -306,6 +302,31 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
             await until(pilot, lambda: "Preview" not in text(app))
         await press(pilot, "enter", "escape")
         await until(pilot, lambda: pane.shown_tree().has_focus)
+
+    in_assets(tmp_path, look, size=SMALL)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_is_still_read_is_previewed_as_soon_as_it_is_there_and_keys_wait_for_it(tmp_path, monkeypatch):
+    may_read = threading.Event()
+    may_read.set()
+    read = detail.preview_of
+    monkeypatch.setattr(detail, "preview_of", lambda path: may_read.wait() and read(path))
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await until(pilot, lambda: app.keyboard.awaited("z") == "" and not pane.queries.is_busy)
+        may_read.clear()
+        try:
+            await go(pilot, pane, "textures/rock.png")
+            await press(pilot, "z")
+            assert app.keyboard.awaited("j") == "the preview"
+            assert "Preview" not in text(app)
+        finally:
+            may_read.set()
+        await until(pilot, lambda: "Preview" in text(app))
+        await until(pilot, lambda: app.focused is pane.query_one(FilePreview))
+        assert app.keyboard.awaited("j") == ""
 
     in_assets(tmp_path, look, size=SMALL)
 

@@ -12,6 +12,7 @@ import pytest
 
 from aptui.core.notices import ProductsChanged, Progress, Said
 from aptui.link.port import Reprocess, Rescan
+from aptui.store.db.schema import uuid_text
 from aptui.tui.data.session import NoSession
 from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.cache import contents
@@ -54,7 +55,10 @@ def store(tmp_path):
             file.write_bytes(MADE)
         made.put(
             put_source=[source_row(1, "textures/A.png"), source_row(2, f"data/{EVIL}c.json")],
-            put_job=[job_row(1, 1, completed_ms=1 << 50), job_row(2, 2, builder=b"X" * 16, completed_ms=1, last_ms=1)],
+            put_job=[
+                job_row(1, 1, completed_ms=1 << 50, inputs='[["rule","painter","00"]]'),
+                job_row(2, 2, builder=b"X" * 16, completed_ms=1, last_ms=1),
+            ],
             put_product=rows,
             put_cache_folder=[(folder, 1) for folder in ("linux", "linux/textures", "linux/data", "pc/data")],
         )
@@ -99,6 +103,8 @@ def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, s
         assert "(directly below the platform)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
         assert "2, 2.9 KiB" in shown
+        assert "painter" in shown, "as its jobs call a builder that no configuration names"
+        assert uuid_text(b"X" * 16)[:20] in shown
 
     in_cache(tmp_path, look, size=size)
 
