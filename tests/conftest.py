@@ -6,7 +6,9 @@ one.
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -30,6 +32,7 @@ if "tests" not in sys.modules:
 
 pytest_plugins = ["lanes"]
 _forks = Forks()
+_short = pytest.StashKey[str]()
 _STARTS = (
     "tests/worker/",
     *(f"tests/drills/test_{name}.py" for name in ("hostile", "neighbours")),
@@ -56,6 +59,19 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests' folders short: engines whose own are too long for a socket meet in one of /tmp, and end each other there."""
+    if not config.option.basetemp:
+        config.option.basetemp = config.stash[_short] = tempfile.mkdtemp(prefix="t-", dir="/tmp")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave the folders of tests that failed."""
+    if exitstatus == 0 and (short := session.config.stash.get(_short, "")):
+        shutil.rmtree(short, ignore_errors=True)
 
 
 def pytest_unconfigure() -> None:

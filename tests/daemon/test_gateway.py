@@ -41,6 +41,11 @@ class Served(Home):
         pid = int(str(self.record.get("pid", 0)))
         return pid if pid and Path(f"/proc/{pid}").exists() and b"gateway" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
 
+    def living(self) -> int:
+        """Wait for its process."""
+        self.wait(lambda: self.pid)  # none is 0, and whoever kills that kills all who run with us
+        return self.pid
+
     def configure(self, text: str) -> None:
         (self.project / "aptui.yaml").write_text(text)
 
@@ -59,7 +64,7 @@ def test_it_comes_with_the_engine_answers_and_goes_with_it(home: Served) -> None
     home.configure(ENABLED)
     assert "; the gateway listens at http://127.0.0.1:" in home.run("start").stdout
     home.settled()
-    first = home.pid
+    first = home.living()
 
     assert "listens at http://127.0.0.1:" in home.run("status").stdout
     refused = home.run("gateway")

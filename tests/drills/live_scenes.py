@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from disk_project import HOST
+
 from .kills import Report, Say
 from .serving import LiveWorld, Serving, rows, serving
 
@@ -45,7 +47,8 @@ def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant:
                     writer.start()
                 for writer in writers:
                     writer.join()
-                report.faults += len(writers)
+                seen += _held_open(world, engine, paths["slowly"], number)
+                report.faults += len(writers) + 1
                 engine.judge(report, f"save {number}")
         finally:
             over.set()
@@ -66,6 +69,23 @@ builders:
     command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"
 workers: 2
 """
+
+
+def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
+    """Leave a file half written until what was saved after it is a product, twice; return what was not whole by then."""
+    data = world.note(f"held open {number}".encode())
+    with path.open("wb", buffering=0) as file:
+        file.write(data[: len(data) // 2])
+        for lap in range(2):
+            marker = world.write("assets/marker.txt", f"{number} {lap}").read_bytes()
+            engine.until(lambda marker=marker: _bytes_of(world.cache / HOST / "marker.txt") == marker)  # type: ignore[misc]
+        found = world.half_products()
+        file.write(data[len(data) // 2 :])
+    return found
+
+
+def _bytes_of(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def _version(world: LiveWorld, name: str, number: int, size: int, dice: random.Random) -> bytes:
@@ -204,6 +224,9 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
         for number in range(20):
             world.write(f"assets/slow/{number}.txt", f"lap {lap} {number}")
         time.sleep(0.1)
+    # One that waits says so; one that does not has begun by then.
+    if not engine.until(lambda: engine.runs or engine.status()["state"] == "held"):
+        report.violations.append("nothing is heard of what came under the lock")
     if engine.runs:
         report.violations.append(f"{sum(engine.runs.values())} runs under the lock")
     lock.unlink()

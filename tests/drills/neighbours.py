@@ -6,6 +6,7 @@ Needs root, to be somebody else. `MUTANTS` take one rule away each: a drill that
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import selectors
 import socket
@@ -13,12 +14,14 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from disk_project import HOST, Project
 
 from aptui.engine.cache.cache import Cache
 from aptui.link import places
+from aptui.link.port import PROTOCOL
 from aptui.link.server import LinkServer
 from aptui.o3de_programs.control import ControlChannel
 from aptui.serve.access import guard, tokens
@@ -85,12 +88,10 @@ def _comes_through(kind: str, what: str) -> bool:
             return True
         if kind == "socket":
             with socket.socket(socket.AF_UNIX) as wire:
+                wire.settimeout(PATIENCE_S)
                 wire.connect(what)
-                wire.settimeout(1.0)
-                try:
-                    return bool(wire.recv(1))
-                except TimeoutError:
-                    return True  # nobody hung up on them
+                wire.sendall(_HELLO)
+                return bool(wire.recv(1))
         with socket.socket() as wire:  # nothing that would have to be imported: Python may be out of their reach
             wire.settimeout(PATIENCE_S)
             wire.connect(("127.0.0.1", int(what)))
@@ -100,6 +101,7 @@ def _comes_through(kind: str, what: str) -> bool:
         return False
 
 
+_HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "0", "kind": "test", "pid": 1}).encode() + b"\n"
 _SAID = {"control": b"ping", "gateway": b"GET /v1/products HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"}
 _HEARD = {"control": b"pong", "gateway": b" 200 "}
 
@@ -157,13 +159,13 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         cache.take()
         stack.callback(cache.close)
         selector = stack.enter_context(selectors.DefaultSelector())
-        server = LinkServer(str(folder / "run" / "socket"), selector, None, version="1")
+        server = LinkServer(str(folder / "run" / "socket"), selector, Quiet(), version="1")
         server.listen()
         stack.callback(server.close)
         MUTANTS[mutant](folder, stack)
         control = ControlChannel(selector, Quiet())
         stack.callback(control.close)
-        _turn_around(selector, stack)
+        _turn_around(selector, server, stack)
         tries = [(kind, str(path)) for path in _private(project.cache, folder / "state") for kind in ("read", "lock")]
         tries += [("socket", server.path), ("control", str(control.port)), ("gateway", str(place.port))]
         report = Report("N1", faults=len(tries))
@@ -172,13 +174,14 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
     return report
 
 
-def _turn_around(selector: selectors.BaseSelector, stack: ExitStack) -> None:
+def _turn_around(selector: selectors.BaseSelector, server: LinkServer, stack: ExitStack) -> None:
     over = threading.Event()
 
     def turn() -> None:
         while not over.is_set():
             for key, mask in selector.select(0.02):
                 key.data(mask)
+            server.flush()
 
     thread = threading.Thread(target=turn)
     thread.start()
@@ -187,10 +190,16 @@ def _turn_around(selector: selectors.BaseSelector, stack: ExitStack) -> None:
 
 
 class Quiet:
-    """A processor that only ever waits."""
+    """A processor that only ever waits, and answers whoever asks nothing of it."""
 
     def is_idle(self) -> bool:
         return False
+
+    def take(self, request: Any) -> None:
+        request.answer()
+
+    def left(self, client: int) -> None:
+        pass
 
 
 def _private(cache: Path, state: Path) -> list[Path]:

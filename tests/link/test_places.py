@@ -39,6 +39,13 @@ def test_the_state_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
         assert places.state_dir() == Path("/home/x/.local/state/aptui")
 
 
+def test_no_test_meets_the_engines_of_others(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = tmp_path_factory.getbasetemp() / ("x" * 31) / "home" / "STATE"
+    monkeypatch.setenv("XDG_STATE_HOME", str(longest))
+
+    assert places.state_dir() == longest / "aptui"
+
+
 @pytest.mark.parametrize("length", range(60, 120))
 def test_a_socket_always_fits_into_its_address(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     home = "/" + "ä" * (length // 2)
