@@ -186,7 +186,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
-        self.jobs.open(self.clock.wake_for_news)
+        self.jobs.open()
         self.wake()  # frames that panes asked for before there was a feed showed nothing
         self.session.open()
         self._show_engine()
@@ -202,6 +202,10 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def wake(self) -> None:
         """Ask for a frame; any thread may, as often as it likes."""
         self.clock.wake()
+
+    def wake_for_news(self) -> None:
+        """Ask for a frame that nobody waits for; as `wake`."""
+        self.clock.wake_for_news()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""

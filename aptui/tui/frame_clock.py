@@ -1,7 +1,8 @@
 """When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business.
 
 News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key. Where they do
-not end they are drawn four times a second: nobody reads faster, and a frame costs as much as two thousand of them.
+not end they are drawn four times a second: nobody reads faster, and a frame costs as much as two thousand of them. Where they take
+long to apply, too, it is twice a second.
 
 Many news are applied in parts, and drawn after the last. A key that comes meanwhile is next: until its echo has left no part is
 applied, and nothing is drawn of news.
@@ -23,13 +24,15 @@ FRAME_S = 0.1
 _BURST = 6
 """So many frames after a rest need not wait: a filter that a key changed takes two or three, the first rows five."""
 
-NEWS_FRAME_S = 0.25
-"""So long after a frame for news alone the next one comes, once there were as many as need not wait."""
+NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
+"""So long after a frame for news alone the next one comes, once there were as many as need not wait; and where each takes long."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
 """So many frames for news need not wait after so long without one: what a person asked for is seen as it comes."""
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
 """For so many times what a frame took, or so long, none of news follows: keys come first where the processor is busy."""
+_STORM_SHARE = 40
+"""What a frame for news took, so many times, is long if it is longer than `NEWS_FRAME_S`."""
 
 
 class FrameClock:
@@ -100,7 +103,8 @@ class FrameClock:
         now_s = self._clock()
         if now_s - self._told_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST
-        next_s = self._news_s if self._news_free else max(self._news_s, self._told_s + NEWS_FRAME_S)
+        apart_s = min(max(NEWS_FRAME_S, _STORM_SHARE * self._spent_s), MANY_NEWS_FRAME_S)
+        next_s = self._news_s if self._news_free else max(self._news_s, self._ended_s + apart_s)
         rest_s = max(self._rest_s(), self._key_s(), next_s - now_s)
         if rest_s > 0:
             self._after(rest_s, self._arm_for_news)

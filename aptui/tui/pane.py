@@ -80,6 +80,9 @@ class Shell(Protocol):
     def wake(self) -> None:
         """Ask for a frame; any thread may."""
 
+    def wake_for_news(self) -> None:
+        """Ask for a frame that nobody waits for; any thread may."""
+
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have `do` called in the app's thread, soon; any thread may."""
 

@@ -79,6 +79,15 @@ def test_no_more_than_ten_frames_a_second_are_drawn_and_four_of_news_that_do_not
     assert min(after - before for before, after in pairwise(later)) >= apart_s - 0.002
 
 
+def test_news_that_take_a_while_are_drawn_twice_a_second():
+    screen = Screen()
+    screen.takes_s = 0.02
+
+    screen.flood(screen.clock.wake_for_news, 15.0)
+
+    assert 7 <= len([at_s for at_s in screen.drawn_s if at_s > 11.0]) <= 8
+
+
 def test_the_first_news_after_a_rest_are_drawn_at_once_and_the_last_are_drawn_too():
     screen = Screen()
 

@@ -140,7 +140,7 @@ def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
 def test_a_frame_that_was_asked_for_before_there_was_a_feed_comes_after_all(tmp_path):
     def too_early(app):
         open_feed = app.jobs.open
-        app.jobs.open = lambda wake: (app.drawing.draw(), open_feed(wake))
+        app.jobs.open = lambda: (app.drawing.draw(), open_feed())
 
     async def look(app, pilot, _session):
         await until(pilot, lambda: app.pane.frames)

@@ -167,7 +167,7 @@ class JobTable:
         row = int(self._rows_of([key])[0])
         return row if row >= 0 and self._columns["alive"][row] else -1
 
-    def rows_of(self, keys: Sequence[int]) -> Rows:
+    def rows_of(self, keys: Sequence[int] | Rows) -> Rows:
         """Return the rows of jobs, -1 for those that there are none of."""
         rows = self._rows_of(keys)
         rows[~self._are_alive(rows)] = -1
@@ -178,10 +178,10 @@ class JobTable:
         alive[alive] = self._columns["alive"][rows[alive]]
         return alive
 
-    def _rows_of(self, keys: Sequence[int]) -> Rows:
+    def _rows_of(self, keys: Sequence[int] | Rows) -> Rows:
         """Return rows, dead ones too."""
         ids = self._columns["id"][: self._sorted]
-        wanted = np.array(keys, np.int64)
+        wanted = np.asarray(keys, np.int64)
         at = np.searchsorted(ids, wanted)
         rows = (
             np.where((at < self._sorted) & (ids[np.minimum(at, self._sorted - 1)] == wanted), at, -1)
@@ -190,7 +190,7 @@ class JobTable:
         )
         if self._late:
             for place in np.flatnonzero(rows < 0).tolist():
-                rows[place] = self._late.get(keys[place], -1)
+                rows[place] = self._late.get(int(keys[place]), -1)
         return rows
 
     def warm(self) -> None:
@@ -277,15 +277,14 @@ class JobTable:
         self._write(np.array([row]), [values], [values.status], [values.completed_ms])
         return row
 
-    def put_news(self, news: Sequence[JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
-        """Change the rows of these jobs, or add them, each at most once; return them.
+    def put_news(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
+        """Change the rows of these jobs, or add them, each at most once; return them. `keys` are ids, or analysis keys.
 
         Many at once cost a few passes over arrays.
         """
-        keys = [self._key_of(item) for item in news]
         rows = self._rows_of(keys)
         for at in np.flatnonzero(~self._are_alive(rows)).tolist():
-            rows[at] = self._row_to_change(news[at], keys[at], -1)
+            rows[at] = self._row_to_change(news[at], int(keys[at]), -1)
         self._write(rows, news, statuses, completed_ms)
         return rows
 
@@ -310,9 +309,10 @@ class JobTable:
         has_failed = np.array(statuses) == FAILED
         columns["cause"][rows[~has_failed]] = 0
         columns["group"][rows] = 0
-        for place in np.flatnonzero(has_failed).tolist():
-            row = int(rows[place])
-            columns["group"][row] = self._recent["group"].code(self.words("cause", row) or cause_of(errors[place]))
+        failed = np.flatnonzero(has_failed)
+        said = zip(columns["cause"][rows[failed]].tolist(), failed.tolist(), strict=True)
+        groups = [self._texts["cause"][cause] if cause else cause_of(errors[place]) for cause, place in said]
+        columns["group"][rows[failed]] = self._recent["group"].codes(groups)
 
     def drop(self, row: int) -> None:
         """Let a row be gone."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -61,7 +61,7 @@ _DELIVERED_MS = 10_000
 """Rows are in the database so long after their news at the latest; it is a matter of some commits."""
 
 
-class JobNews(NamedTuple):
+class JobNews(Struct, frozen=True, gc=False):
     """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too.
 
     `received_ms` is when we heard it; once the database has reached `moment`, its rows say it too.
@@ -207,7 +207,7 @@ class Feed:
                     # Whether it is later than the rows is known when it is drained.
                     key = notice.job_id or notice.key
                     jobs.pop(key, None)
-                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # named, it takes twice as long
+                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # named, it takes longer
                 else:
                     self._note(notice)
             epoch = max((line.epoch for line in news), default=0)
@@ -374,7 +374,7 @@ class Feed:
             self._pending = _Pending(running=pending.running, jobs=pending.jobs) if waits else _Pending()
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
-                jobs = tuple([news if news.moment > shown else news._replace(is_later=False) for news in pending.jobs.values()])
+                jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
                 self._remember(pending.jobs)
             return Batch(
                 pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said),

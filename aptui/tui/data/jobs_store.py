@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct
@@ -50,6 +51,7 @@ ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
 """{what rows can be sorted by: field}."""
 _GONE = -1
 _CODES = {**STATUS_CODES, "": _GONE}
+_TOLD = attrgetter("notice", "is_later", "received_ms")
 _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
 
@@ -384,7 +386,7 @@ class JobsStore:
     def _overlay(self, keys: Iterable[int], status: int | None) -> None:
         """Show these jobs as running (or as they rest)."""
         table = self._next or self._table
-        rows = table.rows_of(list(keys))
+        rows = table.rows_of(np.fromiter(keys, np.int64))
         rows = rows[rows >= 0]
         if status is None:
             table.show_rest(rows)
@@ -394,7 +396,7 @@ class JobsStore:
 
     def _take(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
-        notices, is_later, received_ms, _moments = zip(*jobs, strict=True)
+        notices, is_later, received_ms = zip(*map(_TOLD, jobs), strict=True)
         keys = [notice.job_id or _analysis_key(table, notice) for notice in notices]
         key_of = np.array(keys)
         status = np.array([_CODES[notice.status] for notice in notices], np.int8)
@@ -402,17 +404,17 @@ class JobsStore:
         self._note_running(keys, is_running, received_ms)
         # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
         stays, later = np.where(key_of < 0, status == FAILED, status != _GONE), np.array(is_later)
-        leaving = table.rows_of(key_of[later & ~stays].tolist())
-        put = np.flatnonzero(later & stays).tolist()
-        if put:
+        rows = table.rows_of(key_of)
+        leaving = rows[later & ~stays]
+        put = np.flatnonzero(later & stays)
+        if len(put):
             # What runs rests as pending in the database; that it runs is known by news alone.
             statuses = np.where(is_running, PENDING, status)[put].tolist()
             ended = [
                 0 if code == PENDING else notices[at].completed_ms or received_ms[at]
-                for at, code in zip(put, statuses, strict=True)
+                for at, code in zip(put.tolist(), statuses, strict=True)
             ]
-            table.put_news([notices[at] for at in put], statuses, ended)
-        rows = table.rows_of(keys)
+            rows[put] = table.put_news([notices[at] for at in put.tolist()], key_of[put], statuses, ended)
         for row in leaving[leaving >= 0].tolist():
             table.drop(row)
         table.show_rest(rows[rows >= 0])

@@ -5,7 +5,6 @@ Tests: `tests/tui/test_shell.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
@@ -30,8 +29,8 @@ class JobFeed:
         self.early: EarlyRead | None = None
         """What reads jobs already, None = nothing does."""
 
-    def open(self, wake_for_news: Callable[[], None]) -> None:
-        """Begin to read jobs and to listen to news; `wake_for_news` asks for a frame that nobody waits for."""
+    def open(self) -> None:
+        """Begin to read jobs and to listen to news."""
         # For start-up: numpy, and the records of news, come after the first paint.
         from aptui.tui.data.feed import Feed
         from aptui.tui.reading.rejected_peers import RejectedPeers
@@ -39,7 +38,7 @@ class JobFeed:
         shell, session = self._shell, self._shell.session
         self.feed = Feed(
             asset_database(session.cache_dir), known_names(shell), more_builders=finder(shell), wake=shell.wake,
-            wake_for_news=wake_for_news, clock_ms=session.clock_ms, early=self.early,
+            wake_for_news=shell.wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)
         session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.tell, text, "warning", 15)))

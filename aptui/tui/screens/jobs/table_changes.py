@@ -49,12 +49,14 @@ class TableChanges:
 
     def _tick(self) -> None:
         self.ticks = False
-        self._wake()
+        if self._is_in_sight:
+            self._view.shell.wake_for_news()
 
     def _look_again(self) -> None:
         self._waits = False
-        self._wake()
+        if self._is_in_sight:
+            self._sort()  # what comes of it is drawn, and not before
 
-    def _wake(self) -> None:
-        if cast("object", self._view) is self._view.shell.pane:
-            self._view.shell.wake()
+    @property
+    def _is_in_sight(self) -> bool:
+        return cast("object", self._view) is self._view.shell.pane
