@@ -581,7 +581,7 @@ test_nothing_diverges_from_a_clean_build = Simulation.TestCase
 
 
 MUTANTS = {
-    "code": "code", "tool": "tool", "changed": "file", "_unproven_of": "file that is seen", "_came": "new file",
+    "code": "code", "tool": "tool", "changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
 """{what is not noticed: the kind of change that shows it soonest}: other code than planned, another tool, files that changed
@@ -590,7 +590,7 @@ under a run, were being read when it began, or came since."""
 
 CHANGES = [
     (seed, what, is_back, text)
-    for what, seeds in (("code", 5), ("tool", 5), ("file", 6), ("file of a job", 6), ("file that is seen", 20), ("new file", 6))
+    for what, seeds in (("code", 5), ("tool", 5), ("file", 6), ("file of a job", 6), ("file that is seen", 10), ("new file", 6))
     for seed in range(seeds)
     for is_back in (False, True)
     for text in USES
