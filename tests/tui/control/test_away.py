@@ -37,7 +37,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
     shell.shows("bad.json", "q detach")
     shell.keys("?")
     shell.shows("Esc back")
-    before = shell.keys("Escape") or shell.shows("q detach")
+    before = shell.keys("Escape") or shell.shows("q detach", "2 lines")
 
     shell.keys("C-z")
 
@@ -58,7 +58,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
 def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
-    before = shell.shows("bad.json", "q detach")
+    before = shell.shows("bad.json", "q detach", "2 lines")
     (screen,) = map(int, Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split())
 
     os.kill(screen, signal.SIGSTOP)
