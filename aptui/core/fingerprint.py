@@ -21,6 +21,8 @@ Manifest = tuple[Entry, ...]
 
 MISSING = "missing"
 """Digest of a missing file: unlike an empty one's. The entry's name tells it from other missing files."""
+FOUND = frozenset({"discovered", "found places"})
+"""The kinds of entries that say what a run found: nobody knows them before it."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
@@ -135,12 +137,16 @@ _PHRASES = {
     "dependency": "dependency '{name}'",
     "discovered": "dependency '{name}' (found while processing)",
     "companion": "companion '{name}'",
+    "places": "where dependencies lie in the scan folder '{name}'",
+    "found places": "where dependencies lie in the scan folder '{name}' (found while processing)",
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
     "ring": "the ring through '{name}'",
     "quality": "the quality",
     "rule": "the configuration of builder '{name}'",
 }
+_PLACES = frozenset({"places", "found places"})
+"""Told where nothing else differs: what comes, goes or changes lies somewhere, too."""
 _VALUED = frozenset(
     {"version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "additional fingerprint"}
 )
@@ -154,12 +160,9 @@ def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> st
     """Say in words how two manifests differ, naming at most `limit` inputs; "" when they are equal."""
     before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
     after = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in new}
-    said: list[str] = []
-    for slot in sorted(before.keys() | after.keys()):
-        was, now = before.get(slot), after.get(slot)
-        if was == now or (was and now and was[1] == now[1]):
-            continue
-        said.append(_difference(slot[0], was, now))
+    slots = [slot for slot in sorted(before.keys() | after.keys()) if before.get(slot, ("", ""))[1] != after.get(slot, ("", ""))[1]]
+    telling = [slot for slot in slots if slot[0] not in _PLACES] or slots
+    said = [_difference(slot[0], before.get(slot), after.get(slot)) for slot in telling]
     if len(said) > limit:
         said[limit:] = [f"and {len(said) - limit} more"]
     return "; ".join(said)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core import fingerprint
-from aptui.core.fingerprint import Entry, Manifest
+from aptui.core.fingerprint import FOUND, Entry, Manifest
 from aptui.core.identity import shadow_prefix
 from aptui.core.model import (
     SETTLED,
@@ -38,6 +38,7 @@ from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
+_FILES = frozenset({"dependency", "companion", "discovered"})
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
 """The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
@@ -134,7 +135,7 @@ class Graph:
         entries = list(self.told(job, platforms))
         assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
-        assembly.manifest = tuple(entries)
+        assembly.manifest = (*entries, *self._places(job.source, "places", entries))
         return assembly
 
     def told(self, job: Job, platforms: Iterable[str]) -> Manifest:
@@ -156,9 +157,10 @@ class Graph:
         if any(item.state not in SETTLED for item in siblings):
             assembly.waits.add(source.key)  # it may be planned otherwise
         if siblings or self._companions:
-            entries += self._closure(source, siblings, assembly, needs_analyses=True)
-        for name, digest in job.discovered:
-            entries.append(("discovered", name, self._discovered(PathKey(name), digest, assembly)))
+            closure = self._closure(source, siblings, assembly, needs_analyses=True)
+            entries += (*closure, *self._places(source, "places", closure))
+        found = [("discovered", name, self._discovered(PathKey(name), digest, assembly)) for name, digest in job.discovered]
+        entries += (*found, *self._places(source, "found places", found))
         if job.plan.job_dependencies:
             entries += self._job_dependencies(job, assembly)
         assembly.manifest = tuple(entries)
@@ -174,16 +176,34 @@ class Graph:
             entries.append(("identity", str(source.rel), fingerprint.short(source.uuid + meta)))
         return entries
 
-    def with_discovered(self, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
+    def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
+        """Return an entry for each scan folder with files of these entries that a name in lower case, beside the source, misses.
+
+        Who looks there finds none, or another, when one moves to another scan folder or its name changes case, bytes and all.
+        """
+        found: dict[int, list[str]] = {}
+        for kind, name, _digest in entries:
+            fact = self._memory.last_seen(PathKey(name)) if kind in _FILES and not name.startswith("/") else None
+            folder, rel = (fact.scan_folder, str(fact.rel)) if fact is not None else (self._folder_at(name), name)
+            if folder is not None and (folder != source.scan_folder or rel != name):
+                found.setdefault(folder, []).append(rel)
+        named = {self._folder_names[folder]: fingerprint.short("\n".join(rels).encode()) for folder, rels in found.items()}
+        return [(word, name, digest) for name, digest in sorted(named.items())]
+
+    def _folder_at(self, path: str) -> int | None:
+        """Return the scan folder of an absolute path."""
+        return next((folder for folder, root in self._paths.items() if path.startswith(root)), None)
+
+    def with_discovered(self, source: Source, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
         """Return the manifest of a finished run.
 
         It is the planned one, with the dependencies discovered while processing in place of those known before.
         """
-        kept = [entry for entry in manifest if entry[0] != "discovered"]
+        kept = [entry for entry in manifest if entry[0] not in FOUND]
         plain = [entry for entry in kept if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in kept if entry[0] in ("job", "products", "ring")]
         found = [("discovered", name, digest[: len(fingerprint.short(b""))] or fingerprint.MISSING) for name, digest in discovered]
-        return (*plain, *found, *rest)
+        return (*plain, *found, *self._places(source, "found places", found), *rest)
 
     def _discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
         if key.startswith("/"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +96,11 @@ def _kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow
     return KeptProduct(str(found[0]), digest, known[name])
 
 
+def _placed(name: str, roots: Sequence[str]) -> str:
+    """Return the absolute path of what a job found, which is relative where it is of a scan folder."""
+    return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
+
+
 def restored(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
     """Return the products of a run as the result of this order; one that is not what it was fails."""
     began_s = time.monotonic()
@@ -113,7 +118,7 @@ def restored(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, s
         Outcome.SUCCEEDED,
         products=products,
         source_digest=order.source_digest,
-        discovered=tuple((to_text(os.fsencode(place_of(rel, tuple(roots.values())))), digest) for rel, digest in job.discovered),
+        discovered=tuple((_placed(name, tuple(roots.values())), digest) for name, digest in job.discovered),
         log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {kept.origin}", time.time_ns() // 1_000_000),),
         duration_ms=round(1000 * (time.monotonic() - began_s)),
         origin=kept.origin,

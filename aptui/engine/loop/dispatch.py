@@ -106,7 +106,7 @@ class RunDispatcher:
                 return None
             self.account = service.account
             self._shared = SharedCache(
-                sharing, service, context.project.builders, context.roots, context.config.cache_dir, context.wake,
+                sharing, service, context.project.builders, context.project.scan_folders, context.config.cache_dir, context.wake,
                 context.news.told.append,
                 is_patient=not self._runs_builders,
             )  # fmt: skip

@@ -13,17 +13,17 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-FORMAT = 3
+from aptui.core.fingerprint import FOUND
+
+FORMAT = 4
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
 
 Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record
 says what its run reported to have used, and was kept only because that was what the job had been planned with: older ones may be of
-other code than their keys say.
+other code than their keys say. Since 4 the name of what a run found says which scan folder it lies in.
 """
-DISCOVERED = "discovered"
-"""The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""
 Discovered = tuple[tuple[str, str], ...]
-"""((key of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""
+"""((name of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""
 _NAME = re.compile("[0-9a-f]{64}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -50,7 +50,7 @@ class JobFacts(Struct, frozen=True):
     @property
     def known(self) -> tuple[tuple[str, str, str], ...]:
         """What is known of the job before it runs."""
-        return tuple(entry for entry in self.manifest if entry[0] != DISCOVERED)
+        return tuple(entry for entry in self.manifest if entry[0] not in FOUND)
 
 
 def base_key(facts: JobFacts) -> str:

@@ -77,10 +77,10 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
 def _kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
     """Return {number: (task, what is kept of it)} of those of which anything is."""
     project = with_intermediates(config.project, str(config.cache_dir))
-    present = Present([folder.path for folder in project.scan_folders])
+    present = Present({folder.name: folder.path for folder in project.scan_folders})
     found = {}
     for task in tasks:
-        result = service.look_up(facts_of(task.job, task.builder, task.job.inputs), present, is_shared=False)
+        result = service.look_up(facts_of(task.job, task.builder, task.job.inputs), present.beside(task.root), is_shared=False)
         if result is not None:
             found[task.number] = replace(task, expected=_products(task, result), witness=KEPT), result
     return found

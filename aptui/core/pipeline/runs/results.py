@@ -28,7 +28,7 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records.fresh_copies import FreshCopy
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
-from aptui.core.results.run_report import is_of_other_code
+from aptui.core.results.run_report import NO_FILE, is_of_other_code
 from aptui.core.state.commits import Commit, Finished
 from aptui.core.state.edges import targets_of
 
@@ -292,7 +292,7 @@ class Runs:
                 found[name] = digest[:32]
         before = targets_of(job.source)
         job.discovered = tuple(sorted(found.items()))
-        job.planned_inputs = self._graph.with_discovered(job.planned_inputs, job.discovered)
+        job.planned_inputs = self._graph.with_discovered(job.source, job.planned_inputs, job.discovered)
         job.planned = fingerprint.number(job.planned_inputs)
         self._memory.edges.renew(job.source, before)
         self._jobs.owe_edges(job.source, job.builder)
@@ -305,10 +305,11 @@ class Runs:
         self._jobs.hash(unread.items())
 
     def _learn_outside(self, result: RunResult) -> None:
-        """Take note of the files outside all scan folders that a run found, as it found them."""
+        """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
-        named = [(path, digest) for path, digest in result.discovered if path in stamps and self._graph.counting(path) is None]
-        self._spread.outside_seen((normalize(path), outside_file(digest, stamps[path])) for path, digest in named)
+        named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
+        # Of a result that was fetched nobody has stamps: the next look gives the file its own.
+        self._spread.outside_seen((normalize(path), outside_file(digest, stamps.get(path, NO_FILE))) for path, digest in named)
 
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""

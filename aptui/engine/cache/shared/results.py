@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,19 +47,49 @@ class NotShareable(Exception):
     """A result that says something of this machine alone."""
 
 
+class Places(Struct, frozen=True):
+    """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
+
+    In a record such a file is `@FOLDER/PATH`; of the source's own scan folder `@/PATH`. So what a run found beside its source counts
+    only where it lies beside that source.
+    """
+
+    own: str
+    named: Mapping[str, str]
+
+    def name_of(self, path: str) -> str:
+        """Return how a record names a file; what is relative means the file that counts.
+
+        Raises:
+            NotShareable: it lies outside.
+        """
+        if not path.startswith("/"):
+            path = to_text(os.fsencode(place_of(os.path.normpath(path), tuple(self.named.values()))))
+        for name, root in self.named.items():
+            if path.startswith(f"{root}/"):
+                return f"@{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
+        raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
+
+    def path_of(self, name: str) -> str:
+        """Return the absolute path of what a record names, as the system knows it; "" where there is no such scan folder."""
+        folder, _, rel = name.removeprefix("@").partition("/")
+        root = self.named.get(unquote(folder)) if folder else self.own
+        return f"{root}/{files.os_path(rel)}" if root else ""
+
+
 class Present:
     """Answers whether files that a builder found elsewhere are here, with the same bytes; threads may ask."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = roots
+    def __init__(self, named: Mapping[str, str]) -> None:
+        self._named = named
         self._known: dict[str, tuple[files.StatKey, str]] = {}
 
-    def __call__(self, discovered: Discovered) -> bool:
-        """Whether each of these relative paths has these bytes here, "" = it is missing."""
-        return all(self._digest(rel) == digest for rel, digest in discovered)
+    def beside(self, own: str) -> Callable[[Discovered], bool]:
+        """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
+        places = Places(own, self._named)
+        return lambda discovered: all(self._digest(places.path_of(name)) == digest for name, digest in discovered)
 
-    def _digest(self, rel: str) -> str:
-        path = place_of(rel, self._roots)
+    def _digest(self, path: str) -> str:
         try:
             state = files.stat_key(os.stat(path))
             known = self._known.get(path)
@@ -88,7 +119,7 @@ def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], .
     return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
 
-def record_of(facts: JobFacts, result: RunResult, builder: Builder, roots: Sequence[str]) -> Record:
+def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: Places) -> Record:
     """Return the record of a run that succeeded.
 
     Raises:
@@ -97,13 +128,13 @@ def record_of(facts: JobFacts, result: RunResult, builder: Builder, roots: Seque
     return Record(
         base_key(facts),
         tuple(replace(product, staged="") for product in result.products),
-        as_discovered((_relative(path, roots), digest) for path, digest in result.discovered),
+        as_discovered((places.name_of(path), digest) for path, digest in result.discovered),
         result.log,
         result.warnings,
         result.errors,
         result.duration_ms,
         result.command_line,
-        tuple(_relative(path, roots) for path in result.reprocess),
+        tuple(_relative(path, tuple(places.named.values())) for path in result.reprocess),
         builder.name,
         builder.version,
         os.uname().nodename,
@@ -122,7 +153,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
     raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
 
-def as_result(hit: CacheHit, order: ProcessOrder, roots: Sequence[str], milliseconds: int) -> RunResult:
+def as_result(hit: CacheHit, order: ProcessOrder, places: Places, milliseconds: int) -> RunResult:
     """Return what somebody has as the result of this order, which took so long to fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
@@ -134,7 +165,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, roots: Sequence[str], millisec
             replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
         ),
         source_digest=order.source_digest,
-        discovered=tuple((to_text(os.fsencode(place_of(rel, roots))), digest) for rel, digest in record.discovered),
+        discovered=tuple((to_text(os.fsencode(places.path_of(name))), digest) for name, digest in record.discovered),
         log=(*record.log, note) if record.log else (),
         warnings=record.warnings,
         errors=record.errors,

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, from_text
-from aptui.core.project import Builder, BuilderKind, UndeclaredReads
+from aptui.core.project import Builder, BuilderKind, ScanFolder, UndeclaredReads
 from aptui.core.results.quality import Quality, as_final
 from aptui.engine.cache.shared import results
 from aptui.engine.cache.shared.rules import SharingRules
@@ -86,7 +86,7 @@ class SharedCache:
     Args:
         service: finds results and keeps them.
         builders: of the project.
-        roots: absolute paths of the scan folders, in the order in which they win.
+        folders: the scan folders, in the order in which they win.
         wake: ends the loop's sleep; threads call it, and `tell`, which takes a sentence for people.
         is_patient: no job runs because its result is slow to come.
     """
@@ -96,7 +96,7 @@ class SharedCache:
         sharing: SharedCacheSettings,
         service: Service,
         builders: Iterable[Builder],
-        roots: Mapping[int, str],
+        folders: Sequence[ScanFolder],
         cache_dir: Path,
         wake: Callable[[], None],
         tell: Callable[[str], None],
@@ -109,9 +109,10 @@ class SharedCache:
         """Whether the last answer was a result: then it is worth to look ahead of the workers."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
-        self._root_of, self._roots = roots, tuple(roots.values())
+        self._named = {folder.name: folder.path for folder in folders}
+        self._root_of = {folder.id: folder.path for folder in folders}
         self._folder = str(own_folder(cache_dir) / "staging" / "shared")
-        self._present = results.Present(self._roots)
+        self._present = results.Present(self._named)
         self._counted: dict[str, SharingSum] = {}
         self._looks: dict[int, _Lookup] = {}
         self._fetched: dict[int, str] = {}
@@ -169,12 +170,13 @@ class SharedCache:
         began_s = time.monotonic()
         is_draft = look.order.quality == Quality.DRAFT
         finals = (replace(look.facts, manifest=as_final(look.facts.manifest)),) if is_draft else ()
+        places = results.Places(look.order.root, self._named)
         for facts in (*finals, look.facts):  # where somebody has the final nobody needs the draft
-            hit = self._service.find(facts, self._present, look.folder, is_shared=look.is_shared)
+            hit = self._service.find(facts, self._present.beside(places.own), look.folder, is_shared=look.is_shared)
             if hit is not None:
                 look.hit = hit
                 results.sync(hit.staged)
-                result = results.as_result(hit, look.order, self._roots, round(1000 * (time.monotonic() - began_s)))
+                result = results.as_result(hit, look.order, places, round(1000 * (time.monotonic() - began_s)))
                 return replace(result, is_final=facts in finals)
         return None
 
@@ -290,7 +292,7 @@ class SharedCache:
             return  # it read what its key does not cover; its log says so
         facts = results.facts_of(job, builder, commit.inputs)
         try:
-            record = results.record_of(facts, result, builder, self._roots)
+            record = results.record_of(facts, result, builder, results.Places(self._root_of[job.source.scan_folder], self._named))
         except results.NotShareable:
             return
         files = {
