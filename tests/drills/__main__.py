@@ -27,6 +27,7 @@ from . import (
     serve_hostile,
     serving,
     sharing,
+    storm,
     truth,
     vanished,
     watching,
@@ -102,6 +103,7 @@ DRILLS: dict[str, Drill] = {
     "live-truth": lambda folder, chosen: truth.live_truth(
         folder, chosen.minutes, chosen.seed, mutant=chosen.mutant, changes_code=not chosen.without_code
     ),
+    "storm": lambda folder, chosen: storm.storm(folder, chosen.count, chosen.seed, mutant=chosen.mutant),
     "s45": lambda folder, chosen: live_scenes.products_by_hand(folder, mutant=chosen.mutant),
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
@@ -116,6 +118,7 @@ _ROOMS = (
     serve_hostile,
     serving,
     sharing,
+    storm,
     truth,
     vanished,
     watching,

@@ -8,28 +8,19 @@ that change builders, tools and sources at once and change them back (`changes_c
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from disk_project import HOST, Project, failed_products
 
 from .kills import Report, Say
+from .programs import Programs, keep
 
 _STORIES = Path(__file__).parent.parent / "stories"
 _COUNT = 8
-_SETTLE_S = 900.0
-"""More than a machine under load takes for a few dozen jobs: what takes longer hangs, and its stacks are told."""
 _ROUND_S = 6.0
-_START_S, _HEARD_S = 300.0, 90.0
+_HEARD_S = 90.0
 """For a machine under load. What was not heard is not made up for before the scan of every ten minutes."""
 _VICTIMS = ("family", "engine", "worker", "batch")
 """Who is killed: the engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers."""
@@ -58,13 +49,12 @@ _MUTANTS = {
 unheard."""
 
 
-class Truth:
+class Truth(Programs):
     """One project and who edits it."""
 
     def __init__(self, root: Path, seed: int, mutant: str, *, changes_code: bool) -> None:
-        self.random = random.Random(seed)
-        self.project = Project(root, SETTINGS.replace("ROOT", str(root)))
-        self.changes_code, self._mutant = changes_code, _MUTANTS.get(mutant, "")
+        super().__init__(Project(root, SETTINGS.replace("ROOT", str(root))), seed, _MUTANTS.get(mutant, ""))
+        self.changes_code = changes_code
         self._branch = 0
         self.checkout(0)
         for number in range(_COUNT):
@@ -116,67 +106,6 @@ class Truth:
                 self.checkout(1 - self._branch)
         return f"{kind} {name}"
 
-    @contextmanager
-    def engine(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run an engine in a process of its own until the end of the block."""
-        words = ["--project", str(self.project.root), "serve"]
-        code = f"import sys\n{self._mutant}\nfrom aptui.cli.main import main\nsys.exit(main({words!r}))"
-        with self.project.root.with_name("engine.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=log, stderr=log, start_new_session=True)
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-    def wait_for_engine(self, process: subprocess.Popen[bytes]) -> None:
-        """Return when the engine answers and has nothing to do.
-
-        Raises:
-            AssertionError: there is none.
-        """
-        deadline = time.monotonic() + _START_S
-        while ", idle," not in self.aptui("status").stdout:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the engine does not come up: {process.returncode}")
-            time.sleep(0.1)
-
-    def aptui(self, *words: str, kill_after_s: float = 0.0) -> subprocess.CompletedProcess[str]:
-        """Run a verb, to its end or until its whole family is killed; one that hangs says where."""
-        command = [sys.executable, "-P", "-X", "faulthandler", "-m", "aptui", "--project", str(self.project.root), *words]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            said, errors = process.communicate(timeout=kill_after_s or _SETTLE_S)
-        except subprocess.TimeoutExpired:
-            if not kill_after_s:
-                process.send_signal(signal.SIGABRT)
-                time.sleep(1.0)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            said, errors = process.communicate()
-            if not kill_after_s:
-                raise AssertionError(f"{' '.join(words)} hangs: {errors[-3000:]}") from None
-        return subprocess.CompletedProcess(command, process.returncode, said, errors)
-
-    def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, its whole family, or one of its children, if it has any: a worker, or who ends what workers leave."""
-        workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-        if victim == "worker":
-            for pid in workers and [self.random.choice(workers)]:  # an engine at rest may have let them all go
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        elif victim == "family":
-            os.killpg(process.pid, signal.SIGKILL)
-            for pid in workers:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        else:
-            os.kill(process.pid, signal.SIGKILL)
-
 
 def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", changes_code: bool = True, say: Say = print) -> Report:
     """Edit for so many minutes, in rounds; in every second one something is killed without being asked (`_VICTIMS`)."""
@@ -217,17 +146,9 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
         head = f"  round {report.runs}: {report.faults} edits, {kills} kills ({victim or 'none'})"
         say("\n    ".join([head, *report.violations[known:]]))
         if report.violations[known:]:
-            say(f"    as it was then: {_keep(folder)}")
+            say(f"    as it was then: {keep(folder)}")
     say(f"{report.faults} edits and {kills} kills in {report.runs} rounds")
     return report
-
-
-def _keep(folder: Path) -> str:
-    """Copy the project, the logs of its engines and what a user's folders hold, for whoever looks into it; return where."""
-    kept = tempfile.mkdtemp(prefix="live-truth-")
-    with suppress(shutil.Error):  # sockets are not copied
-        shutil.copytree(folder, kept, symlinks=True, dirs_exist_ok=True)
-    return kept
 
 
 def _unrested(truth: Truth) -> list[str]:

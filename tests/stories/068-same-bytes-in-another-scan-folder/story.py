@@ -1,4 +1,4 @@
-"""Who looks beside a source finds others when a file, or the source, moves to another scan folder or its name changes case, bytes and all."""
+"""Who looks beside a source finds others when a file, or the source, moves to another scan folder, or its name changes case."""
 
 from scripted_source import SCRIPTED
 

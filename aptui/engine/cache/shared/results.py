@@ -50,7 +50,7 @@ class NotShareable(Exception):
 class Places(Struct, frozen=True):
     """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
 
-    In a record such a file is `@FOLDER/PATH`; of the source's own scan folder `@/PATH`. So what a run found beside its source counts
+    In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
     only where it lies beside that source.
     """
 

@@ -1,0 +1,81 @@
+"""A builder for the storm, copied into its project: analysed sources that say what they depend on.
+
+Lines: `use PATH` and `own PATH` (declared; the file of the scan folder that wins, and that of the source's own scan folder), `glob
+PATTERN` (declared), `early PATH` and `inner PATH` (as `use` and `own`, but read by the analysis, which hands the text to the job),
+`read PATH` (found while processing), `order|fingerprint PATH` (job dependencies), `fail`, `refuse` (the analysis fails), and text.
+"""
+
+import glob
+import os
+
+from aptui import sdk
+
+_JOBS = ("fingerprint", "order")
+_READS = {"use": "winner", "read": "winner", "glob": "winner", "early": "winner", "own": "own", "inner": "own"}
+
+
+class Stormy:
+    """See the module's head."""
+
+    name = "stormy"
+    version = "1"
+    patterns = ("*.scr",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        lines = [line.partition(" ")[::2] for line in request.read_source().decode().splitlines()]
+        if ("refuse", "") in lines:
+            return sdk.CreateJobsResponse(error="it refuses")
+        answer = sdk.CreateJobsResponse(sdk.Result.SUCCESS)
+        for verb, rest in lines:
+            if verb in _READS and verb != "read":
+                kind = sdk.SourceDependencyKind.WILDCARD if verb == "glob" else sdk.SourceDependencyKind.ABSOLUTE
+                answer.source_dependencies.append(sdk.SourceDependency(rest, kind))
+        early = {rest: self._text(request, verb, rest) for verb, rest in lines if verb in ("early", "inner")}
+        for platform in request.platforms:
+            needed = [
+                sdk.JobDependency(rest, "stormy", platform.id, sdk.DependencyKind[verb.upper()])
+                for verb, rest in lines
+                if verb in _JOBS
+            ]
+            answer.jobs.append(sdk.JobDescriptor("stormy", platform.id, params=early, job_dependencies=needed))
+        return answer
+
+    def process_job(self, request):
+        answer, made = sdk.ProcessJobResponse(sdk.Result.SUCCESS), ["branch 0"]
+        for line in request.read_source().decode().splitlines():
+            verb, _, rest = line.partition(" ")
+            if verb == "fail":
+                return sdk.ProcessJobResponse(error="told to fail")
+            if verb in ("early", "inner"):
+                made.append(request.job_params[rest])
+            elif verb in _READS:
+                made.append(self._text(request, verb, rest, answer.dependencies if verb == "read" else []))
+            elif verb not in _JOBS:
+                made.append(line)
+        name = f"{request.stem}.scr.out"
+        with open(request.product_path(name), "w") as file:
+            file.write("\n".join(made))
+        answer.products.append(sdk.JobProduct(name))
+        return answer
+
+    def _text(self, request, verb, rest, found=()):
+        """Return what the files hold that a line names, and put into `found` which were read."""
+        tops = [request.scan_folder] if _READS[verb] == "own" else request.scan_folders
+        texts = {}
+        for top in tops:
+            start = os.path.join(top, "")
+            for path in sorted(glob.glob(start + rest)) if "*" in rest else [start + rest]:
+                if path.removeprefix(start).lower() not in texts and (text := self._read(path)) is not None:
+                    texts[path.removeprefix(start).lower()] = text
+                    if found != ():
+                        found.append(path)
+        return " ".join(text for _name, text in sorted(texts.items())) or "(missing)"
+
+    @staticmethod
+    def _read(path):
+        try:
+            with open(path) as file:
+                return file.read()
+        except OSError:
+            return None
