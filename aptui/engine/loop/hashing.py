@@ -32,7 +32,7 @@ _BYTES_PER_ORDER = 1 << 26
 _FILES_TOGETHER = 512
 _LIVE_FILES_TOGETHER = 256
 """Clients wait while answers are taken in: so many where copies are decided together, one by one `_ALONE` times fewer."""
-_ALONE = 16
+_ALONE = 8
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4

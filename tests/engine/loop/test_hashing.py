@@ -71,7 +71,7 @@ def test_a_worker_is_given_few_large_files_at_a_time() -> None:
     assert [len(order.paths) for order in digests.take_orders()] == [3, 3, 2]
 
 
-@pytest.mark.parametrize(("is_live", "at_most"), [(True, 16), (False, 512)])
+@pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
 def test_every_file_is_told_once_and_not_too_many_at_a_time(is_live: bool, at_most: int) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(1100)
@@ -108,8 +108,8 @@ def test_clients_wait_for_many_new_files_where_those_are_decided_together_and_fo
         digests.answer(digests.take_orders())
 
     assert [(len(event.copies), event.has_more) for event in new.told()] == [(256, False), (256, False), (88, False)]
-    assert {len(event.copies) for event in known.told()} == {16, 8}
-    assert [len(event.copies) for event in known.told() if not event.has_more] == [16, 16, 8]
+    assert {len(event.copies) for event in known.told()} == {32, 24}
+    assert [len(event.copies) for event in known.told() if not event.has_more] == [32, 32, 24]
 
 
 @pytest.mark.parametrize(
