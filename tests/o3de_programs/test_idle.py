@@ -36,6 +36,8 @@ def test_a_second_look_at_what_was_too_fresh_ends_no_waiting(project: LiveProjec
         project.write("assets/first.txt", "1")
         processor.when_idle(lambda: told.append("first"))
         project.until(lambda: told, "the first")
+        project.settle()  # nothing more is said of it: a notification that came late would be work that was asked for
+        project.until_idle()
         watching, engine = live.watching, live.engine
         assert engine is not None
         watching._second_looks = dict.fromkeys(["", *watching._second_looks], 0.0)

@@ -126,9 +126,10 @@ class Terminal:
             self.wait(lambda term: text in term.screen(), repr(text), timeout_s)
 
     def settle(self, quiet_s: float = 0.15, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until nothing more is written."""
+        """Wait until nothing was written for `quiet_s` seconds; fail when that does not come."""
         size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
-        while time.monotonic() - since < quiet_s and time.monotonic() < deadline:
+        while time.monotonic() - since < quiet_s:
+            assert time.monotonic() < deadline, f"never still: {bytes(self.seen[-400:])!r}"
             if len(self.seen) != size:
                 size, since = len(self.seen), time.monotonic()
             time.sleep(0.01)
