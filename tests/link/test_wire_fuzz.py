@@ -20,7 +20,7 @@ from link_room import short_folder
 mutant, names = sys.argv[1], sys.argv[2:]
 attacks = [getattr(wire_fuzz, name) for name in names] or wire_fuzz.ATTACKS
 with short_folder() as folder:
-    report = wire_fuzz.attacked(folder, seed=5, mutant=mutant, attacks=attacks, answer_limit_s=5.0, say=lambda _text: None)
+    report = wire_fuzz.attacked(folder, seed=5, mutant=mutant, attacks=attacks, answer_limit_s=60.0, say=lambda _text: None)
 print(report.faults == len(attacks), *report.violations, sep="\\n")
 """
 
