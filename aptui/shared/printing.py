@@ -9,6 +9,7 @@ Tests: `tests/verbs/test_read.py`.
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 import time
@@ -86,15 +87,11 @@ def complain(text: str, colour: str = "") -> None:
 
 def say_json(value: object) -> None:
     """Write one JSON value and a line break to stdout."""
-    import json
-
     sys.stdout.write(json.dumps(value) + "\n")
 
 
 def say_json_list(rows: Iterable[object]) -> None:
     """Write a JSON list, one element a line, without holding it in memory."""
-    import json
-
     separator = "[\n"
     for row in rows:
         sys.stdout.write(separator + json.dumps(row))

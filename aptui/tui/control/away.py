@@ -1,4 +1,4 @@
-"""The terminal is somebody else's for a while: plain lines in its own scrollback, or the shell that the screen was started from.
+"""The terminal is somebody else's for a while: plain lines in its own scrollback, a program, or the shell that started the screen.
 
 Tests: `tests/tui/control/test_away.py`, `tests/tui/output/test_tmux.py`.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from aptui.shared.sanitize import sanitize
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -53,6 +56,29 @@ def suspend(host: AwayHost) -> None:
         print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
         _stop_until_foreground()
     host.wake()
+
+
+def lend(host: AwayHost, command: list[str], folder: str | None = None, note: str = "") -> None:
+    """Let a program have the terminal until it ends; `note` is written above what it writes."""
+    if not _can_leave(host):
+        host.tell("this terminal cannot be lent to another program", "warning")
+        return
+    with host.app.suspend():
+        if note and sys.__stdout__ is not None:
+            print(sanitize(note), file=sys.__stdout__, flush=True)
+        trouble = run_in_front(command, folder)
+    if trouble:
+        host.tell(trouble, "error")
+    host.wake()
+
+
+def run_in_front(command: list[str], folder: str | None = None) -> str:
+    """Run a command that takes over the terminal; return what went wrong, "" = nothing."""
+    try:
+        subprocess.run(command, cwd=folder, check=False)
+    except OSError as error:
+        return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
+    return ""
 
 
 def _can_leave(host: AwayHost) -> bool:

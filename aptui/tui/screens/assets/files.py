@@ -55,15 +55,6 @@ def _command(wanted: str, otherwise: str) -> list[str]:
     return words or [otherwise]
 
 
-def run_in_front(command: list[str], folder: str | None = None) -> str:
-    """Run a command that takes over the terminal; return what went wrong, "" = nothing."""
-    try:
-        subprocess.run(command, cwd=folder, check=False)
-    except OSError as error:
-        return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
-    return ""
-
-
 def run_beside(command: list[str]) -> str:
     """Start a command with a window of its own; return what went wrong."""
     try:

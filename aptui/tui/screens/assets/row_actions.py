@@ -7,7 +7,6 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets import files as assets_files
-from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
+from aptui.tui.screens.assets.copying import AssetCopying
+from aptui.tui.screens.assets.detail import AssetDetail
 from aptui.tui.screens.assets.moving import Moving
 from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
+from aptui.tui.screens.assets.programs import AssetPrograms
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.why import read_why
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.textview import TextView
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 _PRODUCTS_LISTED = 20
-_COPIED_FACTS = {"Digest": "d", "Type": "t"}
-"""{fact: its letter in the menu of copies}."""
 Place = tuple[int, int]
 
 
@@ -131,51 +128,7 @@ class AssetRowActions(Pane):
 
     def action_copy(self) -> None:
         """Open the menu of what can be copied."""
-        self.with_panel(self._open_copies)
-
-    def _open_copies(self, panel: Panel) -> None:
-        texts = self._copies(panel)
-        items = [MenuItem(name, f"Copy {label}", name, bool(text)) for name, label, text in texts]
-        by_name = {name: text for name, _, text in texts}
-        Menu.ask(self.app, items, lambda name: self.copy_path(by_name[name]) if name else None, title="Copy")
-
-    def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
-        """Return (key, what, text) of all there is to copy."""
-        marked = self._marked_paths()
-        found = [
-            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
-            ("f", "full path", panel.file),
-            (
-                "p",
-                "product path" if len(panel.products) == 1 else f"{len(panel.products):,} product paths",
-                "\n".join(panel.products),
-            ),
-            ("u", "UUID", panel.uuid),
-            ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
-            *((key, name.lower(), text) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
-        ]
-        here = self._text_under_cursor()
-        return [("l", "this line", here), *found] if here else found
-
-    def _marked_paths(self) -> list[str]:
-        tree, model = self.shown_tree(), self.shown_model()
-        nodes = [node for key in tree.selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
-        return [model.tree.path(node) for node in nodes] if model.tree is not None else []
-
-    def _text_under_cursor(self) -> str:
-        """Return the reference or the line of the preview that the cursor is on."""
-        match self.shell.app.focused:
-            case ReferenceTree() as references:
-                ref = references.reference()
-                return ref.text if ref else ""
-            case TextView() as preview if preview.cursor_key is not None:
-                return preview.text_of(preview.cursor_key)
-        return ""
-
-    def copy_path(self, text: str) -> None:
-        """Copy a path as the bytes it is; one that a terminal would act on is made harmless first."""
-        text = "\n".join(assets_files.native(line) for line in text.split("\n"))
-        self.shell.copy_text(text, raw=all(assets_files.is_plain(line) for line in text.split("\n")))
+        self.with_panel(lambda panel: AssetCopying(self.shell, self.shown_tree(), self.shown_model()).ask(panel))
 
     # ------------------------------------------------------------------------------------------------------------ going there
 
@@ -262,51 +215,15 @@ class AssetRowActions(Pane):
 
     def action_pager(self) -> None:
         """Open the file in `$PAGER`."""
-        self.with_panel(partial(self._in_front, assets_files.pager(os.environ)))
+        self.with_panel(AssetPrograms(self.shell).pager)
 
     def action_editor(self) -> None:
         """Open the file in `$EDITOR`."""
-        self.with_panel(partial(self._in_front, assets_files.editor(os.environ)))
-
-    def _in_front(self, command: list[str], panel: Panel) -> None:
-        if panel.is_folder or not panel.file:
-            return
-        if not os.path.exists(panel.file):
-            self.shell.tell(f"'{panel.file}' is not there", "warning")
-            return
-        self.take_over(partial(assets_files.run_in_front, [*command, panel.file]))
+        self.with_panel(AssetPrograms(self.shell).editor)
 
     def action_folder(self) -> None:
-        """Show the folder of the file: in a window where there are some, else in a shell that begins there."""
-        self.with_panel(self._show_folder)
-
-    def _show_folder(self, panel: Panel) -> None:
-        if not panel.file:
-            return
-        folder = panel.file if panel.is_folder else os.path.dirname(panel.file)
-        if not os.path.isdir(folder):
-            self.shell.tell(f"there is no folder '{folder}'", "warning")
-            return
-        command, has_window = assets_files.folder_viewer(os.environ)
-        if has_window:
-            self._report(assets_files.run_beside([*command, folder]))
-        else:
-            self.take_over(partial(assets_files.run_in_front, command, folder))
-
-    def take_over(self, run: Callable[[], str]) -> None:
-        """Let a program have the terminal until it ends."""
-        driver = self.app._driver  # noqa: SLF001  # as the app itself asks it
-        if self.app.is_headless or driver is None or not driver.can_suspend:
-            self.shell.tell("this terminal cannot be lent to another program", "warning")
-            return
-        with self.app.suspend():
-            trouble = run()
-        self._report(trouble)
-        self.shell.wake()
-
-    def _report(self, trouble: str) -> None:
-        if trouble:
-            self.shell.tell(trouble, "error")
+        """Show the folder of the file."""
+        self.with_panel(AssetPrograms(self.shell).folder)
 
 
 def _other_side(panel: Panel) -> list[Ref]:

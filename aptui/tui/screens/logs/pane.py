@@ -15,10 +15,11 @@ from textual.widgets import Input
 
 from aptui.store.logs import joblog
 from aptui.tui.background import run_in_background
+from aptui.tui.control import away
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets.files import editor, pager, run_in_front
+from aptui.tui.screens.assets.files import editor, pager
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
@@ -368,18 +369,12 @@ class LogsPane(Pane):
 
     def action_outside(self, program: str) -> None:
         """Open the log in the pager or the editor."""
-        driver = self.shell.app._driver  # noqa: SLF001  # there is no other way to ask
         path = self.files.path
         if path is None:
             self.shell.tell("there is no log", "warning")
-        elif self.shell.app.is_headless or driver is None or not driver.can_suspend:
-            self.shell.tell("this terminal cannot be lent to another program", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
-            with self.shell.app.suspend():
-                mistake = run_in_front([*command, str(path)])
-            if mistake:
-                self.shell.tell(mistake, "error")
+            away.lend(self.shell, [*command, str(path)])
 
     # ---------------------------------------------------------------------------------------------------------------- copying
 

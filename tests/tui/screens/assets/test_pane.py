@@ -22,6 +22,7 @@ from aptui.link.port import Reprocess
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
+from aptui.tui.control import away
 from aptui.tui.data import asset_tree, assets_store
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.feed import Batch, JobNews
@@ -781,13 +782,12 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     ran = []
-    monkeypatch.setattr(files, "run_in_front", lambda command, folder=None: ran.append((command, folder)) or "")
 
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "o")
         await until(pilot, lambda: "cannot be lent" in text(app))
-        monkeypatch.setattr(pane, "take_over", lambda run: run())
+        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None: ran.append((command, folder)))
         await press(pilot, "o", "O", "F")
         file = f"{tmp_path}/scripts/door.lua"
         await until(pilot, lambda: len(ran) >= 3)
@@ -1085,7 +1085,7 @@ def test_a_filter_for_jobs_means_this_source_alone():
 
 
 def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
-    assert "cannot be started" in files.run_in_front([str(tmp_path / "none")])
+    assert "cannot be started" in away.run_in_front([str(tmp_path / "none")])
     assert "cannot be started" in files.run_beside([str(tmp_path / "none")])
     monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/xdg-open")
     assert files.folder_viewer({"DISPLAY": ":0"}) == (["/usr/bin/xdg-open"], True)

@@ -17,6 +17,7 @@ from tempfile import NamedTemporaryFile
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs import joblog
 from aptui.tui.background import run_in_background
+from aptui.tui.control import away
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.texts import log_text
@@ -127,18 +128,7 @@ class Programs:
 
     def run_outside(self, command: list[str], folder: str | None = None, note: str = "") -> None:
         """Lend the terminal to a program until it ends; `note` is written above what it writes."""
-        driver = self._view.shell.app._driver  # noqa: SLF001  # there is no other way to ask
-        if self._view.shell.app.is_headless or driver is None or not driver.can_suspend:
-            self._view.shell.tell("this terminal cannot be lent to another program", "warning")
-            return
-        try:
-            with self._view.shell.app.suspend():
-                if note and sys.__stdout__ is not None:
-                    print(sanitize(note), file=sys.__stdout__, flush=True)
-                subprocess.run(command, cwd=folder, check=False)
-        except OSError as error:
-            self._view.shell.tell(f"'{command[0]}' cannot be run: {(error.strerror or 'no reason given').lower()}", "error")
-        self._view.shell.app.refresh(layout=True)
+        away.lend(self._view.shell, command, folder, note)
 
     def _open_source(self, info: JobInfo, then: Callable[[str], object]) -> None:
         query_in_background(self._view, lambda reader: path_of(reader, info), lambda path: then(native(path)))

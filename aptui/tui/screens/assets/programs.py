@@ -1,0 +1,53 @@
+"""Other programs for the file of an asset: the pager, the editor, what shows its folder.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aptui.tui.control import away
+from aptui.tui.screens.assets import files as assets_files
+from aptui.tui.screens.assets.panel import Panel
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+
+
+class AssetPrograms:
+    """Runs them."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def pager(self, panel: Panel) -> None:
+        """Open the file in `$PAGER`."""
+        self._open_with(assets_files.pager(os.environ), panel)
+
+    def editor(self, panel: Panel) -> None:
+        """Open the file in `$EDITOR`."""
+        self._open_with(assets_files.editor(os.environ), panel)
+
+    def _open_with(self, command: list[str], panel: Panel) -> None:
+        if panel.is_folder or not panel.file:
+            return
+        if not os.path.exists(panel.file):
+            self._shell.tell(f"'{panel.file}' is not there", "warning")
+            return
+        away.lend(self._shell, [*command, panel.file])
+
+    def folder(self, panel: Panel) -> None:
+        """Show the folder of the file: in a window where there are some, else in a shell that begins there."""
+        if not panel.file:
+            return
+        folder = panel.file if panel.is_folder else os.path.dirname(panel.file)
+        if not os.path.isdir(folder):
+            self._shell.tell(f"there is no folder '{folder}'", "warning")
+            return
+        command, has_window = assets_files.folder_viewer(os.environ)
+        if not has_window:
+            away.lend(self._shell, command, folder)
+        elif trouble := assets_files.run_beside([*command, folder]):
+            self._shell.tell(trouble, "error")
