@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(2.0)
+            wire.settimeout(PATIENCE_S)  # it is refused long before
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
