@@ -1,6 +1,6 @@
 """The report of a relocation as people read it, in the terminal and on the screen: lines with roles, no colour yet.
 
-Tests: `tests/tui/screens/assets/test_moving.py`.
+Tests: `tests/tui/screens/assets/actions/test_moving.py`.
 """
 
 from __future__ import annotations

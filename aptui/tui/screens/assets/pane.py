@@ -24,6 +24,7 @@ from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pictures.decoding import Decoder
 from aptui.tui.screens.assets import parts
+from aptui.tui.screens.assets.actions.row_actions import jobs_filter
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TITLES, TreeTabs
 from aptui.tui.screens.assets.missing import MissingTrees, ScanLine
@@ -40,7 +41,6 @@ from aptui.tui.screens.assets.panel import (
 )
 from aptui.tui.screens.assets.parts import AssetsBody, AssetsHead
 from aptui.tui.screens.assets.query_worker import PREVIEW, QueryWorker
-from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.screens.assets.trees import Place
 from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.textview import TextView

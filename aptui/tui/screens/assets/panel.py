@@ -4,7 +4,7 @@ Read from the database.
 
 Everything here is plain data that compares: a panel that is read again and is the same is not drawn again.
 
-Tests: `tests/tui/screens/assets/test_moving.py`.
+Tests: `tests/tui/screens/assets/actions/test_moving.py`.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from aptui.tui.data.asset_tree import AssetTree, Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets import parts
+from aptui.tui.screens.assets.actions.row_actions import AssetRowActions
 from aptui.tui.screens.assets.lines import TreeTabs
-from aptui.tui.screens.assets.row_actions import AssetRowActions
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.tree import VTree
 

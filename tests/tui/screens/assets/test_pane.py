@@ -34,11 +34,11 @@ from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import detail, files, trees
 from aptui.tui.screens.assets import pane as pane_module
+from aptui.tui.screens.assets.actions.row_actions import jobs_filter
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.parts import is_brief
 from aptui.tui.screens.assets.query_worker import QueryWorker
-from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets.copying import AssetCopying
+from aptui.tui.screens.assets.actions.copying import AssetCopying
+from aptui.tui.screens.assets.actions.moving import Moving
+from aptui.tui.screens.assets.actions.programs import AssetPrograms
 from aptui.tui.screens.assets.detail import AssetDetail
-from aptui.tui.screens.assets.moving import Moving
 from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
-from aptui.tui.screens.assets.programs import AssetPrograms
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.why import read_why
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem

@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.relocation.records import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import NoSession
-from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of, new_path
+from aptui.tui.screens.assets.actions.moving import RelocationPreview, _wrap, destination_of, new_path
 from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt

@@ -1,0 +1,1 @@
+"""What can be done with an asset of the Assets screen."""
