@@ -72,6 +72,7 @@ class EngineSupervisor:
     def __init__(self, config: Config, load: Callable[[], Config], *, skips_start_scan: bool = False) -> None:
         self.config = config
         self.engine: Engine | None = None
+        self._epoch = 0  # of the engine that was opened last
         self.server: LinkServer | None = None
         self.selector = selectors.DefaultSelector()
         self.is_stopping = False
@@ -151,7 +152,9 @@ class EngineSupervisor:
         opening = PreparedSession(self.config)
         opening.take()
         engine = Engine(self.config, [self._tell], opening=opening, selector=self.selector, live=self.watching)
+        engine.epoch = self._epoch
         engine.open()
+        self._epoch = engine.epoch
         self._builders = opening.builders
         for platform in self.config.project.platforms:
             (self.config.cache_dir / platform.id).mkdir(exist_ok=True)

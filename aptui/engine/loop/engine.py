@@ -98,6 +98,7 @@ class Engine:
         self.closing = contextlib.ExitStack()
         """What is let go of at the end, the last first."""
         self.epoch = 0
+        """Rises with each opening. Who opened another engine before says its epoch, for the database may be made anew since."""
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
         self.pause = Pause()
@@ -201,7 +202,7 @@ class Engine:
         forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
         if self.live is not None:
-            self.epoch = int(self.archive.state("epoch") or 0) + 1
+            self.epoch = max(self.epoch, int(self.archive.state("epoch") or 0)) + 1
             self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
 
     def _context(self) -> EngineContext:

@@ -5,7 +5,7 @@ What is drawn of it is decided elsewhere.
 Notices carry (epoch, seq), and so does the database, in every transaction. Somebody who subscribes first and reads then sees
 everything once: a notice up to the moment that was read is in the rows already and tells only whether the job runs; a later one
 changes the row too. Rows may be written after their news, so a read that is older than the subscription is done again as soon as
-the database has caught up.
+the database has caught up. A read that failed is asked for again by the first news after the database is there.
 
 `take`, `subscribed`, `lost` and `read` are called by other threads; `drain` by the UI, once a frame.
 """
@@ -166,6 +166,7 @@ class Feed:
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
         self._is_read_due = True
+        self._has_failed = False  # the read that ended last
         self._reads, self._reading = 0, 0
         # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
         self._delivered: dict[JobKey, JobNews] = {}
@@ -214,7 +215,8 @@ class Feed:
             is_new_epoch = epoch > self._subscribed[0]
             if is_new_epoch:
                 self._subscribed = (epoch, 0)
-        if is_new_epoch:
+            owes_read = self._has_failed and not self._is_read_due
+        if is_new_epoch or (owes_read and self._database.is_file()):
             self._must_read()
         self._wake_for_news()
 
@@ -286,7 +288,7 @@ class Feed:
         finally:
             with self._lock:
                 self._reading -= 1
-                self._pending.error = error
+                self._pending.error, self._has_failed = error, bool(error)
                 # Two reads may overlap; the one that began last knows most.
                 if table is not None and number == self._reads:
                     self._adopt(table)

@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from live_project import LiveProject, Ticker, own_live_project
 
+from aptui.config.dirs import asset_database
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
@@ -583,6 +584,22 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
         project.until(lambda: "KeyError" in live.health.disk)
         project.write("assets/a.txt", "after the bug")
         project.until_product("linux/a.txt", "after the bug")
+
+
+def test_epochs_rise_also_where_the_database_is_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.engine.live import supervisor as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        assert live.engine is not None
+        before = live.engine.epoch
+        asset_database(live.config.cache_dir).unlink()
+        project.write("assets/a.txt", "in another database")
+        project.until_product("linux/a.txt", "in another database")
+
+        assert live.engine is not None
+        assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
 def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) -> None:

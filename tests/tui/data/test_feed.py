@@ -315,6 +315,34 @@ def test_a_database_that_cannot_be_read_is_said_and_tried_again() -> None:
     assert feed.drain().error == ""
 
 
+def test_a_read_that_failed_is_asked_for_again_by_news_once_there_is_a_database(tmp_path: Path) -> None:
+    database_file = tmp_path / "assetdb.sqlite"
+    answers: list[Any] = [table({1: "completed"}, (1, 5)), UserError("no database"), table({1: "completed"}, (1, 6))]
+
+    def read() -> JobTable:
+        answer = answers.pop(0)
+        if isinstance(answer, KnownError):
+            raise answer
+        return answer
+
+    feed = Feed(database_file, read_table=read, reads_alone=False, clock_ms=lambda: NOW_MS)
+    feed.subscribed(1, 5, {})
+    feed.read()
+    feed.drain()
+    with pytest.raises(UserError):  # a pane was entered while there was none
+        feed.read()
+    feed.take([NoticeLine(1, 6, notice(1))])
+    assert not feed.is_read_due, "there is nothing to read yet"
+
+    database_file.touch()
+    feed.take([NoticeLine(1, 7, notice(1))])
+    assert feed.is_read_due
+    feed.read()
+    assert [news.is_later for news in feed.drain().jobs] == [True]
+    feed.take([NoticeLine(1, 8, notice(1))])
+    assert not feed.is_read_due
+
+
 # ------------------------------------------------------------------------------------------------------- a real database
 
 
