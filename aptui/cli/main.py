@@ -116,6 +116,10 @@ class Parser(ArgumentParser):
             self.epilog = guide.overview(VERBS)
         return super().format_help()
 
+    def _print_message(self, message: str, _file: object = None) -> None:
+        """Print help or the version, all that comes here; `argparse` would say nothing where that cannot be written."""
+        printing.say(message.rstrip())
+
     def error(self, message: str) -> NoReturn:
         """Raise the mistake as a `UserError`."""
         raise UserError(message, hint=f"'{self.prog} --help' shows what there is")
