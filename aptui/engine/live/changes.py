@@ -85,7 +85,7 @@ class ChangeTracker:
         """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
         self._whole: set[str] = set()
         """Those of them that are looked at as a whole, not the named files alone."""
-        self._trees: dict[str, None] = {}
+        self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
         """Whether clients have their turn, and then there is more to look at."""
         self._is_lost = False
@@ -279,6 +279,8 @@ class ChangeTracker:
         if self._trees:
             tree = next(iter(self._trees))
             del self._trees[tree]
+            for above in _above_replaced_file(engine, tree):
+                engine.look_at(above)
             engine.scan_below(tree)
             self._second_looks[tree] = now + _SECOND_LOOK_S
 
@@ -312,14 +314,18 @@ class ChangeTracker:
         elif stat.S_ISDIR(seen.st_mode):
             self._writing.finish(rels)
             for rel in rels:
-                self._whole.add(key_of(rel))
-                looks.setdefault(key_of(rel), set())
-                if any(folder == key_of(rel) for _part, folder in engine.scans.unknown):
-                    self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
+                self._place_folder(engine, path, key_of(rel), looks)
         elif self._writing.is_ready(engine, path, rels, seen, now):
             self._writing.finish(rels)
             for rel in rels:
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
+
+    def _place_folder(self, engine: Engine, path: bytes, key: PathKey, looks: dict[str, set[PathKey]]) -> None:
+        for folder in (key, *_above_replaced_file(engine, key)):
+            self._whole.add(folder)
+            looks.setdefault(folder, set())
+        if any(folder == key for _part, folder in engine.scans.unknown):
+            self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
 
     # ------------------------------------------------------------------------------------------------------ being written
 
@@ -434,3 +440,8 @@ class ChangeTracker:
         if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_looks.values())))
         return min(times, default=None)
+
+
+def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
+    """Return where a folder lies if a file may have been in its place: only a look there sees that the file is gone."""
+    return () if engine.is_unheard_of(folder) else (parent(folder),)

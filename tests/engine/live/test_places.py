@@ -1,0 +1,59 @@
+"""A file and a folder in each other's place, under an engine that stays up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import HOST
+from live_project import LiveProject
+
+pytestmark = pytest.mark.real
+
+TWO_FOLDERS = """
+scan_folders: [{name: game, path: assets}, {name: more, path: more, order: 1}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+def a_project(root: Path) -> LiveProject:
+    project = LiveProject(root, TWO_FOLDERS)
+    project.write("more/other.txt", "other")
+    return project
+
+
+def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/d/a.txt", "a")
+    project.engine_run()
+    with project.running():
+        assert project.product(f"{HOST}/d/a.txt") == b"a"
+        project.delete("assets/d/a.txt")
+        project.write("assets/d/a.txt/below/b.none", "b")
+
+        project.until_product(f"{HOST}/d/a.txt", None)
+
+
+def test_a_folder_of_that_name_in_another_scan_folder_hides_no_such_change(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/d/a.txt", "a")
+    project.write("more/d/a.txt/c.none", "c")
+    project.engine_run()
+    with project.running():
+        assert project.product(f"{HOST}/d/a.txt") == b"a"
+        project.delete("assets/d/a.txt")
+        project.write("assets/d/a.txt/below/b.none", "b")
+
+        project.until_product(f"{HOST}/d/a.txt", None)
+
+
+def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/d/a.txt/below/b.txt", "b")
+    project.engine_run()
+    with project.running():
+        project.delete("assets/d/a.txt")
+        project.write("assets/d/a.txt", "a")
+
+        project.until_product(f"{HOST}/d/a.txt/below/b.txt", None)
+        project.until_product(f"{HOST}/d/a.txt", "a")
