@@ -45,6 +45,20 @@ def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_rea
         assert "size 100 20." in term.screen()
 
 
+@pytest.mark.parametrize(("resumes", "started"), [(False, 0), (True, 1)])
+def test_a_signal_to_go_on_starts_the_screen_only_where_a_stop_ended_it(
+    resumes: bool, started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[int] = []
+    monkeypatch.setattr(Terminal, "resume_application_mode", lambda _: starts.append(1))
+    driver = object.__new__(Terminal)
+    driver._modes, driver._auto_restart, driver._must_signal_resume = None, True, resumes
+
+    driver._sigcont_application()  # also between the end of a visit to a shell and the screen's return from it
+
+    assert len(starts) == started
+
+
 def test_enter_typed_before_the_screen_is_there_is_enter() -> None:
     assert [each.key for each in as_meant(events.Key("ctrl+j", "\n"))] == ["enter"]
     assert [each.key for each in as_meant(events.Key("j", "j"))] == ["j"]

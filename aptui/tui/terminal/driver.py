@@ -133,10 +133,13 @@ class Terminal(LinuxDriver):
         self._resized()
 
     def _sigcont_application(self, *arguments: object) -> None:
-        """Go on after a stop; Textual's handler would start a second thread that reads keys where the first lives."""
-        if self._modes is None:
+        """Go on after a stop; Textual's handler would start a second thread that reads keys where the first lives.
+
+        Or where whoever lent the terminal is just about to take it back: two signals may come for one `fg`.
+        """
+        if self._must_signal_resume:
             super()._sigcont_application(*arguments)
-        elif self._auto_restart:
+        elif self._modes is not None and self._auto_restart:
             self._loop.call_soon_threadsafe(self._take_back)
 
     def _take_back(self) -> None:
