@@ -18,6 +18,8 @@ LOAD_MASK = 0xF
 """The bits of a dependency's flags that say when the runtime loads it."""
 PRE_LOAD = 0
 """What these bits are when it is loaded before the product is ready."""
+_LONGEST = 4_096
+"""Characters of a path; no system has longer ones (limits.h: PATH_MAX)."""
 
 
 def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
@@ -38,6 +40,8 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
         found = found[len(root) + 1 :]
     if not found:
         raise ValueError("is empty")
+    if len(found) > _LONGEST:
+        raise ValueError(f"has more than {_LONGEST} characters")
     if found == ".." or found.startswith("../"):
         raise ValueError("climbs out of its folder")
     if found.startswith(":"):  # the sign of an exclusion in O3DE's tables

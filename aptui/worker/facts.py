@@ -5,10 +5,9 @@ Tests: `tests/worker/test_facts.py`.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from aptui.core.results.facts import FACTS, LONGEST_FORMAT, MOST, WHOLE_FACTS, ProductFacts
+from aptui.core.results.facts import FACTS, ProductFacts, fault_of
 from aptui.sdk import JobProduct
 from aptui.worker.answers import AnswerRefused
 
@@ -26,18 +25,7 @@ def facts_of(product: JobProduct) -> ProductFacts | None:
     for name, value in product.facts.items():
         if name not in FACTS:
             raise AnswerRefused(f"product {product.path!r} has the fact {name!r}, known are {', '.join(FACTS)}")
-        if problem := _fault(name, value):
+        if problem := fault_of(name, value):
             raise AnswerRefused(f"product {product.path!r}: its {name} is {value!r}, which is {problem}")
     said: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in product.facts.items()}
     return ProductFacts(**said)
-
-
-def _fault(name: str, value: object) -> str:
-    if name == "format":
-        is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
-        return "" if is_word else f"no word in lower case of at most {LONGEST_FORMAT} characters"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "no number"
-    if name in WHOLE_FACTS:
-        return "" if isinstance(value, int) and 0 <= value <= MOST else "no whole number from 0 to 2⁵³"
-    return "" if math.isfinite(value) and 0 <= value <= MOST else "no number from 0 to 2⁵³"

@@ -13,9 +13,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.model import ProductFlag
+from aptui.core.links import path_link
+from aptui.core.model import LinkKind, ProductFlag, ProductLink
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
+from aptui.core.project import COMMON_PLATFORM
+from aptui.core.results.facts import FACTS, ProductFacts, fault_of
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepared
 from aptui.sharing.records.keys import Discovered, JobFacts, is_name
@@ -29,6 +32,11 @@ MAX_BLOB_BYTES = 1 << 40
 MAX_VARIANTS = 16
 _MAX_NAME_BYTES = 1024
 _MAX_PART_BYTES = 255
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar knows later moments."""
+_UUID_BYTES = 16
+_KINDS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
+_NO_FACTS = ProductFacts()
 _RECORD, _VARIANTS = "record", "variants"
 
 
@@ -136,6 +144,9 @@ def flaw_of_report(record: Record, facts: JobFacts) -> str:
         return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
     if record.inputs != facts.known:
         return f"the record of a job of '{facts.builder_name}' is of other files than its key says"
+    kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
+    if any(not product.flags & kind for product in record.products):
+        return f"the record of a job of '{facts.builder_name}' has products of another platform than its key says"
     return ""
 
 
@@ -151,8 +162,9 @@ def _check(entry: Record | Variants) -> None:
         return
     if len(entry.products) > MAX_PRODUCTS or len(entry.log) > MAX_LOG_RECORDS:
         raise Mismatch(f"a record has more than {MAX_PRODUCTS} products or {MAX_LOG_RECORDS} lines of log")
-    if min(entry.warnings, entry.errors, entry.duration_ms) < 0:
-        raise Mismatch("a record has a negative count")
+    numbers = (entry.warnings, entry.errors, entry.duration_ms, entry.written_ms, *(line.time_ms for line in entry.log))
+    if not all(0 <= number <= _LAST_MS for number in numbers) or not all(_has_bits(line.level, 31) for line in entry.log):
+        raise Mismatch("a record has a count or a moment that there cannot be")
     if (entry.code and not is_name(entry.code)) or len(entry.inputs) > MAX_INPUTS:
         raise Mismatch(f"a record has no digest of code, or more than {MAX_INPUTS} inputs")
     _check_discovered(entry.discovered)
@@ -165,20 +177,45 @@ def _check(entry: Record | Variants) -> None:
         _check_product(product)
         if sizes.setdefault(product.digest, product.size) != product.size:
             raise Mismatch("two products have one digest and two sizes")
+    if len({product.sub_id for product in entry.products}) != len(entry.products):
+        raise Mismatch("two products have one sub id")
 
 
 def _check_product(product: StagedProduct) -> None:
     is_sound = (
         not product.staged
         and len(product.digest) == 32
-        and len(product.asset_type) in (0, 16)
+        and len(product.asset_type) in (0, _UUID_BYTES)
         and 0 <= product.size <= MAX_BLOB_BYTES
-        and 0 <= product.sub_id < 1 << 32
-        and 0 <= product.hash64 < 1 << 64
-        and 0 <= product.flags < 1 << 31
+        and all(_has_bits(sub_id, 32) for sub_id in (product.sub_id, *product.legacy_sub_ids))
+        and _has_bits(product.hash64, 64)
+        and _has_bits(product.flags, 31)
+        and product.flags & _KINDS in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE)
     )
     if not is_sound:
         raise Mismatch(f"product '{product.name}' has a number out of its range, or a place of its own")
+    if not all(map(_is_link, product.links)):
+        raise Mismatch(f"product '{product.name}' needs what no product can need")
+    said = product.facts or _NO_FACTS
+    if any(fault_of(name, value) for name in FACTS if (value := getattr(said, name)) != getattr(_NO_FACTS, name)):
+        raise Mismatch(f"product '{product.name}' has facts that no product can have")
+
+
+def _has_bits(number: int, bits: int) -> bool:
+    return 0 <= number < 1 << bits
+
+
+def _is_link(link: ProductLink) -> bool:
+    """Whether a builder could have said so."""
+    if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
+        return False
+    if link.kind is LinkKind.ASSET:
+        return len(link.source_uuid) == _UUID_BYTES and any(link.source_uuid) and not link.path
+    try:
+        path_link(link.path, link.kind, link.flags)
+    except ValueError:
+        return False
+    return not link.source_uuid
 
 
 def _check_variants(entry: Variants) -> None:

@@ -13,6 +13,7 @@ from tests.sharing.room import facts, product, record
 
 BASE = base_key(facts())
 SEAL = Seal()
+UUID = "AAAAAAAAAAAAAAAAAAAAAQ=="
 
 
 def forged(change):
@@ -76,6 +77,21 @@ def test_a_product_lies_where_a_product_may_lie(name):
         {"name": "1.tex"},
         {"name": "1.tex/below"},
         {"links": [{"kind": 9}]},
+        {"links": [{"kind": 2, "source_uuid": "AAAA"}]},
+        {"links": [{"kind": 2, "source_uuid": "AAAAAAAAAAAAAAAAAAAAAA=="}]},
+        {"links": [{"kind": 2, "source_uuid": UUID, "sub_id": 1 << 32}]},
+        {"links": [{"kind": 2, "source_uuid": UUID, "flags": 1 << 63}]},
+        {"links": [{"kind": 2, "source_uuid": UUID, "path": "x"}]},
+        {"links": [{"kind": 1, "path": "../x"}]},
+        {"links": [{"kind": 1, "path": "*?" * 40_000}]},
+        {"legacy_sub_ids": [1 << 32]},
+        {"legacy_sub_ids": [-1]},
+        {"facts": {"width": 1 << 60}},
+        {"facts": {"seconds": -1.0}},
+        {"facts": {"format": "\u001b[2J"}},
+        {"flags": 0},
+        {"flags": 3},
+        {"sub_id": 1},
     ],
 )
 def test_a_product_says_nothing_that_no_builder_may_say(change):
@@ -93,6 +109,11 @@ def test_a_product_says_nothing_that_no_builder_may_say(change):
         {"discovered": [["x", "aa"]]},
         {"reprocess": ["/etc/passwd"]},
         {"warnings": -1},
+        {"warnings": 1 << 70},
+        {"duration_ms": 1 << 70},
+        {"written_ms": 1 << 50},
+        {"log": [{"level": 1 << 70, "window": "", "text": "", "time_ms": 0}]},
+        {"log": [{"level": 1, "window": "", "text": "", "time_ms": 1 << 50}]},
         {"products": None},
         {"log": "text"},
     ],
@@ -169,3 +190,4 @@ def test_a_record_of_other_code_or_other_files_than_the_job_is_made_of_shows_it(
     assert flaw_of_report(record(ours, b"x"), ours) == ""
     assert "other code" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
     assert "other files" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
+    assert "another platform" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
