@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from aptui.serve.access.tokens import LOCAL, Tokens
 from aptui.serve.protocol.codec import Scope
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.floods import FloodGate, more_like_this
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class ClientIdentity(Struct, frozen=True):
     def is_owner(self) -> bool:
         """Whether it is the user who runs the gateway: some room is kept for them."""
         return self.name == LOCAL
+
+    @property
+    def learns_places(self) -> bool:
+        """Whether it is told where this machine has its folders: who is here, and who controls."""
+        return self.may(Scope.CONTROL) or is_loopback(self.address)
 
     def may(self, scope: Scope) -> bool:
         """Whether it has that scope."""

@@ -24,6 +24,7 @@ from aptui.serve.context import ROOM
 from aptui.serve.protocol import codec, notices
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.notices import Resync
+from aptui.serve.protocol.privacy import without_places
 from aptui.serve.protocol.requests import Hello, Welcome
 from aptui.serve.ws.frames import FrameMessage, Socket, Wire
 from aptui.shared.errors import KnownError
@@ -46,6 +47,8 @@ _LOOK_S = 0.005
 """How often is looked whether clients have read."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """(platforms, names of notifications) that a client wants; empty = all."""
+Hearing: TypeAlias = tuple[Wanted, bool]
+"""What a client wants, and whether it learns the places of folders: who hears alike gets the same bytes."""
 
 
 class Frame(Struct, frozen=True):
@@ -95,6 +98,7 @@ class WireSession:
         wire: Wire | None = None,
     ) -> None:
         self.room, self.identity, self.number = room, identity, number
+        self.learns_places = identity.learns_places
         self._sessions = sessions
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
@@ -372,14 +376,15 @@ class WireSessions:
 
     def publish(self, epoch: int, seq: int, told: Sequence[object]) -> list[WireSession]:
         """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
-        frames: dict[Wanted, Frame | None] = {}
+        frames: dict[Hearing, Frame | None] = {}
         late = []
         for session in self:
-            wanted = session.wanted
-            if wanted not in frames:
+            hearing = wanted, learns_places = session.wanted, session.learns_places
+            if hearing not in frames:
                 chosen = [notice for notice in told if is_wanted(notice, *wanted)]
-                frames[wanted] = frame_of(epoch, seq, chosen) if chosen else None
-            frame = frames[wanted]
+                heard = chosen if learns_places else list(map(without_places, chosen))
+                frames[hearing] = frame_of(epoch, seq, heard) if chosen else None
+            frame = frames[hearing]
             if frame is not None:
                 was_ready = not session.waiting_count
                 session.queue(frame)

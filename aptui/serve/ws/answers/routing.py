@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import to_builtins
-from msgspec.structs import replace
 
 from aptui.link import port
-from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
+from aptui.serve.protocol.privacy import without_places
 from aptui.serve.protocol.requests import Done
 from aptui.serve.ws.answers import assets, engine, interest
 from aptui.serve.ws.sessions import RequestAnswer, WireSession
@@ -51,18 +50,8 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
 
 
 def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnswer:
-    """Return an answer without the places of this machine's folders, which only it and those who control need to know."""
-    if identity.may(Scope.CONTROL) or is_loopback(identity.address):
-        return answered
-    match answered:
-        case requests.SourceFacts():
-            return replace(answered, scan_folder_path="")
-        case requests.ProductFacts():
-            return replace(answered, source_file="")
-        case requests.ResolvedPath(is_found=True):
-            return replace(answered, file="")
-        case _:
-            return answered
+    """Return an answer as this client may hear it."""
+    return answered if identity.learns_places else answered._replace(record=without_places(answered.record))
 
 
 def scope_of(name: str, request: Any) -> Scope:

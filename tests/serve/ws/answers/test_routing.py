@@ -10,13 +10,13 @@ from waiting import until
 
 from aptui.client import Refused
 from aptui.engine.requests import gateway
-from aptui.serve.access.guard import ClientIdentity
-from aptui.serve.protocol import requests
+from aptui.link import places, port
+from aptui.link.client import EngineClient
+from aptui.serve.protocol import notices, requests
 from aptui.serve.protocol.codec import REQUESTS, Scope
 from aptui.serve.protocol.model import Match, Reach, Status
-from aptui.serve.ws.answers.routing import for_client
 
-from ...live_served import SETTINGS, Garden, garden
+from ...live_served import SETTINGS, Garden, garden, hear
 
 pytestmark = pytest.mark.real
 
@@ -412,18 +412,24 @@ def test_every_request_has_somebody_who_answers_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "scopes", "is_told"),
-    [("192.168.1.5", (Scope.READ,), False), ("192.168.1.5", (Scope.READ, Scope.CONTROL), True), ("127.0.0.1", (Scope.READ,), True)],
+    ("is_here", "scopes", "is_told"),
+    [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_control(address, scopes, is_told):
-    identity = ClientIdentity("x", frozenset(scopes), address)
+def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_control(
+    there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
+) -> None:
+    monkeypatch.setattr("aptui.serve.access.guard.is_loopback", lambda _address: is_here)
+    client = there.client(*scopes)
+
     answers = [
-        requests.SourceFacts(True, "a.txt", scan_folder_path="/home/me/game"),
-        requests.ProductFacts((), "a.txt", source_file="/home/me/game/a.txt"),
-        requests.ResolvedPath(True, "a.txt", "/home/me/game/a.txt"),
+        client.ask(requests.SourceInfo("a/rose.txt")),
+        client.ask(requests.ProductInfo("a/rose.txt")),
+        client.ask(requests.ResolvePath("a/rose.txt")),
+        client.ask(requests.ScanFolders()),
     ]
+    with EngineClient.connect(places.socket_path(there.cache), kind="tui") as screen:
+        screen.ask(port.Show("a/rose.txt", "linux/a/rose.txt"), 5)
+    said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, notices.Show)))]
 
-    told = repr([for_client(identity, each) for each in answers])
-
-    assert ("/home/me" in told) == is_told
-    assert told.count("a.txt") >= 3
+    assert [str(there.project.root) in each for each in said] == [is_told] * 5
+    assert all("a/rose.txt" in each for each in said if "ScanFolder" not in each)
