@@ -36,6 +36,7 @@ from textual.widgets.input import Selection
 
 from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.cells import width_of, wrap
+from aptui.tui.widgets.focus import give_focus
 
 KEPT_COUNT = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
@@ -199,10 +200,7 @@ class FilterBox(Widget):
 
     def begin(self) -> None:
         """Let the keys go to the line, those that were typed ahead too; what is typed takes the place of what stands there."""
-        if self._line.focusable:
-            self.screen.set_focus(self._line)
-        else:  # it has yet to be shown
-            self._line.focus()
+        give_focus(self._line)
         self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str, hint: str = "") -> None:

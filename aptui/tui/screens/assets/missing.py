@@ -15,7 +15,8 @@ from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.screens.assets.panel import Panel
-from aptui.tui.screens.assets.trees import AssetTrees
+from aptui.tui.screens.assets.query_worker import QueryWorker
+from aptui.tui.screens.assets.trees.trees import AssetTrees
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.menu import MenuItem
@@ -24,8 +25,9 @@ from aptui.tui.words import shorten
 if TYPE_CHECKING:
     from aptui.link.port import Answer
     from aptui.store.queries.reader import Reader
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
 
-_ACTIONS = frozenset({"scan_missing", "clear_missing"})
 _NAME_CELLS = 48
 """Of a path in a question."""
 _BUSY = "the engine is busy: products are searched for missing dependencies once it is idle"
@@ -81,59 +83,58 @@ def _missing(count: int) -> str:
     return f"{count:,} missing" if count else "nothing missing"
 
 
-class MissingTrees(AssetTrees):
-    """The trees with the actions that search, and forget what was found."""
+class MissingScans:
+    """Has products searched, and what was found forgotten.
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what needs an engine where none can be asked."""
-        return self.shell.can_ask if action in _ACTIONS else super().check_action(action, parameters)
+    Args:
+        line: says how far the newest search is.
+    """
 
-    def more_items(self, panel: Panel) -> list[MenuItem | None]:
+    def __init__(self, shell: Shell, trees: AssetTrees, queries: QueryWorker, line: ScanLine) -> None:
+        self._shell, self._trees, self._queries, self._line = shell, trees, queries, line
+
+    def menu_items(self, panel: Panel) -> list[MenuItem | None]:
         """Return the entries of the menu; while the engine works they say why they cannot be taken."""
-        count = len(self.shown_tree().marks)
+        count, can_ask = len(self._trees.view.marks), self._shell.can_ask
         what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
-        why = "" if self._is_engine_idle() or not self.shell.can_ask else " (once the engine is idle)"
+        why = "" if self._is_engine_idle() or not can_ask else " (once the engine is idle)"
+        clear = "Clear the results of its scan…" if not count else "Clear the results of their scans…"
         return [
             None,
-            MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),
-            MenuItem(
-                "clear_missing",
-                "Clear the results of its scan…" if not count else "Clear the results of their scans…",
-                "S",
-                self.shell.can_ask,
-            ),
+            MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", can_ask and not why),
+            MenuItem("clear_missing", clear, "S", can_ask),
         ]
 
     def _is_engine_idle(self) -> bool:
-        progress = self.shell.session.latest_progress
-        if progress is None or self.shell.session.state is not SessionState.ATTACHED:
+        progress = self._shell.session.latest_progress
+        if progress is None or self._shell.session.state is not SessionState.ATTACHED:
             return True  # the engine will say
         return not progress.is_working
 
-    def action_scan_missing(self) -> None:
+    def scan(self) -> None:
         """Search the product, all products of the source, or of the folder; or those that are marked."""
         if self._is_engine_idle():
-            self._with_products(self._scan)
+            self._with_products(self._ask_to_scan)
         else:
-            self.shell.tell(_BUSY, "warning")
+            self._shell.tell(_BUSY, "warning")
 
-    def say_missing(self, pattern: str) -> None:
+    def scan_matching(self, pattern: str) -> None:
         """Search the products that a pattern names (`store.missing.chosen`), all without one."""
         from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_engine_idle():
-            self.shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
+            self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
         else:
-            self.shell.tell(_BUSY, "warning")
+            self._shell.tell(_BUSY, "warning")
 
-    def action_clear_missing(self) -> None:
+    def clear(self) -> None:
         """Forget what was found in them, after asking."""
-        self._with_products(self._clear)
+        self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
         """Call `do` with (name of all of it, how many files and folders it is, patterns for folders, ids of products)."""
-        model, kind = self.shown_model(), self.kind
-        keys = self.shown_tree().selected_keys()
+        model, kind = self._trees.model, self._trees.kind
+        keys = self._trees.view.selected_keys()
         if not keys or model.tree is None:
             return
         nodes = [node for key in keys if (node := model.node_of(key)) is not None]
@@ -141,42 +142,42 @@ class MissingTrees(AssetTrees):
         name = paths[0] if len(paths) == 1 else f"{len(paths):,} files and folders"
         folders = tuple(path for path, node in zip(paths, nodes, strict=True) if model.tree.is_folder(node))
         files = [key for key in keys if key >= 0]
-        self.queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, len(paths), folders))
+        self._queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, len(paths), folders))
 
-    def _scan(self, name: str, _count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+    def _ask_to_scan(self, name: str, _count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_something(name, folders, product_ids):
-            self.shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
+            self._shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
 
-    def _clear(self, name: str, count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+    def _ask_to_clear(self, name: str, count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
 
         order = ClearMissing(tuple(folders), tuple(product_ids))
 
         def clear() -> None:
-            self.query_one(ScanLine).leave()
-            self.shell.ask(order, then=self._report_cleared)
+            self._line.leave()
+            self._shell.ask(order, then=self._report_cleared)
 
         if self._is_something(name, folders, product_ids):
             path = f"{'all of ' if folders else ''}'{shorten(sanitize(name), _NAME_CELLS)}'"
             text = f"clear the scan results of {path if count == 1 else name}?"
-            self.shell.question(text, [Choice("y", "clear them", clear), Choice("n", "leave them")])
+            self._shell.question(text, [Choice("y", "clear them", clear), Choice("n", "leave them")])
 
     def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)
-        self.shell.tell(f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else "")
+        self._shell.tell(f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else "")
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
         """Whether anything is asked for: without patterns and ids the engine would take all there is."""
         if not (folders or product_ids):
-            self.shell.tell(f"'{name}' has no products", "warning")
+            self._shell.tell(f"'{name}' has no products", "warning")
         return bool(folders or product_ids)
 
-    def hear_scans(self, scans: Sequence[MissingScan]) -> None:
+    def note(self, batch: Batch) -> None:
         """Show how far a search is."""
-        for scan in scans[-1:]:
-            self.query_one(ScanLine).show(scan)
+        for scan in batch.missing_scans[-1:]:
+            self._line.show(scan)
 
 
 def _products_of(reader: Reader, kind: Kind, keys: Sequence[int]) -> list[int]:

@@ -112,8 +112,8 @@ def test_without_an_engine_there_is_nothing_to_scan(tmp_path):
     async def look(_app, pilot, pane, _session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
 
-        assert not pane.check_action("scan_missing", ())
-        assert not pane.check_action("clear_missing", ())
+        assert not pane.check_action("row", ("scan_missing",))
+        assert not pane.check_action("row", ("clear_missing",))
 
     in_assets(tmp_path, look, session=FakeSession(tmp_path, SessionState.NONE))
 
@@ -148,7 +148,7 @@ def test_results_come_with_the_end_of_a_scan_the_newest_first_and_lead_to_what_i
             for name in ("mesh/rock.fbx", "rock.dds")
         )
         assert newest < oldest
-        await until(pilot, lambda: pane.shown_model().tree.flawed == {4})
+        await until(pilot, lambda: pane.trees.model.tree.flawed == {4})
 
         put_on_reference(pane, "rock.dds")
         await press(pilot, "enter")

@@ -32,13 +32,14 @@ from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
-from aptui.tui.screens.assets import detail, files, trees
-from aptui.tui.screens.assets import pane as pane_module
-from aptui.tui.screens.assets.actions.row_actions import jobs_filter
+from aptui.tui.screens.assets import detail, files, selected
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
+from aptui.tui.screens.assets.layout import is_brief
 from aptui.tui.screens.assets.lines import TreeTabs
-from aptui.tui.screens.assets.parts import is_brief
+from aptui.tui.screens.assets.navigation import jobs_filter
 from aptui.tui.screens.assets.query_worker import QueryWorker
+from aptui.tui.screens.assets.trees import live
+from aptui.tui.screens.assets.trees import search as tree_search
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text
@@ -145,10 +146,10 @@ def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PA
     async def begin(app, pilot, session):
         app.copied = []
         app.copy_text = lambda what, *, raw=False: app.copied.append((what, raw))
-        await until(pilot, lambda: app.pane is not None and app.pane.shown_model().tree is not None)
+        await until(pilot, lambda: app.pane is not None and app.pane.trees.model.tree is not None)
         await press(pilot, "*")
         await do(app, pilot, app.pane, session)
-        await until(pilot, lambda: not app.switcher.mounted["assets"].queries.is_busy)
+        await until(pilot, lambda: not app.switcher.mounted["assets"].readers.queries.is_busy)
 
     return in_shell(tmp_path, begin, size=size, session=session or FakeSession(tmp_path), theme=theme, panes=panes)
 
@@ -165,7 +166,12 @@ async def press(pilot, *keys: str) -> None:
 
 async def at(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
     """Wait until the details of an asset are shown."""
-    await until(pilot, lambda: pane.panel is not None and (pane.panel.path, pane.kind, cursor_on(pane)) == (path, kind, path))
+    await until(
+        pilot,
+        lambda: (
+            pane.selected.panel is not None and (pane.selected.panel.path, pane.trees.kind, cursor_on(pane)) == (path, kind, path)
+        ),
+    )
 
 
 async def shows(app, pilot, expected: str) -> None:
@@ -179,7 +185,7 @@ async def go(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
 
 
 def cursor_on(pane) -> str:
-    tree, model = pane.shown_tree(), pane.shown_model()
+    tree, model = pane.trees.view, pane.trees.model
     return model.tree.path(tree.node) if model.tree is not None and tree.node is not None else ""
 
 
@@ -220,7 +226,7 @@ def test_a_source_is_shown_with_everything_around_it(tmp_path, size, theme):
             for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources▾ 5"):
                 await shows(app, pilot, expected)
         await press(pilot, "escape")
-        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await until(pilot, lambda: app.focused is pane.trees.view)
 
     in_assets(tmp_path, look, size=size, theme=theme)
 
@@ -290,7 +296,7 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
         await go(pilot, pane, "textures/rock.png")
         await until(pilot, lambda: "⏎ details" in text(app))
         assert "z zoom" in lines(app)[-1]
-        await until(pilot, lambda: pane.panel is not None and pane.panel.path == "textures/rock.png")
+        await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.path == "textures/rock.png")
         await until(pilot, lambda: pane.query_one(FilePreview) in pane.query_one(AssetDetail).parts)
         for back in ("z", "escape"):
             assert "Preview" not in text(app)
@@ -299,10 +305,10 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
             assert "Digest" not in text(app)
             assert pane.query_one(FilePreview).size.height >= 16
             await press(pilot, back)
-            await until(pilot, lambda: pane.shown_tree().has_focus)
+            await until(pilot, lambda: pane.trees.view.has_focus)
             await until(pilot, lambda: "Preview" not in text(app))
         await press(pilot, "enter", "escape")
-        await until(pilot, lambda: pane.shown_tree().has_focus)
+        await until(pilot, lambda: pane.trees.view.has_focus)
 
     in_assets(tmp_path, look, size=SMALL)
 
@@ -316,7 +322,7 @@ def test_what_is_still_read_is_previewed_as_soon_as_it_is_there_and_keys_wait_fo
 
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
-        await until(pilot, lambda: app.keyboard.awaited("z") == "" and not pane.queries.is_busy)
+        await until(pilot, lambda: app.keyboard.awaited("z") == "" and not pane.readers.queries.is_busy)
         may_read.clear()
         try:
             await go(pilot, pane, "textures/rock.png")
@@ -339,20 +345,20 @@ def test_a_search_counts_marks_and_walks_hits_and_opens_again_what_was_open(tmp_
         await press(pilot, "/", *"rock")
         await until(pilot, lambda: "2 of 5" in text(app))
         await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
-        await until(pilot, lambda: pane.shown_model().cell(pane.shown_tree().node, "name").spans == ((0, 4),))
+        await until(pilot, lambda: pane.trees.model.cell(pane.trees.view.node, "name").spans == ((0, 4),))
         await press(pilot, "enter", "n")
         await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
         await press(pilot, "n")
         await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
         await press(pilot, "N")
         await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-        tree = pane.shown_model().tree
-        pane.store.mark_stale()
-        await until(pilot, lambda: pane.shown_model().tree is not tree)
+        tree = pane.trees.model.tree
+        pane.readers.store.mark_stale()
+        await until(pilot, lambda: pane.trees.model.tree is not tree)
         await press(pilot, "escape")
         await until(pilot, lambda: "2 of 5" not in text(app))
         await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-        await until(pilot, lambda: pane.shown_tree().index_of(4) is None)
+        await until(pilot, lambda: pane.trees.view.index_of(4) is None)
         pane.box.text = "a("
         await until(pilot, lambda: "^ " in text(app))
         pane.box.text = "no such name"
@@ -360,7 +366,7 @@ def test_a_search_counts_marks_and_walks_hits_and_opens_again_what_was_open(tmp_
         pane.box.text = uuid_text(uuid_of(2)).lower()
         await until(pilot, lambda: "1 of 5" in text(app))
         await press(pilot, "t", "t")
-        await until(pilot, lambda: pane.kind is Kind.PRODUCTS and "1 of 3" in text(app))
+        await until(pilot, lambda: pane.trees.kind is Kind.PRODUCTS and "1 of 3" in text(app))
         pane.box.text = "linux/.*dds$"
         await until(pilot, lambda: "1 of 3" in text(app) and cursor_on(pane) == "linux/textures/rock.dds")
         pane.reveal("common/mesh/rock.model")
@@ -380,11 +386,11 @@ def test_keys_clicks_and_commands_change_trees(tmp_path):
             ("<", Kind.PRODUCTS),
         ):
             await press(pilot, key)
-            await until(pilot, lambda kind=kind: pane.kind is kind and app.focused is pane.shown_tree())
+            await until(pilot, lambda kind=kind: pane.trees.kind is kind and app.focused is pane.trees.view)
         await pilot.click("#assets-tabs", offset=(lines(app)[3].index("Intermediates"), 0))
-        await until(pilot, lambda: pane.kind is Kind.INTERMEDIATES)
+        await until(pilot, lambda: pane.trees.kind is Kind.INTERMEDIATES)
         run(app, "sources lua", app.commands())
-        await until(pilot, lambda: pane.kind is Kind.SOURCES and "1 of 5" in text(app))
+        await until(pilot, lambda: pane.trees.kind is Kind.SOURCES and "1 of 5" in text(app))
         run(app, "asset nothing/there", app.commands())
         await until(pilot, lambda: "there is no asset 'nothing/there'" in text(app))
         await until(pilot, lambda: pane.status() == "Sources: 5")
@@ -393,19 +399,19 @@ def test_keys_clicks_and_commands_change_trees(tmp_path):
 
 
 def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(trees, "STALE_S", 0.05)
+    monkeypatch.setattr(live, "STALE_S", 0.05)
 
     async def hear(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         put_on_reference(pane, "server")
         references = pane.query_one(ReferenceTree)
         line, ref = references.cursor, references.reference()
-        y = pane.shown_tree().cursor - pane.shown_tree().top
+        y = pane.trees.view.cursor - pane.trees.view.top
         store.put(put_source=[source_row(9, "a/new.txt")], put_job=[job_row(2, 1, platform="server", warnings=0, run_key=6)])
         session.say(SourcesChanged(0, (("a/new.txt", True),)))
         await until(pilot, lambda: "Sources▾ 6" in text(app))
         assert cursor_on(pane) == "textures/rock.png"
-        assert pane.shown_tree().cursor - pane.shown_tree().top in {y, pane.shown_tree().cursor}
+        assert pane.trees.view.cursor - pane.trees.view.top in {y, pane.trees.view.cursor}
         await until(pilot, lambda: "✓ completed" in text(app))
         assert (references.cursor, references.reference().text) == (line, ref.text)
         store.put(put_job=[job_row(2, 1, platform="server", warnings=7, run_key=7)])
@@ -444,7 +450,7 @@ def row_of(app, name: str) -> str:
 
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
 def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, store, monkeypatch, size, theme):
-    monkeypatch.setattr(trees, "STALE_S", 0.05)
+    monkeypatch.setattr(live, "STALE_S", 0.05)
 
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "rock.png"))
@@ -452,8 +458,8 @@ def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, s
         assert "✗ 1 with errors" in row_of(app, "scripts")
         await press(pilot, "-", "g")
         if size == LARGE:
-            await until(pilot, lambda: pane.panel is not None and pane.panel.is_folder)
-            pane.shown_tree().move_to_key(pane.shown_model().tree.key(pane.shown_model().tree.node_at("textures")))
+            await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.is_folder)
+            pane.trees.view.move_to_key(pane.trees.model.tree.key(pane.trees.model.tree.node_at("textures")))
             await shows(app, pilot, "1 failed, 1 with warnings")
         await press(pilot, "e")
         await until(pilot, lambda: cursor_on(pane) in {"textures/rock.png", "scripts/door.lua"})
@@ -471,28 +477,28 @@ def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, s
 
 
 def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(trees, "STALE_S", 0.02)
+    monkeypatch.setattr(live, "STALE_S", 0.02)
 
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: "with errors" in row_of(app, "scripts"))
-        before = pane.store.unwell
+        before = pane.readers.store.unwell
         pane.on_news(changed("failed", moment=(1 << 40, 1)))
         pane.shell.wake()
-        await until(pilot, lambda: pane.store.unwell is not before and "with errors" in row_of(app, "scripts"))
+        await until(pilot, lambda: pane.readers.store.unwell is not before and "with errors" in row_of(app, "scripts"))
         store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # and nobody says so
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
-        await until(pilot, lambda: not (pane.is_health_stale or pane._has_timer))
+        await until(pilot, lambda: pane.live.is_at_rest)
 
-    monkeypatch.setattr(trees, "_LOOKS", 100)
+    monkeypatch.setattr(live, "_LOOKS", 100)
     in_assets(tmp_path, look, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
 def test_what_runs_reads_nothing_and_products_have_no_failed_jobs(tmp_path):
     async def look(app, pilot, pane, _session):
-        await until(pilot, lambda: pane.shown_model().health is not None)
+        await until(pilot, lambda: pane.trees.model.health is not None)
         pane.on_news(changed("processing"))
-        assert not pane.is_health_stale
+        assert pane.live.is_at_rest
         await press(pilot, "t", "t", "e")
         await shows(app, pilot, "failed jobs have no products")
 
@@ -516,7 +522,7 @@ def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
         await until(pilot, lambda: app.screen.query_one(Menu).has_focus)
         await press(pilot, "x")
         await until(pilot, lambda: "new source" in text(app) and "no [/such] pixel" in text(app) and "Why" in text(app))
-        await pilot.click(f"#{pane.shown_tree().id}", offset=(3, 2), button=3)
+        await pilot.click(f"#{pane.trees.view.id}", offset=(3, 2), button=3)
         await until(pilot, lambda: app.screen.query(Menu))
         await until(pilot, lambda: "x.txt" in str(app.screen.query_one(Menu).border_title))
         await press(pilot, "escape")
@@ -564,8 +570,8 @@ def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
 def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "mesh/rock.fbx")
-        pane.shown_tree().action_move(2)
-        pane.action_copy()
+        pane.trees.view.action_move(2)
+        pane.actions.do("copy")
         await until(pilot, lambda: app.screen.query(Menu))
         await press(pilot, "y")
         await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
@@ -576,22 +582,22 @@ def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_p
 @pytest.mark.usefixtures("store")
 def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
     may_search = threading.Event()
-    search = trees.search
-    monkeypatch.setattr(trees, "search", lambda *what: may_search.wait() and search(*what))
+    search = tree_search.search
+    monkeypatch.setattr(tree_search, "search", lambda *what: may_search.wait() and search(*what))
 
     async def wait(app, pilot, pane, _session):
         pane.box.text = "rose"
         pane.on_filter_box_changed(FilterBox.Changed(pane.box, "rose"))
         assert pane.awaited(pane.box.query_one(Input)) == ""
-        assert pane.awaited(pane.shown_tree()) == "the search"
-        pane.take_tree()
-        assert pane.shown_tree().empty_text == "searching…"
+        assert pane.awaited(pane.trees.view) == "the search"
+        pane.live.take()
+        assert pane.trees.view.empty_text == "searching…"
         may_search.set()
-        await until(pilot, lambda: pane.awaited(pane.shown_tree()) == "")
+        await until(pilot, lambda: pane.awaited(pane.trees.view) == "")
         await until(pilot, lambda: "nothing matches" in text(app))
         pane.box.text = "before:never("
         pane._failed("search", KnownError("not now", hint="again"))
-        assert pane.awaited(pane.shown_tree()) == ""
+        assert pane.awaited(pane.trees.view) == ""
 
     in_assets(tmp_path, wait)
 
@@ -600,8 +606,8 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
 def test_keys_wait_for_the_asset_and_the_screen_that_a_key_set_out_for(tmp_path, monkeypatch):
     may_read, may_go = threading.Event(), asyncio.Event()
     may_read.set()
-    read = pane_module.read_panel
-    monkeypatch.setattr(pane_module, "read_panel", lambda *what: may_read.wait() and read(*what))
+    read = selected.read_panel
+    monkeypatch.setattr(selected, "read_panel", lambda *what: may_read.wait() and read(*what))
     mount = PaneSwitcher._mount
 
     async def mount_late(switcher, spec) -> None:
@@ -640,7 +646,7 @@ def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypa
     async def type_ahead(app, pilot, _session):
         pane = app.pane
         try:
-            assert pane.awaited(pane.shown_tree()) == "the first rows"
+            assert pane.awaited(pane.trees.view) == "the first rows"
             assert [app.keyboard.awaited(key) for key in ("1", "q")] == ["", ""]
             typed = asyncio.ensure_future(app.gate.lets_through("j"))
             await pilot.pause(0.1)
@@ -661,12 +667,12 @@ def test_a_search_finds_what_a_column_shows_of_a_uuid(tmp_path):
 
     async def look_for(_app, pilot, pane, _session):
         pane.box.text = shown
-        await until(pilot, lambda: not pane.is_searching() and pane._found[Kind.SOURCES] is not None)
-        assert pane._found[Kind.SOURCES].file_count == 5, "they all begin alike"
+        await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)
+        assert pane.search.found.file_count == 5, "they all begin alike"
         pane.turn_to(Kind.PRODUCTS)
         pane.box.text = f"{shown}:7"
-        await until(pilot, lambda: not pane.is_searching() and pane._found[Kind.PRODUCTS] is not None)
-        hits = pane._found[Kind.PRODUCTS]
+        await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)
+        hits = pane.search.found
         assert [hits.tree.path(node) for node in hits.hits.tolist()] == ["common/mesh/rock.model"]
 
     in_assets(tmp_path, look_for)
@@ -688,10 +694,14 @@ def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
         try:
             await press(pilot, "t", "y")
             await until(pilot, lambda: "local a" not in text(app) and "door.lua" not in text(app))
-            assert (pane.panel, pane.query_one(ReferenceTree).reference(), list(app.screen.query(Menu))) == (None, None, [])
+            assert (pane.selected.panel, pane.query_one(ReferenceTree).reference(), list(app.screen.query(Menu))) == (
+                None,
+                None,
+                [],
+            )
         finally:
             may_read.set()
-        await until(pilot, lambda: pane.panel is not None and pane.panel.kind is Kind.INTERMEDIATES)
+        await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.kind is Kind.INTERMEDIATES)
         await press(pilot, "<")
         await at(pilot, pane, "scripts/door.lua")
         await shows(app, pilot, "local a")
@@ -804,7 +814,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
-        app.set_focus(pane.shown_tree())
+        app.set_focus(pane.trees.view)
         seen = []
         for _ in range(3):
             await press(pilot, "z")
@@ -821,7 +831,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
         await until(pilot, lambda: app.copied)
         assert app.copied.pop()[0] == "local a = 1 -- [/x]"
         await press(pilot, "z", "escape", "escape")
-        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await until(pilot, lambda: app.focused is pane.trees.view)
 
     in_assets(tmp_path, act)
 
@@ -833,7 +843,7 @@ def test_tab_goes_into_the_details_and_past_the_search_line(tmp_path, size):
         await press(pilot, *"/door", "enter")
         await go(pilot, pane, "scripts/door.lua")
         await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
-        tree, references, preview = pane.shown_tree(), pane.query_one(ReferenceTree), pane.query_one(FilePreview)
+        tree, references, preview = pane.trees.view, pane.query_one(ReferenceTree), pane.query_one(FilePreview)
         for key, part in [("tab", references), ("tab", preview), ("tab", tree), ("shift+tab", preview), ("shift+tab", references)]:
             await press(pilot, key)
             await until(pilot, lambda part=part: app.focused is part)
@@ -849,7 +859,7 @@ def test_tab_goes_into_the_details_and_past_the_search_line(tmp_path, size):
 def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
     async def act(app, pilot, pane, _session):
         await press(pilot, *"/rock", "enter")
-        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await until(pilot, lambda: app.focused is pane.trees.view)
         await press(pilot, *"/door")
         await until(pilot, lambda: pane.box.text == "door" and cursor_on(pane) == "scripts/door.lua")
 
@@ -862,7 +872,7 @@ def test_a_long_search_that_was_taken_is_read_and_one_without_hits_says_how_to_g
 
     async def act(app, pilot, pane, _session):
         await press(pilot, "slash", *text_of_search, "enter")
-        await until(pilot, lambda: app.focused is pane.shown_tree())
+        await until(pilot, lambda: app.focused is pane.trees.view)
         await until(pilot, lambda: "690BDD7241CC}:0" in lines(app)[3])
         await until(pilot, lambda: "nothing matches: Esc clears the search" in text(app))
         assert "textures/" not in text(app)  # neither the tree nor details of what is not there
@@ -972,7 +982,7 @@ def test_tree_and_search_are_remembered(tmp_path):
         await press(pilot, "<", "q")
 
     async def look(app, pilot, pane, _session):
-        await until(pilot, lambda: pane.kind is Kind.PRODUCTS and "1 of 3" in text(app))
+        await until(pilot, lambda: pane.trees.kind is Kind.PRODUCTS and "1 of 3" in text(app))
 
     in_assets(tmp_path, leave)
     in_assets(tmp_path, look)
@@ -1024,9 +1034,9 @@ def test_the_picture_in_a_file_is_shown_once_somebody_stays_there(tmp_path, monk
         await until(pilot, lambda: "#ff0000" in {str(each.style.bgcolor.name) for each in view.render_line(0)})
         assert "PNG 64 × 32, RGB, 8 bits" in text(app)
         assert "Format" not in text(app)
-        pane._is_panel_stale = True  # what is told again of the same file draws no picture anew
+        pane.selected.mark_stale()  # what is told again of the same file draws no picture anew
         pane.on_frame()
-        await until(pilot, lambda: not pane.queries.is_busy)
+        await until(pilot, lambda: not pane.readers.queries.is_busy)
         assert begun == ["rock.png"]
         await press(pilot, "x")
         await shows(app, pilot, "── Why")
@@ -1051,7 +1061,7 @@ def test_a_picture_that_comes_late_does_not_take_the_place_of_what_was_asked_sin
             await shows(app, pilot, "── Why")
         finally:
             may_end.set()
-        await until(pilot, lambda: not pane.decoder._worker.is_busy)
+        await until(pilot, lambda: not pane.readers.decoder._worker.is_busy)
         await press(pilot, "l")
         assert "── Why" in text(app)
 

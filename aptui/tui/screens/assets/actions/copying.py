@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aptui.tui.data.asset_tree import Kind
-from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.screens.assets import files as assets_files
 from aptui.tui.screens.assets.detail import ReferenceTree
 from aptui.tui.screens.assets.panel import Panel
+from aptui.tui.screens.assets.trees.trees import AssetTrees
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.textview import TextView
-from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
@@ -24,10 +23,10 @@ _COPIED_FACTS = {"Digest": "d", "Type": "t"}
 
 
 class AssetCopying:
-    """Asks what to copy, and copies it; `tree` and `model` are those in front."""
+    """Asks what to copy, and copies it."""
 
-    def __init__(self, shell: Shell, tree: VTree, model: AssetModel) -> None:
-        self._shell, self._tree, self._model = shell, tree, model
+    def __init__(self, shell: Shell, trees: AssetTrees) -> None:
+        self._shell, self._trees = shell, trees
 
     def ask(self, panel: Panel) -> None:
         """Open the menu of what can be copied of it."""
@@ -55,7 +54,7 @@ class AssetCopying:
         return [("l", "this line", here), *found] if here else found
 
     def _marked_paths(self) -> list[str]:
-        tree, model = self._tree, self._model
+        tree, model = self._trees.view, self._trees.model
         nodes = [node for key in tree.selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
         return [model.tree.path(node) for node in nodes] if model.tree is not None else []
 

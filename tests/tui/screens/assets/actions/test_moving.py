@@ -97,7 +97,7 @@ def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path, st
         await press(pilot, "y")
         await shows(app, pilot, "1 of 1 file moved")
         await until(pilot, lambda: not previews(app))
-        assert app.focused is pane.shown_tree()
+        assert app.focused is pane.trees.view
         store.put(put_source=[source_row(9, "new/rock.png")])
         session.say(SourcesChanged(0, (("new/rock.png", True),)))
         await at(pilot, pane, "new/rock.png")
@@ -111,7 +111,7 @@ def test_a_folder_is_deleted_with_all_below_it(tmp_path):
     async def delete(app, pilot, pane, session):
         await go(pilot, pane, ROCK)
         await press(pilot, "h")
-        await until(pilot, lambda: pane.panel is not None and pane.panel.path == "textures")
+        await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.path == "textures")
         await press(pilot, "D")
         await shows(app, pilot, "Delete textures")
         assert "update references" not in text(app)

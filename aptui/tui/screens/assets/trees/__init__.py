@@ -1,0 +1,1 @@
+"""The trees of the Assets screen: one in front, searched, kept current."""
