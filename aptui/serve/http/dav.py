@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from email.utils import formatdate
 from pathlib import Path
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -26,7 +25,7 @@ from aptui.serve.context import room_of
 from aptui.serve.http.confinement import open_beneath
 from aptui.serve.http.files import asked_path, folder_of, send_product, url_of
 from aptui.serve.http.product_opener import SHELF
-from aptui.serve.http.sending import content_type
+from aptui.serve.http.sending import content_type, http_date, known_moment
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.product_files import ProductFile
@@ -35,6 +34,8 @@ ROOT = "/dav"
 _ALLOW = "OPTIONS, GET, HEAD, PROPFIND"
 _METHODS = {"Allow": _ALLOW, "DAV": "1", "MS-Author-Via": "DAV"}
 _BODY_BYTES = 64 * 1024
+_PROPERTIES_MOST = 64
+"""Names that one PROPFIND may ask for: each is answered for each file of a folder, and clients that mount ask for a dozen."""
 _DAV = "{DAV:}"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<D:multistatus xmlns:D="DAV:">\n'
@@ -167,7 +168,11 @@ async def _read_wanted(request: web.Request) -> _Wanted:
     if root.find(f"{_DAV}propname") is not None:
         return _Wanted(is_names=True)
     named = root.find(f"{_DAV}prop")
-    return _Wanted() if named is None else _Wanted(tuple(each.tag for each in named if isinstance(each.tag, str)))
+    if named is None:
+        return _Wanted()
+    if len(named) > _PROPERTIES_MOST:
+        raise web.HTTPBadRequest(text=f"more than {_PROPERTIES_MOST} properties at once\n")
+    return _Wanted(tuple(each.tag for each in named if isinstance(each.tag, str)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------- XML
@@ -224,8 +229,8 @@ def _properties(resource: _Resource, modified_s: float | None) -> dict[str, str]
     name = _text(resource.path.rpartition("/")[2] or "products")
     found = {f"{_DAV}displayname": name, f"{_DAV}supportedlock": ""}
     if modified_s is not None:
-        found[f"{_DAV}getlastmodified"] = formatdate(modified_s, usegmt=True)
-        found[f"{_DAV}creationdate"] = datetime.fromtimestamp(int(modified_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found[f"{_DAV}getlastmodified"] = http_date(int(modified_s))
+        found[f"{_DAV}creationdate"] = datetime.fromtimestamp(known_moment(modified_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if resource.file is None:
         return {**found, f"{_DAV}resourcetype": "<D:collection/>"}
     return {

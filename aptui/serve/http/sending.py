@@ -54,9 +54,19 @@ _FIXED = {
 }
 
 
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: HTTP has no later dates, but files may."""
+
+
+def known_moment(moment_s: float) -> int:
+    """Return the time of a file, or the nearest that HTTP has a date for (RFC 9110 §5.6.7)."""
+    return int(min(max(moment_s, 0), _LAST_S))
+
+
 @lru_cache(maxsize=1_024)
-def _date(moment_s: int) -> str:
-    return formatdate(moment_s, usegmt=True)
+def http_date(moment_s: int) -> str:
+    """Return a moment as HTTP says it."""
+    return formatdate(known_moment(moment_s), usegmt=True)
 
 
 def content_type(name: str) -> str:
@@ -83,7 +93,7 @@ async def send(
         etag: a strong one, without quotes; "" = none.
         location: where else it can be got, percent-encoded.
     """
-    headers = {**_FIXED, "Last-Modified": _date(modified_s)}
+    headers = {**_FIXED, "Last-Modified": http_date(modified_s)}
     if etag:
         headers["ETag"] = f'"{etag}"'
     if location:

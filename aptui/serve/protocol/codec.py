@@ -117,6 +117,7 @@ _LAST_ID = (1 << 32) - 1
 """Largest id of a request: four bytes name it before the bytes of a file."""
 _BOUNDS = bounds.Bounds(text=4_096, items=10_000)
 """What one field of a request may hold; no path of a file system is longer."""
+HINT = "'GET /v1/protocol' says what every request is made of"
 _encoder = msgspec.json.Encoder()
 
 
@@ -158,18 +159,18 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     Raises:
         Mistake: it is no JSON, no request of ours, or a field is unknown, missing, of another type or too large; the text names it.
     """
-    given = _decode(frame, dict[str, msgspec.Raw], 0)
+    given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame is an object in JSON: ")
     number = _number(given)
     if "request" not in given:
-        raise RequestMistake("a frame without 'request'", number=number)
-    name = _decode(given["request"], str, number)
+        raise RequestMistake("a frame without 'request'", HINT, number=number)
+    name = _decode(given["request"], str, number, "'request': ")
     exchange = REQUESTS.get(name)
     if exchange is None:
         raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
     known = set(exchange.request.__struct_fields__)
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
-    request = _decode(frame, exchange.request, number)
+    request = _decode(frame, exchange.request, number, f"'{name}': ")
     if name != "hello" and (excess := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
         raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request
@@ -177,8 +178,8 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
 
 def _number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
-        raise RequestMistake("a frame without 'id'")
-    number: int = _decode(given["id"], int, 0)
+        raise RequestMistake("a frame without 'id'", HINT)
+    number: int = _decode(given["id"], int, 0, "'id': ")
     if not 0 < number <= _LAST_ID:
         raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
     return number
@@ -248,8 +249,8 @@ def _fields(record: Any) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
-def _decode(data: str | msgspec.Raw, form: Any, number: int) -> Any:
+def _decode(data: str | msgspec.Raw, form: Any, number: int, where: str = "") -> Any:
     try:
         return json_decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise RequestMistake(explain(error), number=number) from None
+        raise RequestMistake(where + explain(error), HINT if where else "", number=number) from None

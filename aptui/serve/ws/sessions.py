@@ -271,7 +271,7 @@ class WireSession:
         config = self.room.config
         known = [platform.id for platform in config.project.platforms]
         if not isinstance(said, Hello):
-            raise RequestMistake("the first request is 'hello'", number=number)
+            raise RequestMistake("the first request is 'hello'", codec.HINT, number=number)
         if said.protocol != codec.VERSION:
             raise RequestMistake(
                 f"this gateway speaks protocol {codec.VERSION}, you speak {said.protocol}",

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.serve.http.conditions import Unsatisfiable, ranges_of, status_of
+from aptui.serve.http.sending import http_date
 
 MODIFIED = 784_111_777
 AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"
@@ -97,3 +98,10 @@ def test_whatever_is_asked_ranges_lie_in_the_file_and_apart(text: str, size: int
         assert not part & taken
         assert max(part) < size
         taken |= part
+
+
+@pytest.mark.parametrize(
+    ("moment_s", "told"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
+)
+def test_a_moment_that_no_calendar_has_is_the_nearest_that_it_has(moment_s: int, told: str) -> None:
+    assert http_date(moment_s) == told

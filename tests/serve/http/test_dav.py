@@ -100,7 +100,7 @@ def test_names_of_properties_come_without_values(place: Served) -> None:
     ("body", "status"),
     [
         ("<oops", 400), ("<x/>", 400), ('<!DOCTYPE x [<!ENTITY e "e">]><propfind xmlns="DAV:"/>', 400),
-        ("<a>" + " " * 70_000 + "</a>", 413),
+        ("<a>" + " " * 70_000 + "</a>", 413), (f'<p:propfind xmlns:p="DAV:"><p:prop>{"<p:x/>" * 65}</p:prop></p:propfind>', 400),
     ],
 )  # fmt: skip
 def test_odd_questions_are_refused(place: Served, body: str, status: int) -> None:
