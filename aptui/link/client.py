@@ -103,7 +103,10 @@ class EngineClient:
         Raises:
             NoEngine: nobody listens there. Refused: it has too many clients. NoAnswer, EngineGone: it does not say hello.
         """
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise _refused_connection(path, error) from None
         try:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
             channel.connect(path)
@@ -312,4 +315,6 @@ def _refused_connection(path: str, error: OSError) -> HostError:
         return NoEngine(f"no engine listens at '{path}'", hint="start one")
     if isinstance(error, BlockingIOError):
         return EngineGone(f"the engine at '{path}' accepts no connections", hint="it is stuck or stopped")
-    return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint="check its permissions")
+    has_none_left = error.errno in (errno.EMFILE, errno.ENFILE)
+    hint = "more files are open than 'ulimit -n' allows" if has_none_left else "check its permissions"
+    return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint=hint)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aptui.config import dirs
 from aptui.link import places
-from aptui.serve import http_document
+from aptui.serve import http_document, tasks
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import GUARD, Audit, Guard
@@ -172,7 +172,7 @@ class Gateway:
                 listening, self._runner.server, context=context, make_room=doors.make_room, refuses=room.guard.refusal
             )
             self._acceptor.start()
-            self._revoking = asyncio.get_running_loop().create_task(_keep_watch(room, doors))
+            self._revoking = tasks.begin(_keep_watch(room, doors), "the watch over tokens")
             room.engine.start()
             room.teller.start()
         except BaseException:

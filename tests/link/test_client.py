@@ -1,11 +1,13 @@
 """The client's end against a server that a thread turns: answers, refusals, news, ends; and two threads on one connection."""
 
+import errno
 import os
 import socket
 import struct
 import subprocess
 import sys
 import threading
+from unittest import mock
 
 import pytest
 from link_room import NOTICES, Engine, example, running, short_folder
@@ -279,3 +281,10 @@ def test_a_client_that_hears_no_news_never_pays_for_their_records() -> None:
 
     assert "aptui.link.port" in answer.stdout
     assert not [name for name in ("messages", "model", "server", "engine", "store") if name in answer.stdout]
+
+
+def test_who_has_no_descriptor_left_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", mock.Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
+
+    with pytest.raises(HostError, match="Too many open files"):
+        EngineClient.connect("/nowhere")

@@ -17,6 +17,7 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.serve import tasks
 from aptui.shared.connections.addresses import Address, entry_for, host_names, parsed, plain
 from aptui.shared.connections.peers import PeerSettings, TurnedAway
 
@@ -143,7 +144,7 @@ class Admission:
     def _refresh_soon(self) -> None:
         is_due = monotonic() - self._asked_s > _NAMES_AGAIN_S and (self._asking is None or self._asking.done())
         if is_due and host_names((*self._settings.allowed, *self._settings.rejected)):
-            self._asking = asyncio.get_running_loop().create_task(self.refresh())
+            self._asking = tasks.begin(self.refresh(), "the look for addresses")
 
     async def close(self) -> None:
         """Ask no more."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from aptui.serve import tasks
 from aptui.serve.access.guard import require
 from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
@@ -73,7 +74,7 @@ class FeedPulse:
             )
         self._busy[identity.name] += 1
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking = tasks.begin(self._look(), "the look for changes")
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
 
+from aptui.serve import tasks
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
 from aptui.serve.wires import Wires
@@ -69,7 +70,7 @@ class OutboundConnections:
 
     def start(self) -> None:
         """Begin to dial."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {self.dial.id}")
+        self._task = tasks.begin(self._run(), f"the connection to '{self.dial.id}'")
 
     async def close(self) -> None:
         """Hang up, and dial no more."""

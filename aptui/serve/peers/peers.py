@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from aptui.config.editing import peer_lists
 from aptui.core.notices import PeerOrdered
 from aptui.link import peer_file, port
+from aptui.serve import tasks
 from aptui.serve.access.admission import Admission, AdmissionRefusal
 from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.context import ROOM
@@ -106,14 +107,9 @@ class Peers:
             await self._wires.end()
 
     def _do(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = tasks.begin(work, "a task of the connections")
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "a task of the connections failed", "exception": error})
+        task.add_done_callback(self._tasks.discard)
 
     # ------------------------------------------------------------------------------------------------------------ the lists
 

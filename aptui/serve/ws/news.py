@@ -17,6 +17,7 @@ from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowAsked,
 from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.codec import NoticeLine
+from aptui.serve import tasks
 from aptui.serve.news_pulse import NewsPulse
 from aptui.serve.protocol import codec, model, notices
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of_news
@@ -81,8 +82,8 @@ class NewsPublisher:
     def start(self) -> None:
         """Begin to tell; called in the event loop."""
         self._tasks = [
-            asyncio.get_running_loop().create_task(self._tell_all()),
-            asyncio.get_running_loop().create_task(self._watch_readiness()),
+            tasks.begin(self._tell_all(), "telling news"),
+            tasks.begin(self._watch_readiness(), "the watch over what is critical"),
         ]
 
     async def close(self) -> None:
@@ -263,6 +264,7 @@ class NewsPublisher:
                 try:
                     said = await self.readiness()
                 except KnownError:
+                    self._is_unsure = True  # asked again at the next beat
                     break
                 self._tell_ready(said)
                 if said["state"] != "idle":

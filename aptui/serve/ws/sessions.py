@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui import __version__
+from aptui.serve import tasks
 from aptui.serve.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.serve.context import ROOM
 from aptui.serve.protocol import codec, notices
@@ -217,7 +218,7 @@ class WireSession:
 
     async def serve(self) -> None:
         """Say hello, then answer until the client goes."""
-        writer = asyncio.get_running_loop().create_task(self._write())
+        writer = tasks.begin(self._write(), "telling a client news")
         try:
             if await self._greet():
                 self._sessions.greeted(self)
@@ -306,15 +307,13 @@ class WireSession:
             return
         self.last_request, self.last_s = name, monotonic()
         await self._slots.acquire()
-        task = asyncio.get_running_loop().create_task(self._answer(number, name, request))
+        task = tasks.begin(self._answer(number, name, request), f"the request '{name}'")
         self._tasks.add(task)
         task.add_done_callback(self._on_answered)
 
     def _on_answered(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._slots.release()
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ConnectionError):
-            asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error, "task": task})
 
     async def _answer(self, number: int, name: str, request: Any) -> None:
         try:
