@@ -19,7 +19,7 @@ from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 
@@ -48,13 +48,25 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
     config = config or load_last_config(arguments)
     path = asset_database(config.cache_dir)
     if not path.is_file():
-        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+        raise _missing(config, path)
     database = open_reader(path)
     try:
         with database.snapshot():
             yield OpenedProject(config, database, builder_names(config))
     finally:
         database.close()
+
+
+def _missing(config: Config, path: Path) -> KnownError:
+    """Return why there is no database: an engine that runs has had one."""
+    from aptui.verbs.asking import engine_answer
+
+    if (answer := engine_answer(config)) is None:
+        return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    if trouble := answer["health"]["disk"]:
+        return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}")
+    hint = "put it back, or 'aptui rescan' makes everything anew"
+    return HostError(f"the asset database '{path}' is gone, while the engine (process {answer['pid']}) uses it", hint=hint)
 
 
 def builder_names(config: Config) -> dict[bytes, str]:

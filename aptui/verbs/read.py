@@ -17,13 +17,12 @@ from aptui.batch.summary import findings_line, log_path
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.results.facts import ProductFacts
-from aptui.link import places, port
-from aptui.link.client import EngineClient
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 from aptui.store.history import pace
 from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
+from aptui.verbs.asking import engine_answer
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import OpenedProject, all_builders, opened
 from aptui.verbs.sessions.history import pace_json
@@ -302,19 +301,6 @@ def _tell_figures(arguments: Namespace) -> int:
     with opened(arguments) as project:
         sys.stdout.write(figures.document(project.database, project.builder_of, engine_answer(project.config)))
     return 0
-
-
-def engine_answer(config: Config) -> dict[str, Any] | None:
-    """Return what the engine says of itself, None when none answers."""
-    socket = places.listening_at(config.cache_dir)
-    if not os.path.exists(socket):
-        return None
-
-    try:
-        with EngineClient.connect(socket, timeout_s=1.0) as client:
-            return client.ask(port.Status(), timeout_s=2.0)
-    except HostError:
-        return None
 
 
 def _left(answer: dict[str, Any] | None) -> dict[str, Any] | None:

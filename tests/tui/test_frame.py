@@ -155,4 +155,5 @@ def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its
     mistakes = "/home/ada/games/aptui.yaml:11:5: 'name' is missing\n/home/ada/games/aptui.yaml:11:6: unknown key 'nam'"
 
     assert trouble_of(Health(configuration=mistakes)) == "! configuration: aptui.yaml:11:5: 'name' is missing  (and 1 more)"
+    assert trouble_of(Health(database="the asset database is gone: put it back")) == "! the asset database is gone: put it back"
     assert trouble_of(Health(disk="'/srv/a:1:1: b' is full")) == "! disk: '/srv/a:1:1: b' is full"

@@ -14,7 +14,7 @@ from verb_project import Run, runner
 
 from aptui.cli import main
 from aptui.shared import printing
-from aptui.verbs import read
+from aptui.verbs import asking, read
 
 pytestmark = pytest.mark.real
 
@@ -214,6 +214,23 @@ def test_an_engine_in_trouble_has_let_go_of_the_cache_and_is_told_all_the_same(r
     assert json.loads(run("status", "--json")[1])["engine_pid"] == 77
     assert "process 77, in trouble" in told
     assert "the disk is full" in told
+
+
+def test_a_database_that_is_gone_under_an_engine_is_not_told_as_never_made(
+    run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = next(processed.rglob("assetdb.sqlite"))
+    away = database.rename(database.with_name("away"))
+    answer = {"pid": 77, "health": {"disk": ""}}
+    try:
+        assert "nothing was processed yet" in run("status")[2]
+        monkeypatch.setattr(asking, "engine_answer", lambda _config: answer)
+        code, _, told = run("status")
+    finally:
+        away.rename(database)
+
+    assert code != 0
+    assert "is gone, while the engine (process 77) uses it; put it back, or 'aptui rescan'" in told
 
 
 def test_builders_are_listed_with_what_they_did(run: Run) -> None:

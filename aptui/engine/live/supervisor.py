@@ -24,6 +24,7 @@ from aptui.core.project import Builder
 from aptui.core.sessions import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
+from aptui.engine.live.database_look import DatabaseLook
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, Told
 from aptui.engine.live.tools import Tools
 from aptui.engine.live.unsettled_news import UnsettledNews
@@ -40,6 +41,7 @@ from aptui.store.db import schema
 
 if TYPE_CHECKING:
     from aptui.link.server import LinkServer
+    from aptui.store.db.writer import Writer
 
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
@@ -88,6 +90,7 @@ class EngineSupervisor:
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
         self._outside = outside_files.OutsideFileLooks()
+        self._database = DatabaseLook()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)
@@ -213,6 +216,10 @@ class EngineSupervisor:
             self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
         self._poll_parts()
 
+    @property
+    def _writer(self) -> Writer | None:
+        return self.engine.writer if self.engine is not None else None
+
     def _poll_parts(self) -> None:
         for part in self.parts:
             part.poll(time.monotonic())
@@ -222,7 +229,7 @@ class EngineSupervisor:
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._reopen_by, self._unsettled.deadline, self._rereading.deadline]
             times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
-            times.append(self._outside.next_deadline(self.engine))
+            times += [self._outside.next_deadline(self.engine), self._database.next_deadline(self._writer)]
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
@@ -250,6 +257,8 @@ class EngineSupervisor:
         if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
             self._reopen()
         self._unsettled.poll(now, self.engine)
+        if self._database.poll(self._writer, now):
+            self._say(self._database.trouble, LogLevel.ERROR)
         self._tell_health()
 
     def _rest(self, engine: Engine, now: float) -> None:
@@ -439,6 +448,7 @@ class EngineSupervisor:
             pool=pool.fault if pool is not None else "",
             broken_builders=tuple(sorted(pool.broken_builders().items())) if pool is not None else (),
             disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),
+            database=self._database.trouble,
             configuration=self._configuration_error,
             is_paused=self.is_paused,
             is_draining=self.watching.is_draining,

@@ -189,6 +189,15 @@ class Writer:
         with trace.span("checkpoint"):
             self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
+    @property
+    def has_its_name(self) -> bool | None:
+        """Whether the file that is written to is the one of that name; None = there is none."""
+        try:
+            seen = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return (seen.st_dev, seen.st_ino) == self._identity
+
     def close(self) -> None:
         """Write what was asked, then end the thread; a second call does nothing."""
         if self._is_closed:
@@ -363,11 +372,7 @@ class Writer:
 
     def _refuse_if_replaced(self) -> None:
         """Refuse to write into a file that has no name any more: SQLite would say that all is well."""
-        try:
-            seen = os.stat(self._path)
-        except FileNotFoundError:
-            seen = None
-        if seen is None or (seen.st_dev, seen.st_ino) != self._identity:
+        if not self.has_its_name:
             raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
 
     def _open(self) -> sqlite3.Connection:

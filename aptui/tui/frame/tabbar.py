@@ -190,7 +190,7 @@ _FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
 def trouble_of(health: Health) -> str:
     """Return the first thing of an engine's health that needs a person."""
     named = (
-        ("database", health.database),
+        ("", health.database),
         ("disk", health.disk),
         ("workers", health.pool),
         ("configuration", health.configuration),
@@ -199,7 +199,7 @@ def trouble_of(health: Health) -> str:
         if what:
             first, *more = what.splitlines()
             others = f"  (and {len(more)} more)" if more else ""
-            return f"! {name}: {sanitize(_FOLDER.sub('', first))}{others}"
+            return f"! {name}{': ' * bool(name)}{sanitize(_FOLDER.sub('', first))}{others}"
     if health.broken_builders:
         name, why = health.broken_builders[0]
         return f"! builder '{sanitize(name)}' is switched off: {sanitize(why)}"

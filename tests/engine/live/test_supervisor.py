@@ -586,6 +586,32 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
         project.until_product("linux/a.txt", "after the bug")
 
 
+def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aptui.engine.live.database_look._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        database = asset_database(live.config.cache_dir)
+        away = database.rename(database.with_name("away"))
+        project.until(lambda: "is gone: put it back, or 'rescan'" in live.health.database)
+        away.rename(database)
+        project.until(lambda: not live.health.database)
+        copied = away.with_name("copied")
+        copied.write_bytes(database.read_bytes())
+        copied.rename(database)
+        project.until(lambda: "was replaced: 'rescan'" in live.health.database)
+
+        project.ask(port.Rescan())
+
+        project.until(lambda: not live.health.database and project.is_idle)
+        assert [text for text in project.said if "the asset database" in text][:2] == [
+            "the asset database is gone: put it back, or 'rescan' makes everything anew",
+            "the asset database was replaced: 'rescan' goes on with the other one",
+        ]
+
+
 def test_epochs_rise_also_where_the_database_is_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 

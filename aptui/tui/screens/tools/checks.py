@@ -66,10 +66,11 @@ def _words(health: Health) -> Iterator[DoctorRow]:
         yield DoctorRow("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
     if health.is_draining:
         yield DoctorRow("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
+    trouble, _, remedy = health.database.partition(": ")
     for name, said, advice in (
         ("workers", health.pool, "the engine tries again by itself"),
         ("disk", health.disk, "free some space; the engine goes on by itself"),
-        ("database", health.database, "'aptui doctor' says more"),
+        ("database", trouble, remedy),
     ):
         if said:
             yield DoctorRow(name, "fail", said, advice)

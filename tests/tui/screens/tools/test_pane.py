@@ -439,7 +439,7 @@ def test_commands_do_what_rows_do(tmp_path):
 def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_first():
     health = Health(
         roots=tuple(WatchedRoot(f"/{mode.value}", mode, "why") for mode in WatchMode),
-        pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="locked",
+        pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="gone: put it back",
         configuration="aptui.yaml:1:1: broken", is_paused=True, is_draining=True, holds=("/game/.git/index.lock",),
     )  # fmt: skip
     found = of_health(health)
@@ -447,6 +447,7 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
     assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
+    assert DoctorRow("database", "fail", "gone", "put it back") in found
     assert {check.name for check in found} == {
         "held back",
         "queue",
