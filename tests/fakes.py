@@ -662,8 +662,9 @@ class FakeScanner:
             return None
         was, was_clashing = self._merge({part: row[1] for part, row in before.items()})
         now, clashing = self._merge(facts)
-        metas = {key: identity.meta_key(key) for key in now}
-        renamed = {key for key, meta in metas.items() if _differs(was.get(meta), now.get(meta))}
+        metas_before, metas = self._metas({part: row[1] for part, row in before.items()}), self._metas(facts)
+        named = {key: (fact.scan_folder, key_of(fact.rel) + identity.META_SUFFIX) for key, fact in now.items()}
+        renamed = {key for key, meta in named.items() if _differs(metas_before.get(meta), metas.get(meta))}
         again = again and again | {fact.key for fact in now.values() if key_of(fact.rel) in again}
         changed = tuple(
             fact
@@ -679,19 +680,23 @@ class FakeScanner:
         lines = tuple((part, digests.get(part, b""), tuple(found)) for part, found in facts.items()) if present else ()
         fact = now.get(file_key(folder))
         settings = self._settings(fact) if fact else ""
-        identities = tuple(self._identities(changed, facts))
+        identities = tuple(self._identities(changed, metas))
         return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines, settings, identities)
 
     def _identities(
-        self, changed: Iterable[FileFact], facts: Mapping[int, Sequence[FileFact]]
+        self, changed: Iterable[FileFact], metas: Mapping[tuple[int, str], FileFact]
     ) -> Iterator[tuple[PathKey, SourceIdentity]]:
-        metas = {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
         names = {item.id: item.name for item in self._project.scan_folders}
         for fact in changed:
             meta = metas.get((fact.scan_folder, key_of(fact.rel) + identity.META_SUFFIX))
             said = identity_said(self._disk.files[names[meta.scan_folder]][meta.rel].text) if meta is not None else None
             if said is not None:
                 yield fact.key, said
+
+    @staticmethod
+    def _metas(facts: Mapping[int, Sequence[FileFact]]) -> dict[tuple[int, str], FileFact]:
+        """Return the files of a folder by scan folder and key: a source is named by one of its own scan folder."""
+        return {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
 
     def _settings(self, fact: FileFact) -> str:
         """Return what a settings file says: {builder: {"params": ..., "platforms": ...}} in JSON, or nonsense."""

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from uuid import UUID
 
-from aptui.core.model import SHADOW, Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text, name_uuid, path_uuid
 
 META_SUFFIX = ".meta"
@@ -22,12 +22,6 @@ DEPARTED_STATE = "departed:"
 
 Prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = it came back.
 """
-
-
-def meta_key(key: PathKey) -> PathKey:
-    """Return the key of the identity file of the source `key`."""
-    path, shadow, part = key.partition(SHADOW)
-    return PathKey(f"{path}{META_SUFFIX}{shadow}{part}")
 
 
 def owner_of(key: PathKey) -> PathKey | None:

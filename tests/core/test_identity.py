@@ -11,7 +11,6 @@ from aptui.core.identity import (
     contested_uuid,
     intermediate_uuid,
     legacy_of,
-    meta_key,
     owner_of,
     pack,
     path_uuids,
@@ -19,7 +18,7 @@ from aptui.core.identity import (
     shadow_uuid,
     unpack,
 )
-from aptui.core.model import SHADOW, Digest, FileFact, PathKey, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import SHADOW, Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import path_uuid
 
 UUIDS = st.binary(min_size=16, max_size=16).map(SourceUuid)
@@ -30,14 +29,6 @@ def source(rel: str, identity: SourceIdentity | None = None, uuid: SourceUuid | 
     found = Source(PathKey(rel.lower()), RelPath(rel), 1, uuid or path_uuid(rel), 1)
     found.identity = identity
     return found
-
-
-def test_the_identity_file_of_a_shadow_lies_in_its_own_scan_folder() -> None:
-    shadow = FileFact(3, RelPath("Sub/A.txt"), 0, 0, 0, 0, is_shadow=True)
-    meta = FileFact(3, RelPath("Sub/A.txt.meta"), 0, 0, 0, 0, is_shadow=True)
-
-    assert meta_key(shadow.key) == meta.key
-    assert meta_key(PathKey("sub/a.txt")) == "sub/a.txt.meta"
 
 
 def test_an_identity_file_has_an_owner_and_nothing_else_has_one() -> None:

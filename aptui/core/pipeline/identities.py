@@ -11,11 +11,10 @@ from aptui.core.identity import (
     contested_uuid,
     intermediate_uuid,
     legacy_of,
-    meta_key,
     path_uuids,
     shadow_uuid,
 )
-from aptui.core.model import FileFact, Job, PathKey, ProductFlag, Source, SourceIdentity, SourceUuid
+from aptui.core.model import FileFact, Job, PathKey, ProductFlag, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.notices import LogLevel, Said, SourcesChanged
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs
@@ -142,7 +141,8 @@ class Identities:
         identity, pending = source.identity, self._memory.folders.get(parent(source.key))
         if identity is None or identity.problem or source.fact is None or pending is None:
             return
-        if meta_key(source.key) in pending.winners:
+        _digest, beside = pending.parts.get(source.scan_folder, (b"", {}))
+        if RelPath(source.rel + META_SUFFIX) in beside:
             self._departed[source.fact.digest] = (source.rel, identity.uuid)
             self._ledger.put("put_state", (DEPARTED_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 

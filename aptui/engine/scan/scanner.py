@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from aptui.core.identity import META_SUFFIX, meta_key
+from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
 from aptui.core.overrides import merge_folder
@@ -26,6 +26,8 @@ from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.up_to_date import UpToDateCheck
 from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
+IdentityFiles = Mapping[tuple[int, str], FileFact]
+"""{(scan folder id, relative path as it is spelled, and in lower case): identity file}."""
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 
@@ -183,7 +185,8 @@ class Scanner:
             return None
         was, was_clashing = self._merge(before)
         now, clashing = self._merge(facts_of)
-        named = self._named(was, now)
+        metas_before, metas = _identity_files(before), _identity_files(facts_of)
+        named = _named(now, metas_before, metas)
         changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
         if self._reassess:  # another configuration may have told other files apart, or had them in another order
@@ -192,28 +195,15 @@ class Scanner:
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
         settings = None if unknown else self._settings(folder, now, clashing)
-        identities = tuple(self._identities(changed, facts_of))
+        identities = tuple(self._identities(changed, metas))
         return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings, identities)
 
     # ---------------------------------------------------------------------------------------------------------- identities
 
-    def _named(self, was: Mapping[PathKey, FileFact], now: Mapping[PathKey, FileFact]) -> set[PathKey]:
-        """Return the keys of sources whose identity file is not as it was; that of a duplicate path lies in its own scan folder."""
-        changed = {key for key in was.keys() | now.keys() if META_SUFFIX in key and _differs(was.get(key), now.get(key))}
-        return {key for key in now if meta_key(key) in changed} if changed else set()
-
-    def _identities(
-        self, facts: Iterable[FileFact], facts_of: Mapping[int, Sequence[FileFact]]
-    ) -> Iterator[tuple[PathKey, SourceIdentity]]:
-        """Yield what the identity files beside these files say."""
-        metas = {
-            (part, fact.rel.lower()): fact
-            for part, found in facts_of.items()
-            for fact in found
-            if fact.rel.lower().endswith(META_SUFFIX)
-        }
+    def _identities(self, facts: Iterable[FileFact], metas: IdentityFiles) -> Iterator[tuple[PathKey, SourceIdentity]]:
+        """Yield what the identity files of these files say."""
         for fact in facts if metas else ():
-            meta = metas.get((fact.scan_folder, fact.rel.lower() + META_SUFFIX))
+            meta = _meta_of(fact, metas)
             identity = self._metadata.read(meta, fact) if meta is not None else None
             if identity is not None:
                 yield fact.key, identity
@@ -361,6 +351,26 @@ class Scanner:
         was, clashing = self._merge(before)
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")
+
+
+def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:
+    """Return the identity files among these of a folder; of those that differ only in case the first has the lower case."""
+    found = [fact for facts in facts_of.values() for fact in facts if fact.rel.lower().endswith(META_SUFFIX)]
+    found.sort(key=lambda fact: fact.rel, reverse=True)
+    return {(fact.scan_folder, spelled(fact.rel)): fact for spelled in (str.lower, str) for fact in found}
+
+
+def _meta_of(source: FileFact, metas: IdentityFiles) -> FileFact | None:
+    """Return the identity file of a source: in its own scan folder, and spelled as it is if there are several."""
+    rel = source.rel + META_SUFFIX
+    return metas.get((source.scan_folder, rel)) or metas.get((source.scan_folder, rel.lower()))
+
+
+def _named(now: Mapping[PathKey, FileFact], metas_before: IdentityFiles, metas: IdentityFiles) -> set[PathKey]:
+    """Return the keys of sources whose identity file is not as it was."""
+    if not metas_before and not metas:
+        return set()
+    return {key for key, fact in now.items() if _differs(_meta_of(fact, metas_before), _meta_of(fact, metas))}
 
 
 def _differs(old: FileFact | None, new: FileFact | None) -> bool:

@@ -350,6 +350,21 @@ def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: Wor
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
+def test_who_takes_its_identity_file_along_leaves_none_in_another_scan_folder() -> None:
+    world = World(TOLD_APART)
+    world.write("a.s.meta", meta("other", "a.s"), "game")
+    world.write("a.s", "x", "shared")
+    world.write("a.s.meta", meta("one", "a.s"), "shared")
+    world.settle()
+
+    for name in ("a.s", "a.s.meta"):
+        world.delete(name, "shared")
+    world.write("copy.s", "x", "shared")
+    world.settle()
+
+    assert not [notice.text for notice in world.notices if isinstance(notice, Said) and "a move" in notice.text]
+
+
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
 def test_of_those_who_had_a_uuid_the_first_scan_folder_counts_and_there_the_oldest(names: tuple[str, ...], restart: bool) -> None:

@@ -126,6 +126,42 @@ def test_the_identity_file_of_an_overridden_source_is_nobodys(tmp_path: Path) ->
     assert said(room.scan()) == {}
 
 
+@pytest.mark.parametrize("types", [(), (".txt",)])
+@pytest.mark.parametrize("others", [("a/x.txt.meta",), ("a/x.txt",)], ids=["beside nothing", "beside nobody's"])
+def test_who_is_named_by_a_file_of_its_own_scan_folder_hears_of_that_one(
+    tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    room = Room(tmp_path, "a", "b", types=types)
+    for rel in others:
+        room.write(rel, "")
+    for name in ("b/x.txt", "b/y.txt"):
+        room.write(name)
+        room.name(name)
+    first = said(room.scan())
+
+    room.name("b/x.txt", TWO)
+
+    is_hidden = not types and "a/x.txt" in others
+    assert said(room.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
+
+
+def test_of_two_identity_files_that_differ_in_case_the_one_spelled_as_its_source_counts(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a")
+    room.write("a/x.txt")
+    room.name("a/X.txt", TWO)
+    assert said(room.scan()) == {"x.txt": "22222222"}
+
+    room.name("a/x.txt", ONE)
+    assert said(room.scan()) == {"x.txt": "11111111"}
+    room.name("a/x.txt", TWO)
+    assert said(room.scan()) == {"x.txt": "22222222"}
+    room.name("a/x.TXT", ONE)
+    assert said(room.scan()) == {}
+    (tmp_path / "a/x.txt.meta").unlink()
+
+    assert said(room.scan()) == {"x.txt": "22222222"}, "the first by its name"
+
+
 # ------------------------------------------------------------------------------------------------------------------- making
 
 
