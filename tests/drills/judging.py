@@ -13,6 +13,10 @@ from aptui.core.model import EdgeKind
 
 from .programs import Programs
 
+_SOURCE = "s.SourceName || ' in ' || f.PortableKey"
+_FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
+"""Who a source is: two scan folders may have one of a name, and two of one folder may differ in case alone."""
+
 
 def judged(weather: Programs, clean: Path) -> list[str]:
     """Settle, and return how products and rows differ from those of a clean build."""
@@ -25,15 +29,14 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     project = weather.project
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])
     try:
-        failed = {name for cache in (project.cache, clean) for name in _failed_sources(cache)}
+        failing, failing_there = set(_failed_sources(project.cache)), set(_failed_sources(clean))
         found = [text for text in violations_of_rest(project.cache) if text != "staging: shared"]  # an engine may run
-        for what, mine, theirs in (
-            ("status", project.statuses(), project.statuses(clean)),
-            ("product", _products(project.cache, failed), _products(clean, failed)),
-            ("row", _rows(project.cache, failed), _rows(clean, failed)),
-        ):
+        found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
+        found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
+        for what, told in (("product", _products), ("row", _rows)):
+            mine, theirs = (dict(told(cache, failing | failing_there)) for cache in (project.cache, clean))
             for name in sorted(mine.keys() | theirs.keys()):
-                if mine.get(name) != theirs.get(name) and not (what == "status" and name.partition(":")[0] in failed):
+                if mine.get(name) != theirs.get(name):
                     found.append(f"{what} {name}: {mine.get(name)} here, {theirs.get(name)} in a clean build")
     finally:
         shutil.rmtree(clean)
@@ -42,47 +45,44 @@ def judged(weather: Programs, clean: Path) -> list[str]:
 
 def _failed_sources(cache: Path) -> Iterator[str]:
     """Give the sources that have a failed job or analysis: what is of them is of an earlier version."""
-    jobs = "SELECT DISTINCT s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK WHERE j.Status <> 4"
+    jobs = f"SELECT {_SOURCE} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE j.Status <> 4"
     analyses = (
-        "SELECT s.SourceName FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id WHERE a.state NOT IN ('completed')"
+        f"SELECT {_SOURCE} FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id {_FOLDER} "
+        "WHERE a.state NOT IN ('completed')"
     )
     with database(cache) as connection:
         for (name,) in connection.execute(f"{jobs} UNION {analyses}"):
             yield name
 
 
-def _products(cache: Path, failed: set[str]) -> dict[str, str]:
+def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
     sql = (
-        "SELECT s.SourceName, p.ProductName, p.SubID, p.Flags, hex(o.digest) FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
-        "JOIN Sources s ON s.SourceID = j.SourcePK JOIN aptui_products o ON o.product_id = p.ProductID"
+        f"SELECT {_SOURCE}, p.ProductName, p.SubID, p.Flags, hex(o.digest) FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
+        f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} JOIN aptui_products o ON o.product_id = p.ProductID"
     )
     with database(cache) as connection:
-        return {
-            name: f"{sub} {flags} {digest[:12]} of {source}"
-            for source, name, sub, flags, digest in connection.execute(sql)
-            if source not in failed
-        }
+        for source, name, sub, flags, digest in connection.execute(sql):
+            if source not in failed:
+                yield name, f"{sub} {flags} {digest[:12]} of {source}"
 
 
-def _rows(cache: Path, failed: set[str]) -> dict[str, str]:
-    """Return who the sources are, what they depend on, and the fingerprints of jobs that found nothing while they ran.
+def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
+    """Give who the sources are, what they depend on, their jobs, and the fingerprints of those that found nothing while they ran.
 
     What a run finds has another name where a file of that name came or went in another scan folder since.
     """
-    found = f"EXISTS (SELECT 1 FROM aptui_edges f WHERE f.source_id = s.SourceID AND f.kind = {EdgeKind.DISCOVERED})"
-    told = (
-        "SELECT s.SourceName, s.SourceName, hex(s.SourceGuid) || ' ' || f.PortableKey FROM Sources s "
-        "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
-    )
+    found = f"EXISTS (SELECT 1 FROM aptui_edges d WHERE d.source_id = s.SourceID AND d.kind = {EdgeKind.DISCOVERED})"
+    told = f"SELECT {_SOURCE}, '', hex(s.SourceGuid) FROM Sources s {_FOLDER}"
     jobs = (
-        f"SELECT s.SourceName, s.SourceName || ' ' || j.JobKey || ' ' || j.Platform, j.Fingerprint FROM Sources s "
-        f"JOIN Jobs j ON s.SourceID = j.SourcePK WHERE NOT {found}"
+        f"SELECT {_SOURCE}, ' ' || j.JobKey || ' ' || j.Platform, CASE WHEN {found} THEN '' ELSE j.Fingerprint END "
+        f"FROM Sources s {_FOLDER} JOIN Jobs j ON s.SourceID = j.SourcePK"
     )
     edges = (
-        "SELECT s.SourceName, s.SourceName || ' ' || e.kind || ' ' || hex(e.builder) || ' ' || e.target, 'an edge' "
-        f"FROM Sources s JOIN aptui_edges e ON s.SourceID = e.source_id WHERE e.kind <> {EdgeKind.DISCOVERED}"
+        f"SELECT {_SOURCE}, ' ' || e.kind || ' ' || hex(e.builder) || ' ' || e.target, 'an edge' "
+        f"FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id WHERE e.kind <> {EdgeKind.DISCOVERED}"
     )
     with database(cache) as connection:
-        return {
-            key: str(value) for sql in (told, jobs, edges) for source, key, value in connection.execute(sql) if source not in failed
-        }
+        for sql in (told, jobs, edges):
+            for source, key, value in connection.execute(sql):
+                if source not in failed:
+                    yield source + key, str(value)
