@@ -87,7 +87,7 @@ async def find(pilot, pane, words: str) -> None:
     """Type a filter."""
     await pilot.press("slash")
     pane.box.text = words
-    await until(pilot, lambda: pane._search == words)
+    await until(pilot, lambda: pane.search.text == words)
 
 
 def shown(pane) -> list[str]:

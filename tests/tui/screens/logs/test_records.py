@@ -1,0 +1,31 @@
+"""Records of the lines of the Logs screen: of what the engine says, and of a log of which only the lines are known."""
+
+from aptui.core.notices import Said
+from aptui.tui.screens.logs.records import LogRecords
+from aptui.tui.widgets.lines import LogLine, MemoryLines
+
+
+def test_what_the_engine_says_is_a_record_with_its_level():
+    records = LogRecords()
+    records.add([Said(0, 1, "a link is not followed"), Said(0, 3, "no room")])
+
+    assert records.knows(records.live)
+    read, is_for_threads = records.reader(records.live)
+    assert not is_for_threads
+    assert [(record.level, record.window, record.text) for key in (0, 1) if (record := read(key))] == [
+        (1, "aptui", "a link is not followed"),
+        (3, "aptui", "no room"),
+    ]
+    assert records.record(records.live, 2) is None
+
+
+def test_a_line_of_a_large_log_is_a_record_as_far_as_it_is_shown():
+    records, large = LogRecords(), MemoryLines()
+    large.add([LogLine("12:00:00", "E", "Builder", "it failed"), LogLine("12:00:01", "", "", "a line of nobody")])
+
+    assert not records.knows(large)
+    assert [(record.level, record.text) for key in (0, 1) if (record := records.record(large, key))] == [
+        (3, "it failed"),
+        (1, "a line of nobody"),
+    ]
+    assert records.record(large, None) is None
