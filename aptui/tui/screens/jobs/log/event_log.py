@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
@@ -16,17 +15,17 @@ from textual.message import Message
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine as Record
-from aptui.store.logs.joblog import is_tally
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.log import copying
-from aptui.tui.screens.jobs.log.lines import EventLines
+from aptui.tui.screens.jobs.log.cursor import LogCursor
+from aptui.tui.screens.jobs.log.line_context import LineContext
+from aptui.tui.screens.jobs.log.lines import EventLines, window_cells
 from aptui.tui.screens.jobs.log.running import RunningLines, RunningLog, goes_on, with_running
 from aptui.tui.screens.jobs.log.search import LogSearch
 from aptui.tui.screens.jobs.log.title import TitledLog, title
-from aptui.tui.screens.jobs.texts import job_facts
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.logpane import LogPane
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _MOST_DETAILS = 10
-_LOOKED_AT, _WIDEST_WINDOW = 5000, 16
-"""So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
 WIDE = 120
 """From so many columns on log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
@@ -78,13 +75,12 @@ class EventLog(Vertical):
         self.info: JobInfo | None = None
         self.search = LogSearch(self)
         self._only, self._is_alone = "", False
-        self._wants_error = False
+        self.side = LineContext()
+        self.cursor = LogCursor(lambda: self.log_pane)
         self._said: RunningLines | None = None
         self._asking: RunningLog | None = None
         self.chosen_run = 0
         """Which run people stepped to; 0 = the newest, be it under way."""
-        self._is_about_job = False
-        """Whether the details are those of the job, for the line has none and there is room."""
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -93,9 +89,7 @@ class EventLog(Vertical):
                 yield Bar(self._title, id="event-title", rules=True)
                 yield FilterBox(id="event-filter", placeholder="search in this log", disabled=True)
                 yield LogPane(id="event-lines", wraps=True)
-            with Vertical(id="event-side"):
-                yield Bar(self._details_title, id="details-title", rules=True)
-                yield KeyValue(id="details")
+            yield self.side
 
     def on_mount(self) -> None:
         """Begin with nothing."""
@@ -129,7 +123,7 @@ class EventLog(Vertical):
     @property
     def details(self) -> KeyValue:
         """The context of the line under the cursor."""
-        return self.query_one(KeyValue)
+        return self.side.panel
 
     # ------------------------------------------------------------------------------------------------------------ the job
 
@@ -142,7 +136,7 @@ class EventLog(Vertical):
         """
         self.info, self.chosen_run = info, run_key
         if info is None or self.reader is None:
-            self._wants_error = False
+            self.cursor.forget()
             self.take_details(None)
             return
         self.reader.request(DetailsRequest(info, run_key, expects))
@@ -166,9 +160,7 @@ class EventLog(Vertical):
                 self._renew(job_details)
         self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
         self.details.empty_text = "" if job_details is None else "this line has no details"
-        if self._wants_error and job_details is not None:
-            self._wants_error = False
-            self._go_to_what_matters()
+        self.cursor.reach(job_details)
         self.log_pane.refresh()
         self._show_context(self.log_pane.cursor_key)
         self._show_details()
@@ -196,27 +188,21 @@ class EventLog(Vertical):
         """Show more of the same log, or all of it now that its run has ended; nothing jumps."""
         pane = self.log_pane
         self.search.forget(is_other=False)
-        self._fit_window(job_details)
+        pane.set_window_cells(window_cells(job_details))
         pane.renew_source(EventLines(job_details.lines))
-        self._leave_tally()
+        self.cursor.leave_tally(self.records)
         self.search.again()
-
-    def _fit_window(self, job_details: JobDetails | None) -> None:
-        windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
-        windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
-        self.log_pane.set_window_cells(min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1)))
 
     def _renew(self, job_details: JobDetails | None) -> None:
         pane = self.log_pane
         self.search.forget(is_other=True)
-        self._fit_window(job_details)
+        pane.set_window_cells(window_cells(job_details))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
-        self.details.show([])  # what stood there was of another log
-        self._is_about_job = False
+        self.side.clear()  # what stood there was of another log
         if pane.is_following:
             pane.action_last()
         else:
-            self._go_to_what_matters()
+            self.cursor.go(job_details)
         self.search.again()
 
     @property
@@ -226,26 +212,9 @@ class EventLog(Vertical):
 
     def go_to_first_error(self) -> None:
         """Put the cursor there, now or when the log was read."""
-        self._wants_error = self.info is None or self.is_reading
-        if not self._wants_error:
-            self._go_to_what_matters()
-
-    def _go_to_what_matters(self) -> None:
-        """Put the cursor on the first error, else the first warning, else the last line that says more than how many there are.
-
-        Of a run that goes on the last line matters.
-        """
-        if self.job_details is not None and self.job_details.running_key:
-            self.log_pane.action_last()
-            return
-        if not self.log_pane.go_to_first_error():
-            self._leave_tally()
-
-    def _leave_tally(self) -> None:
-        """Put the cursor on what was said last where it is on the line that counts errors."""
-        pane, records = self.log_pane, self.records
-        if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
-            pane.action_move(-1)
+        self.cursor.want()
+        if self.info is not None and not self.is_reading:
+            self.cursor.reach(self.job_details)
 
     def step_run(self, step: int) -> None:
         """Show the run after (1) or before (-1) the one that is shown."""
@@ -269,7 +238,7 @@ class EventLog(Vertical):
     @property
     def has_details(self) -> bool:
         """Whether the line under the cursor carries context."""
-        return bool(self.details.pairs) and not (self._is_about_job and not self.has_class("-wide"))
+        return bool(self.details.pairs) and not (self.side.is_about_job and not self.has_class("-wide"))
 
     def _show_details(self) -> None:
         """Give each part its room."""
@@ -320,11 +289,6 @@ class EventLog(Vertical):
         )
         return title(shown, width)
 
-    def _details_title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        del width
-        words = "About this job" if self._is_about_job else "Details of this line"
-        return (Part(words, "title" if self.details.has_focus else "header"),), ()
-
     # -------------------------------------------------------------------------------------------------------------- events
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
@@ -341,15 +305,8 @@ class EventLog(Vertical):
     def _show_context(self, key: int | None) -> bool:
         """Show what stands beside a line; return whether that is something else."""
         records = self.records
-        context = list(records[key].context) if key is not None and key < len(records) else []
-        is_about_job = not context and self.job_details is not None and self.has_class("-wide")
-        if is_about_job and self.job_details is not None:
-            context = job_facts(self.job_details)
-        is_other = context != self.details.pairs or is_about_job != self._is_about_job
-        self._is_about_job = is_about_job
-        if is_other:
-            self.details.show(context)
-        return is_other
+        context = records[key].context if key is not None and key < len(records) else ()
+        return self.side.show(context, self.job_details if self.has_class("-wide") else None)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go from a line to its details."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.cells import cell_len
 
 from aptui.core.notices import LogLevel
 from aptui.store.jobs.filter import STATUS_CODES, Filter, parse
@@ -20,6 +21,11 @@ from aptui.tui.widgets.lines import LogLine
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from aptui.tui.screens.jobs.details import JobDetails
+
+_LOOKED_AT, _WIDEST_WINDOW = 5000, 16
+"""So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
 
 
 class EventLines:
@@ -119,3 +125,10 @@ def search(text: str, columns: LogColumns) -> LineSearch:
     found = parse(text)
     found.check()
     return LineSearch(found, np.flatnonzero(found.matches(columns)).tolist())
+
+
+def window_cells(job_details: JobDetails | None) -> int:
+    """Return how wide the column of windows is: as the widest name in the first lines."""
+    windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
+    windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
+    return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
