@@ -59,12 +59,19 @@ SHAPES = {
     ),
     "platform name": (
         "platforms: {Linux: {}}",
-        "2:13: platform 'Linux' must be a free name of lower-case letters, digits, _ and -",
+        "2:13: platform 'Linux' must be a free name of at most 64 lower-case letters, digits, _ and -",
     ),
     "reserved platform": (
         "platforms: {common: {}}",
-        "2:13: platform 'common' must be a free name of lower-case letters, digits, _ and -",
+        "2:13: platform 'common' must be a free name of at most 64 lower-case letters, digits, _ and -",
     ),
+    "a platform that no folder can be called": (f"platforms: {{{'x' * 65}: {{}}}}", f"2:13: platform '{'x' * 56}"),
+    "a number of no wire": (
+        f"builders: [{{name: a, copy: [x], priority: {1 << 63}}}]",
+        f"2:43: {1 << 63} is not a number to count",
+    ),
+    "a number without end": (f"workers: {'9' * 5_000}", f"2:10: {'9' * 60} is not a number to count with"),
+    "a pattern without end": (f"builders: [{{name: a, copy: ['{'*a' * 513}']}}]", "2:29: a pattern of more than 1024 characters"),
     "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a free name"),
     "missing name": ("builders:\n  - copy: [x]", "3:5: 'name' is missing in 'builders.1'"),
     "missing regex": ("ignore: [{}]", "2:10: 'regex' is missing in 'ignore.1'"),
@@ -353,6 +360,7 @@ def test_a_folder_without_a_project_says_how_to_begin(tmp_path: Path) -> None:
         ("1GiB", 1 << 30),
         (7, 7),
         ("3B", 3),
+        ("9" * 400 + "TB", 1 << 60),
     ],
 )
 def test_sizes_are_read_as_people_write_them(text, count):

@@ -9,7 +9,7 @@ from aptui.config.compiling.tree import MergedTree
 from aptui.config.dirs import store_dir
 from aptui.config.model import SharedCachePattern, SharedCacheSettings
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections.sharing import UNSEALED, is_own
+from aptui.config.sections.sharing import UNSEALED, flaw_of_address, is_own
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
@@ -26,6 +26,8 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     mode, store = said["mode"].value, said.get("store")
     if mode != "inactive" and store is None:
         tree.wrong(f"a shared cache in mode '{mode}' needs a store", said["mode"], "for example store: /mnt/team/aptui")
+    if store is not None and (flaw := flaw_of_address(store.value)):
+        tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
     _check_trust(tree, said)
     patterns = [tree.attempt(_shared_pattern, node) for node in said.get("patterns", Node([], "")).value]
     return SharedCacheSettings(

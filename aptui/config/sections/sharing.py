@@ -10,7 +10,25 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 UNSEALED = "unsealed"
+BUCKETS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
+"""Schemes of object stores."""
+_SERVERS = ("http", "https")
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "ceph", "gluster", "afs", "lustre", "beegfs", "ncp", "virtiofs", "vboxsf", "drvfs")
+
+
+def flaw_of_address(store: str) -> str:
+    """Say why nothing can be reached at `store`, "" where something may be."""
+    if "://" not in store:
+        return ""
+    shown = store.rpartition("@")[2]  # without a password
+    try:
+        url = urlsplit(store)
+        is_whole = url.port != 0 and (bool(url.hostname) or url.scheme not in _SERVERS)
+    except ValueError as error:
+        return f"'{shown}' is no address: {str(error)[:1].lower()}{str(error)[1:]}"
+    if url.scheme not in (*_SERVERS, *BUCKETS, "file"):
+        return f"'{shown}' is no place for a shared cache"
+    return "" if is_whole else f"'{shown}' is no address: it names no host"
 
 
 def is_own(store: str) -> bool:

@@ -22,6 +22,8 @@ from aptui.shared.errors import UserError
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
+_LAST_NUMBER = (1 << 63) - 1
+"""Databases and wires hold no more."""
 _SHOWN = 60
 """Characters of a value in a message."""
 
@@ -183,9 +185,12 @@ class _YamlReader:
         tag = self._yaml.resolver.resolve(ScalarNode, event.value, (True, False))
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
-        value: int | float | bool | None = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{event.value} is not a number to count with", where=where)
+        value: int | float | bool | None = None
+        if len(event.value) <= _SHOWN:  # no number has more characters, and long ones take very long
+            value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
+        is_odd = isinstance(value, float) and not math.isfinite(value)
+        if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
+            raise UserError(f"{event.value[:_SHOWN]} is not a number to count with", where=where)
         return value
 
     def _text(self, event: Any, where: str) -> str:

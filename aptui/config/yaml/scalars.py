@@ -17,9 +17,12 @@ from aptui.config.yaml.nodes import Node, shown
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.shared.errors import UserError
+from aptui.shared.globs import PATTERN_LIMIT
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
 SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"
+_MOST_SECONDS, _MOST_BYTES = 1e9, 1 << 60
+"""More is as good as no limit: what a clock and a size of the system hold."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
     "B": 1,
@@ -38,7 +41,7 @@ _SHORT = {"k": "kB", "K": "kB", "KB": "kB", "M": "MB", "G": "GB", "T": "TB"}
 def seconds(value: str | float) -> float:
     """Return a duration that passed the schema in seconds; a bare number is seconds."""
     found = re.match(DURATION, value) if isinstance(value, str) else None
-    return float(found[1]) * _SECONDS[found[2]] if found else float(value)
+    return min(float(found[1]) * _SECONDS[found[2]] if found else float(value), _MOST_SECONDS)
 
 
 def byte_count(value: str | int) -> int:
@@ -46,7 +49,7 @@ def byte_count(value: str | int) -> int:
     if value == "auto":
         return SHARE_OF_MEMORY
     found = re.match(SIZE, value) if isinstance(value, str) else None
-    return int(float(found[1]) * _BYTES[_SHORT.get(found[2], found[2])]) if found else int(value)
+    return int(min(float(found[1]) * _BYTES[_SHORT.get(found[2], found[2])] if found else int(value), _MOST_BYTES))
 
 
 def checked_regex(node: Node) -> re.Pattern[str]:
@@ -68,6 +71,8 @@ def pattern_of(node: Node) -> Pattern:
     if node.value.startswith("/") or "\\" in node.value:
         raise UserError(f"pattern {shown(node)} must be relative, with '/' between folders", where=node.where)
     text = node.value.removeprefix("./")
+    if len(text) > PATTERN_LIMIT:
+        raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", where=node.where, hint="take several shorter ones")
     return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
 
 

@@ -21,6 +21,7 @@ import os
 import re
 import socket
 import ssl
+import stat
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -204,7 +205,10 @@ class _Offer:
         """On the loopback a page in a browser could ask under a name of its own (DNS rebinding)."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
-        name = (request.url.host or "").strip("[]")
+        try:
+            name = (request.url.host or "").strip("[]")
+        except ValueError:  # `Host` is none
+            return False
         return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
 
     async def _give(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
@@ -355,9 +359,11 @@ def _is_same(token: str, known: str) -> bool:
 
 
 def _used(path: str) -> int | None:
-    """Return how long such a file is, None when there is none, and note that it was used."""
+    """Return how long such a file is, None when there is none (a link leads elsewhere), and note that it was used."""
     try:
-        state = os.stat(path)
+        state = os.stat(path, follow_symlinks=False)
+        if not stat.S_ISREG(state.st_mode):
+            return None
         os.utime(path, ns=(time.time_ns(), state.st_mtime_ns))
     except OSError:
         return None

@@ -20,8 +20,6 @@ from aptui.sharing.store import Mismatch, StoreError, StoreRefused
 from aptui.sharing.stores.folder_store import prefix_of
 from aptui.sharing.stores.streams import asked, read_verified, write_verified
 
-SCHEMES = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
-
 
 class ObjectStore:
     """A bucket, or a folder in one, as a store.

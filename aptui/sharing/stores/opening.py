@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from aptui.config.sections.sharing import BUCKETS
 from aptui.shared.errors import UserError
 from aptui.sharing.records.seal import TRUSTED
 from aptui.sharing.store import Store
@@ -31,8 +32,8 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
         from aptui.sharing.stores.folder_store import FolderStore
 
         return FolderStore(path, namespace)
-    from aptui.sharing.stores.object_store import SCHEMES, ObjectStore
+    if scheme in BUCKETS and separator:
+        from aptui.sharing.stores.object_store import ObjectStore
 
-    if scheme in SCHEMES and separator:
         return ObjectStore(address, namespace, limit_s=max(limit_s, 1.0))
     raise UserError(f"'{address}' is no place for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")

@@ -42,6 +42,25 @@ def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: 
     assert load(f"mode: inactive, store: '{store}'").sharing.store == store
 
 
+@pytest.mark.parametrize(
+    ("store", "what"),
+    [
+        ("http://host:99999/", "'http://host:99999/' is no address: port out of range"),
+        ("http://[::1/", "is no address: invalid IPv6"),
+        ("https:///path", "is no address: it names no host"),
+        ("https://me:secret@host:x/", "'host:x/' is no address: port could not be cast"),
+        ("ftp://host/", "'ftp://host/' is no place for a shared cache"),
+    ],
+)
+def test_an_address_at_which_nothing_can_be_is_a_mistake_with_its_place(load, store: str, what: str) -> None:
+    with pytest.raises(model.ConfigErrors) as caught:
+        load(f"mode: client, store: '{store}', trust: unsealed")
+
+    (error,) = caught.value.errors
+    assert what in error.what
+    assert error.where.endswith("aptui.yaml:2:37")
+
+
 def test_a_folder_that_nobody_else_can_write_to_is_ones_own(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
 

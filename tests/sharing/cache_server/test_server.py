@@ -161,6 +161,17 @@ def test_no_path_of_a_client_reaches_the_disk(open_server, path):
         assert ask(open_server, method, path, b"x")[0] == 404
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_there(open_server, tmp_path, kind):
+    path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST
+    path.parent.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    {"link": lambda: path.symlink_to(secret), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
+
+    assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
+
+
 def test_what_nobody_offers_is_refused(open_server):
     assert ask(open_server, "DELETE", f"/cas/{DIGEST}")[0] == 405
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Content_Encoding="gzip")[0] == 415
@@ -185,7 +196,8 @@ def test_what_comes_packed_is_refused_without_being_unpacked(open_server, encodi
 
 def test_a_page_in_a_browser_gets_nothing(open_server):
     """Another name for this machine (DNS rebinding), or another site."""
-    assert ask(open_server, "GET", f"/cas/{DIGEST}", Host="evil.example")[0] == 421
+    for host in ("evil.example", "a:b:c", "[::1]x", "x:99999"):
+        assert ask(open_server, "GET", f"/cas/{DIGEST}", Host=host)[0] == 421
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Origin="http://evil.example")[0] == 421
     assert ask(open_server, "GET", f"/cas/{DIGEST}", Sec_Fetch_Site="cross-site")[0] == 421
 

@@ -47,8 +47,9 @@ PLATFORM_ENTRY = record(
 )
 IDS = {
     "pattern": PLATFORM,
+    "maxLength": 64,
     "not": {"enum": ["common", "fence"]},
-    "title": "a free name of lower-case letters, digits, _ and -",
+    "title": "a free name of at most 64 lower-case letters, digits, _ and -",
 }
 COMPANIONS = {**COMPANION, "type": ["string", "object", "array"], "items": COMPANION}
 NUMBER_OF_PORT: Schema = {
