@@ -1,6 +1,6 @@
-"""What the Shared cache screen knows and how it looks in rows: amounts by platform, folder and builder, findings.
+"""What the Shared cache screen knows of a cache: amounts by platform, folder and builder, and what a look finds wrong.
 
-Read in a thread.
+It is read in a thread; how it looks in rows is `cache.rows`'.
 
 Tests: `tests/tui/screens/cache/test_pane.py`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -23,34 +23,9 @@ from aptui.store.queries.integrity import Finding, Stray, amount, examined, stil
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
-from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell, share_bar
-from aptui.tui.widgets.table import Column
-from aptui.tui.words import size_text
 
 _DAY_MS = 24 * 3600 * 1000
-_BAR_CELLS = 12
 _TELL_EACH_S = 0.1
-PLATFORMS = (
-    Column("name", "Platform", 0, 10),
-    Column("count", "Products", 9, align="right"),
-    Column("size", "Size", 10, align="right"),
-    Column("share", "", _BAR_CELLS, drop_rank=2, is_picture=True),
-    Column("made", "Made", 18, align="right", drop_rank=1),
-)
-FOLDERS = (
-    Column("name", "Folder", 0, 12),
-    Column("count", "Products", 9, align="right"),
-    Column("size", "Size", 10, align="right"),
-    Column("share", "", _BAR_CELLS, drop_rank=3, is_picture=True),
-)
-BUILDERS = (Column("name", "Builder", 0, 12), *FOLDERS[1:])
-FINDINGS = (
-    Column("problem", "Problem", 11),
-    Column("product", "In the cache", 0, 16, weight=3),
-    Column("source", "Made of", 0, 12, drop_rank=1, weight=2),
-    Column("size", "Size", 10, align="right", drop_rank=2),
-)
 
 
 class CacheShare(Struct, frozen=True):
@@ -212,69 +187,3 @@ def refuse_unreadable(cache_dir: Path) -> None:
     """Raise HostError where the cache cannot be looked into at all: everything would seem to be missing."""
     if not os.access(cache_dir, os.R_OK | os.X_OK):
         raise HostError(f"cache '{cache_dir}' cannot be read", hint="check its permissions, and that its disk is mounted")
-
-
-# ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def share_cell(share: CacheShare, column: str) -> Cell:
-    """Draw a cell of an amount."""
-    match column:
-        case "name":
-            return Cell(share.name, "path")
-        case "count":
-            return Cell(f"{share.count:,}")
-        case "size":
-            return Cell(size_text(share.size_bytes))
-        case "share":
-            return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
-        case "made":
-            return _made_cell(share)
-        case _:
-            return Cell("")
-
-
-def _made_cell(share: CacheShare) -> Cell:
-    """Return what was made since yesterday, also again; where that is all of it, its figures stand there already."""
-    if not share.made:
-        return Cell(glyph("none"), "muted")
-    return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
-
-
-def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns that tell platforms apart: where all is new, or nothing, the summary says so already."""
-    is_told = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
-    return PLATFORMS if is_told else PLATFORMS[:-1]
-
-
-def share_order(share: CacheShare, column: str) -> object:
-    """Return what amounts are sorted by."""
-    orders: dict[str, object] = {
-        "name": share.name.lower(),
-        "count": share.count,
-        "made": share.made,
-    }
-    return orders.get(column, share.size_bytes)
-
-
-_PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"), "unowned": ("hollow", "muted")}
-
-
-def problem_cell(problem: CacheProblem, column: str) -> Cell:
-    """Draw a cell of a finding."""
-    sign, role = _PROBLEMS[problem.kind]
-    match column:
-        case "problem":
-            return Cell(f"{glyph(sign)} {problem.kind}", role)
-        case "product":
-            return Cell(problem.name, "path")
-        case "source":
-            return Cell(problem.source or glyph("none"), "" if problem.source else "muted")
-        case _:
-            return Cell(size_text(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
-
-
-def problem_order(problem: CacheProblem, column: str) -> object:
-    """Return what findings are sorted by."""
-    orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
-    return orders.get(column, problem.name.lower())

@@ -1,13 +1,13 @@
 """The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended.
 
-Its parts: `cache.inventory` (amounts), `cache.examination` (what a look found), `cache.mending`, and `cache.sharing`, the line that
-says what the team shares.
+Its parts: `cache.inventory` (amounts), `cache.examination` (what a look found), `cache.tables` of both, `cache.mending`, and
+`cache.sharing`, the line that says what the team shares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,28 +19,16 @@ from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.cache import contents as held
-from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, Looked
+from aptui.tui.screens.cache.contents import CacheInventory, Looked
 from aptui.tui.screens.cache.examination import CacheExamination
 from aptui.tui.screens.cache.inventory import WIDE_COLUMNS, InventoryReader
 from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
+from aptui.tui.screens.cache.tables import CacheTables
 from aptui.tui.screens.common.bar import Bar
-from aptui.tui.screens.common.listing import Listing
-from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.table import SideTable, Table
+from aptui.tui.widgets.table import Table
 from aptui.tui.words import size_text
-
-_SORTS = {"platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "findings": ("product", False)}
-_RISING = frozenset({"name", "problem", "product", "source"})
-"""Columns that begin with the first letter, the others with the largest number."""
-
-
-class Findings(Table):
-    """What a look at the cache found."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
 
 
 class CachePane(Pane):
@@ -84,10 +72,7 @@ class CachePane(Pane):
         self.sharing = SharedSettings(self.shell, self._draw)
         self.mending = Mending(self.shell, lambda: self.examination.problems, self._take_gone)
         self._is_informed = False
-        self._models: dict[str, Listing[CacheShare] | Listing[CacheProblem]] = {
-            **{name: Listing(held.share_cell, held.share_order) for name in ("platforms", "folders", "builders")},
-            "findings": Listing(held.problem_cell, held.problem_order, lambda problem, _: hash(problem.name)),
-        }
+        self.tables = CacheTables(self.shell)
 
     def compose(self) -> ComposeResult:
         """Yield summary, tables, and what was found."""
@@ -95,20 +80,17 @@ class CachePane(Pane):
         yield Bar(self.sharing.summary, id="cache-shared", rules=False)
         with Horizontal(id="cache-columns"):
             with Vertical(id="cache-left"):
-                yield SideTable(held.PLATFORMS, self._models["platforms"], id="cache-platforms")
-                yield SideTable(held.BUILDERS, self._models["builders"], id="cache-builders")
+                yield self.tables.platforms
+                yield self.tables.builders
             with Vertical(id="cache-right"):
-                yield SideTable(held.FOLDERS, self._models["folders"], id="cache-folders")
+                yield self.tables.folders
         yield Bar(self._verdict, id="cache-look", rules=True)
-        yield Findings(held.FINDINGS, self._models["findings"], id="cache-findings")
+        yield self.tables.findings
 
     def on_mount(self) -> None:
         """Sort as it was."""
-        for name, usual in _SORTS.items():
-            column, is_descending = self.shell.memory.get(f"cache.sort.{name}", list(usual))
-            known = {each.id for each in self._table(name).columns if each.title}
-            self._sort(name, (column, bool(is_descending)) if column in known else usual)
-        self._table("platforms").empty_text = "no products yet: what jobs make comes here"
+        self.tables.restore_order()
+        self.tables.platforms.empty_text = "no products yet: what jobs make comes here"
 
     def on_unmount(self) -> None:
         """Give up what is under way."""
@@ -192,25 +174,19 @@ class CachePane(Pane):
     # ----------------------------------------------------------------------------------------------------------- what is known
 
     def _show_inventory(self, contents: CacheInventory) -> None:
-        self._table("platforms").set_columns(held.platform_columns(contents.platforms))
-        for name, rows in (("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders)):
-            self._models[name].show(rows)  # type: ignore[arg-type]  # those three hold amounts
-            self._table(name).refresh_model()
+        self.tables.show_inventory(contents)
         self._fit_tables()
         self.refresh_bindings()
 
     def _show_findings(self, looked: Looked) -> None:
         self.add_class("-looked")
-        findings = self._models["findings"]
-        if len(looked.problems) != findings.row_count():  # while one look goes on they only become more
-            findings.show(looked.problems)  # type: ignore[arg-type]
+        self.tables.show_findings(looked)
         self.set_class(bool(looked.problems), "-found")
         if not looked.problems:
             self.remove_class("-zoomed")
-            if self.shell.app.focused is self._table("findings"):
-                self._table("platforms").focus()
+            if self.shell.app.focused is self.tables.findings:
+                self.tables.platforms.focus()
         self._fit_tables()
-        self._table("findings").refresh_model()
         self._draw()
 
     def _offer_keys(self) -> None:
@@ -218,7 +194,7 @@ class CachePane(Pane):
         self.refresh_bindings()
 
     def _go_to_findings(self) -> None:
-        table = self._table("findings")
+        table = self.tables.findings
         if self.examination.problems and self.shell.pane is self and not table.has_focus:
             table.move_cursor(0)
             table.focus()
@@ -233,11 +209,7 @@ class CachePane(Pane):
 
     def _fit_tables(self) -> None:
         """Give tables that are short no more lines than they need."""
-        platforms, builders, findings = (self._models[name].row_count() + 1 for name in ("platforms", "builders", "findings"))
-        is_narrow, half = self.has_class("-narrow"), max(3, self.size.height // 2)
-        self._table("platforms").styles.height = min(platforms, 5 if is_narrow else 9)
-        self._table("builders").styles.height = min(builders, max(3, self.size.height // 4 + 1)) if is_narrow else "1fr"
-        self._table("findings").styles.height = "1fr" if self.has_class("-zoomed") else min(findings, half)
+        self.tables.fit(self.size, is_narrow=self.has_class("-narrow"), is_zoomed=self.has_class("-zoomed"))
 
     # ---------------------------------------------------------------------------------------------------------------- the keys
 
@@ -257,7 +229,7 @@ class CachePane(Pane):
     def _look(self, begin: Callable[[], None]) -> None:
         if not self.examination.is_busy:
             self.mending.going = []
-            self._table("findings").marks.clear()
+            self.tables.findings.marks.clear()
         begin()
 
     def action_cancel(self) -> None:
@@ -266,8 +238,8 @@ class CachePane(Pane):
 
     def action_repair(self) -> None:
         """Ask to run the jobs of what is wrong again: of the marked rows or the one under the cursor, or of all."""
-        table = self._table("findings")
-        self.mending.ask_to_repair([self._problem(key) for key in table.selected_keys()] if table.has_focus else [])
+        table = self.tables.findings
+        self.mending.ask_to_repair([self.tables.problem(key) for key in table.selected_keys()] if table.has_focus else [])
 
     def action_delete(self) -> None:
         """Have the engine delete the files that belong to no product, after asking."""
@@ -278,20 +250,20 @@ class CachePane(Pane):
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Offer what can be done about a finding."""
         event.stop()
-        if event.rows.id == "cache-findings":
-            self.mending.open_menu(self._problem(event.key), None)
+        if event.rows is self.tables.findings:
+            self.mending.open_menu(self.tables.problem(event.key), None)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Offer the same at the pointer."""
         event.stop()
-        if event.rows.id == "cache-findings":
-            self.mending.open_menu(self._problem(event.key), (event.x, event.y))
+        if event.rows is self.tables.findings:
+            self.mending.open_menu(self.tables.problem(event.key), (event.x, event.y))
 
     def action_menu(self) -> None:
         """Offer what can be done about the finding under the cursor."""
-        table = self._table("findings")
+        table = self.tables.findings
         if table.has_focus and table.cursor_key is not None:
-            self.mending.open_menu(self._problem(table.cursor_key), None)
+            self.mending.open_menu(self.tables.problem(table.cursor_key), None)
 
     def action_copy(self) -> None:
         """Copy the rows that are marked, or the one under the cursor."""
@@ -304,39 +276,19 @@ class CachePane(Pane):
         """Give the findings all the room, or give it back."""
         self.toggle_class("-zoomed")
         if self.has_class("-zoomed"):
-            self._table("findings").focus()
+            self.tables.findings.focus()
         self._fit_tables()
 
     def action_sort(self) -> None:
         """Choose what the table is sorted by."""
         table = self.shell.app.focused
-        if isinstance(table, Table) and (table.id or "").startswith("cache-"):
-            items = [MenuItem(column.id, f"by {column.title}") for column in table.columns if column.title]
-            name = (table.id or "").removeprefix("cache-")
-            Menu.ask(self.shell.app, items, lambda column: self._sort_by(name, column) if column else None, title="Sort")
+        if isinstance(table, Table):
+            self.tables.ask_order(table)
 
     def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
         """Sort by a column; again: the other way round."""
         event.stop()
-        if (event.rows.id or "").startswith("cache-") and event.column_id != "share":
-            self._sort_by((event.rows.id or "").removeprefix("cache-"), event.column_id)
-
-    def _sort_by(self, name: str, column: str) -> None:
-        before = self._models[name].sort
-        is_descending = not before[1] if before and before[0] == column else column not in _RISING
-        self._sort(name, (column, is_descending))
-        self.shell.memory.put(f"cache.sort.{name}", [column, is_descending])
-
-    def _sort(self, name: str, sort: tuple[str, bool]) -> None:
-        self._models[name].sort_by(sort)
-        self._table(name).sort = sort
-        self._table(name).refresh_model()
-
-    def _table(self, name: str) -> Table:
-        return self.query_one(f"#cache-{name}", Table)
-
-    def _problem(self, key: int) -> CacheProblem:
-        return self._models["findings"].at(key)  # type: ignore[return-value]  # it holds problems
+        self.tables.turn_order(cast(Table, event.rows), event.column_id)
 
     def _draw(self) -> None:
         for line in self.query(Bar):

@@ -15,7 +15,7 @@ from aptui.link.port import Reprocess, Rescan
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data.session import NoSession
 from aptui.tui.pane import PaneSpec
-from aptui.tui.screens.cache import contents
+from aptui.tui.screens.cache import contents, rows
 from aptui.tui.terminal.safety import TerminalFacts, install
 from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import job_row, product_row, source_row
@@ -302,7 +302,7 @@ def test_tables_are_sorted_by_menu_and_header_and_that_is_remembered(tmp_path, s
     async def sort(app, pilot, _session):
         table = app.pane.query_one("#cache-folders")
         table.focus()
-        assert next(each.name for each in app.pane._models["folders"].records) == "data/"
+        assert next(each.name for each in app.pane.tables.folders.model.records) == "data/"
         await pilot.press("S", "enter")
         await until(pilot, lambda: table.sort == ("name", False))
         table.post_message(table.HeaderClicked(table, -1, "count"))
@@ -311,7 +311,7 @@ def test_tables_are_sorted_by_menu_and_header_and_that_is_remembered(tmp_path, s
         await pilot.pause()
         await until(pilot, lambda: table.sort == ("count", False))
         await until(
-            pilot, lambda: next(each.name for each in app.pane._models["folders"].records) == "(directly below the platform)"
+            pilot, lambda: next(each.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
         )
 
     app = in_cache(tmp_path, sort)
@@ -408,7 +408,7 @@ def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
         contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
     ]
 
-    assert ("made" in {column.id for column in contents.platform_columns(platforms)}) is is_told
+    assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
 
 
 def test_no_head_stands_above_nothing_before_somebody_looked(tmp_path, store):
