@@ -1,4 +1,4 @@
-"""What is known of the health of engine and machine, as rows with advice: the engine's own words, and what `aptui doctor` says.
+"""What is known of the health of engine and machine, as rows with advice: the engine's own words, and what the doctor said.
 
 No widget.
 
@@ -7,15 +7,11 @@ Tests: `tests/tui/screens/tools/test_pane.py`.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.shared.errors import HostError
 from aptui.shared.health import WatchMode
 from aptui.shared.printing import count
 from aptui.tui.terminal.safety import glyph
@@ -23,10 +19,7 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aptui.shared.health import Health, WatchedRoot
-    from aptui.tui.background import BackgroundTask
 
 COLUMNS = (
     Column("state", "State", 6),
@@ -34,8 +27,6 @@ COLUMNS = (
     Column("said", "Said", 0, 20, weight=3),
     Column("advice", "Advice", 0, 16, drop_rank=1, weight=2),
 )
-_LOOK_S = 0.1
-_LIMIT_S = 300.0
 _STATES = {"ok": ("completed", "completed"), "warn": ("warning", "warning"), "fail": ("failed", "failed")}
 _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
@@ -92,40 +83,6 @@ def _watching(root: WatchedRoot) -> DoctorRow:
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
     return DoctorRow("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
-
-
-def command(project_dir: Path) -> list[str]:
-    """Return what is run: another process, so that nothing it imports or starts can hurt the screen."""
-    return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
-
-
-def ask_doctor(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
-    """Run the doctor and return what it found.
-
-    Raises:
-        HostError: it says nothing that can be read. CancelledError: nobody waits any more.
-    """
-    waited_s = 0.0
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            while True:
-                try:
-                    said, complaint = process.communicate(timeout=_LOOK_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    task.check()
-                    waited_s += _LOOK_S
-                    if waited_s > _LIMIT_S:
-                        raise HostError(
-                            f"the doctor did not end within {_LIMIT_S:g} s", hint="'aptui doctor' may say why"
-                        ) from None
-        finally:
-            process.kill()
-    try:
-        return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
-    except (ValueError, KeyError, TypeError):
-        last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
-        raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
 
 
 def summary(checks: list[DoctorRow]) -> str:

@@ -12,8 +12,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from aptui.shared.errors import KnownError
-from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
@@ -24,6 +22,7 @@ from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.tools import checks
 from aptui.tui.screens.tools import list_view as listed
 from aptui.tui.screens.tools.checks import DoctorRow
+from aptui.tui.screens.tools.doctor import Doctor
 from aptui.tui.screens.tools.engine_tools import EngineTools
 from aptui.tui.screens.tools.failed_jobs import FailedJobs
 from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
@@ -73,7 +72,6 @@ class ToolsPane(Pane):
         self._draw_tool = listed.tool_cells([])
         self._rows: list[ToolRow] = []
         self._found: list[DoctorRow] = []
-        self._doctored: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
         """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
@@ -90,7 +88,7 @@ class ToolsPane(Pane):
         self._engine = EngineTools(self.shell, self._draw)
         self._failed = FailedJobs(self.shell, self._draw)
         self._editor = SettingsEditor(self.shell, self._draw)
-        self._doctor = BackgroundTask("aptui-tools-doctor", self.shell.in_ui)
+        self._doctor = Doctor(self.shell, self._draw)
         self.shell.session.on_state.append(self.shell.wake)
         self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
         self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
@@ -189,7 +187,7 @@ class ToolsPane(Pane):
             theme=shell.app.theme,
             has_mouse=shell.terminal.has_mouse,
             own_key_count=len(shell.keys.keymap.overrides),
-            doctor="looking…" if self._doctor.is_busy else checks.summary(self._doctored) if self._doctored else "",
+            doctor=self._doctor.words,
             has_doctor=shell.config is not None,
             key_of=self._key_of,
         )
@@ -217,7 +215,7 @@ class ToolsPane(Pane):
             if self.is_mounted:
                 self.refresh_bindings()
         health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
-        found = [*checks.of_health(health), *self._doctored]
+        found = [*checks.of_health(health), *self._doctor.found]
         if found != self._found:
             self._found = found
             self._checks.show(found)
@@ -311,24 +309,11 @@ class ToolsPane(Pane):
         self.shell.keys.action_reload()
         self._draw()
 
-    def _complain(self, error: KnownError) -> None:
-        self.shell.tell(str(error), "error", 10)
-
     # -------------------------------------------------------------------------------------------------------------- doctor
 
     def action_doctor(self) -> None:
         """Ask the doctor, in another process."""
-        words = checks.command(self._project_dir)
-        if self._doctor.start(lambda task: checks.ask_doctor(task, words), self._take_doctor, self._doctor_failed):
-            self._draw()
-
-    def _take_doctor(self, found: list[DoctorRow]) -> None:
-        self._doctored = found
-        self._draw()
-
-    def _doctor_failed(self, error: KnownError) -> None:
-        self._complain(error)
-        self._draw()
+        self._doctor.ask(self._project_dir)
 
     def _say_set(self, rest: str) -> None:
         key, _, text = rest.partition(" ")

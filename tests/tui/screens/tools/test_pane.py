@@ -17,7 +17,8 @@ from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
-from aptui.tui.screens.tools import checks, list_view
+from aptui.tui.screens.tools import doctor as tools_doctor
+from aptui.tui.screens.tools import list_view
 from aptui.tui.screens.tools.checks import DoctorRow, columns_for, of_health, summary
 from aptui.tui.screens.tools.list_view import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
@@ -356,7 +357,7 @@ def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_a
 
 
 def doctor(monkeypatch, script: str) -> None:
-    monkeypatch.setattr(checks, "command", lambda _project: [sys.executable, "-S", "-c", script])
+    monkeypatch.setattr(tools_doctor, "command", lambda _project: [sys.executable, "-S", "-c", script])
 
 
 def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monkeypatch):
