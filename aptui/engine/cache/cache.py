@@ -1,9 +1,9 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit is: intent rows on the disk with the digests to come; every rename, and the folders synced; one transaction with
-the rows of products and jobs and the intents cleared; then stale products deleted; then, elsewhere, the news. Whatever
-moment the engine dies at, the next start finds either the old rows (and an intent that says which files may be ahead of
-them) or the new ones.
+A commit is: intent rows on the disk of what is to come (for files that were just saved while they are read, `announced`); every
+rename, and the folders synced; one transaction with the rows of products and jobs and the intents cleared; then stale products
+deleted; then, elsewhere, the news. Whatever moment the engine dies at, the next start finds either the old rows (and an intent
+that says which files may be ahead of them) or the new ones.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
+from aptui.engine.cache.announced import AnnouncedIntents
 from aptui.engine.cache.places import LastFolder, ReplacedFiles, Stamp, close_to_others, opened, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
@@ -40,7 +41,6 @@ _SYNC_EACH_UP_TO = 3
 """Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
 """Below this much free space nothing is started; O3DE's limit too."""
-
 
 _DELETED_KEPT = 10_000
 _PLACED_KEPT = 20_000
@@ -74,6 +74,7 @@ class Cache:
 
         Its stamp} of the last intermediates that were moved in: a file there that has another one is somebody else's work.
         """
+        self.announced = AnnouncedIntents()
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -191,7 +192,7 @@ class Cache:
         Raises:
             HostError: the database cannot be written; nothing was recorded, and the next start settles it.
         """
-        intents = [row for commit in order.commits for row in _intents_of(commit)]
+        intents = [row for commit in order.commits if not self.announced.covers(commit) for row in _intents_of(commit)]
         if intents:
             writer.record_intents(intents)
         done: list[JobCommit] = []

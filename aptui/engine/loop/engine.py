@@ -175,6 +175,7 @@ class Engine:
             self._is_being_written,
             self.cache.discard,
             lambda: self.pipeline.fresh.may_group,
+            lambda copies: self.cache.announced.announce(copies, self.writer),
         )
         is_live = self.live is not None
         self.digests = HashQueue(

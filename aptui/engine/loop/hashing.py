@@ -38,6 +38,8 @@ _LIVE_COPIES_TOGETHER = 256
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself, for a worker would have to be woken, or started."""
+_ANNOUNCED_COUNT = 4
+"""Where so few files are saved, the disk has time to take what is intended while they are read."""
 
 
 class _Wanted(Struct, frozen=True):
@@ -65,6 +67,7 @@ class CopyStaging(Struct, frozen=True):
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
     (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
     `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies of new files at once.
+    `announce`: takes (file, run keys of its copies) whose products will be replaced, while they are read.
     """
 
     staging: str
@@ -72,6 +75,7 @@ class CopyStaging(Struct, frozen=True):
     is_being_written: Callable[[str, bool], bool]
     discard: Callable[[Sequence[int]], object]
     may_group: Callable[[], bool]
+    announce: Callable[[Sequence[tuple[PathKey, tuple[int, ...]]]], object]
 
 
 class HashQueue:
@@ -142,7 +146,10 @@ class HashQueue:
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""
         while self._waiting and pool.free_for_looks > 0:
-            pool.send_hash(self._order(may_copy=self._copying.may_start()))
+            order = self._order(may_copy=self._copying.may_start())
+            pool.send_hash(order)
+            if self._is_live and order.copies and len(order.paths) <= _ANNOUNCED_COUNT:
+                self._copying.announce([(file.fact.key, file.run_keys) for file in self._orders[order.order] if file.known])
 
     def _order(self, *, may_copy: bool) -> HashOrder:
         order, staging = self._next_seq(), self._copying.staging

@@ -2,7 +2,8 @@
 
 Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that
 come within some milliseconds, or pile up while a transaction is written, become one transaction together. `run`,
-`record_intents` and `finish` wait for the commit, and so for every save before them, which shares their transaction.
+`record_intents` and `finish` wait for the commit, and so for every save before them, which shares their transaction; who announces
+intents waits for it when it needs them.
 
 Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk
 relies on them. So a transaction is synced when something will: intents (renames follow) and rows of products that are
@@ -27,6 +28,7 @@ from typing import NamedTuple, TypeVar, cast
 from msgspec import Struct, field
 
 from aptui.core.messages import Rows
+from aptui.core.model import PathKey
 from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.catalog_mark import CatalogMark
@@ -49,6 +51,9 @@ BUSY_TIMEOUT_S = 1.0
 PATIENCE_S = 30.0
 """How long another program may hold the write lock before we give up."""
 
+_INTENTS_SQL = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
+_PRODUCTS_SQL = """SELECT p.JobPK, p.ProductName FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
+    CROSS JOIN Products p ON p.JobPK = j.JobID WHERE o.path_key = ?"""
 _NEW_SCAN_FOLDER = "INSERT INTO ScanFolders(ScanFolder, DisplayName, PortableKey, IsRoot) VALUES (?, ?, ?, 0)"
 _SCAN_FOLDER = "UPDATE ScanFolders SET ScanFolder = ?, DisplayName = ?, PortableKey = ? WHERE ScanFolderID = ?"
 
@@ -140,8 +145,34 @@ class Writer:
     def record_intents(self, intents: Iterable[Parameters]) -> None:
         """Put `Intent` rows on the disk before the first rename."""
         listed = list(intents)
-        sql = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
-        self._ask(_Transaction({}, durable=True, then=lambda: execute(self._database, sql, listed)))
+        self._ask(_Transaction({}, durable=True, then=lambda: execute(self._database, _INTENTS_SQL, listed)))
+
+    def announce_intents(
+        self, copies: Sequence[tuple[PathKey, Sequence[int]]]
+    ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
+        """Begin to put intents on the disk for the products that each file has now, under all its run keys.
+
+        Their bytes are still being read, so no digest is said. Return what waits for it and returns {file: (job id, product name)},
+        nothing where it failed: whoever needs intents records them then.
+        """
+        found: dict[PathKey, frozenset[tuple[int, str]]] = {}
+
+        def put() -> None:
+            for key, run_keys in copies:
+                found[key] = frozenset(self._database.execute(_PRODUCTS_SQL, (key,)))
+                rows = [(run_key, job_id, name, b"", 0, "[]") for run_key in run_keys for job_id, name in found[key]]
+                execute(self._database, _INTENTS_SQL, rows)
+
+        call = _Call(_Transaction({}, durable=True, then=put))
+
+        def wait() -> dict[PathKey, frozenset[tuple[int, str]]]:
+            call.done.wait()
+            return found if call.error is None else {}
+
+        if not self._is_closed:
+            self._queue.put(call)
+            return wait
+        return dict
 
     def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
         """Save the rows of a commit and clear the intents of its runs, in one transaction."""

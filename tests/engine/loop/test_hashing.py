@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from aptui.core.messages import Event, FilesHashed, HashFiles
-from aptui.core.model import FileFact, RelPath
+from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.orders import HashOrder, HashResult
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 
@@ -20,8 +20,11 @@ class Orders(HashQueue):
     def __init__(self, *, is_live: bool, is_little: bool = False, may_group: bool = False, root: str = "/game") -> None:
         self.posted: list[Event] = []
         numbers = count(1)
+        self.announced: list[Sequence[tuple[PathKey, tuple[int, ...]]]] = []
         self.asked: list[tuple[str, bool]] = []
-        copying = CopyStaging(f"{root}/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group)
+        copying = CopyStaging(
+            f"{root}/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group, self.announced.append
+        )
         super().__init__(
             {1: root}, lambda: next(numbers), self.posted.append, is_live=is_live, is_little=is_little, copying=copying
         )
@@ -163,3 +166,25 @@ def test_in_a_batch_nobody_asks_whether_somebody_writes() -> None:
     digests.want_copies(2)
 
     assert [order.asks_writers for order in digests.take_orders()] == [False]
+
+
+class Workers:
+    """Workers that take all that is sent."""
+
+    free_for_looks = 1
+
+    def send_hash(self, _order: HashOrder) -> None:
+        """Take it."""
+
+
+@pytest.mark.parametrize(
+    ("is_live", "files", "known", "announced"),
+    [(True, 2, b"d", [[("0.txt", (0,)), ("1.txt", (1,))]]), (True, 40, b"d", []), (True, 2, b"", [[]]), (False, 2, b"d", [])],
+)
+def test_what_a_few_saved_files_will_replace_is_announced(is_live: bool, files: int, known: bytes, announced: list[object]) -> None:
+    digests = Orders(is_live=is_live)
+    digests.want_copies(files, known=known)
+
+    digests.send(Workers())  # type: ignore[arg-type]
+
+    assert digests.announced[:1] == announced

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from aptui.core.model import FileFact, RelPath
+from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.records.archive import ROW_OPERATIONS
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db import schema
@@ -335,6 +335,28 @@ def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
     store.put()
 
     assert store.count("Sources") == 0
+
+
+def test_what_is_announced_are_the_products_that_there_are_now_under_every_run_key(store: Store) -> None:
+    fill(store)
+    said = statements_of(store)
+
+    recorded = store.writer.announce_intents([(PathKey("textures/ärger.png"), (7, 8)), (PathKey("nobody"), (9,))])
+
+    name = "linux/textures/ärger.png"
+    assert recorded() == {"textures/ärger.png": {(1, name)}, "nobody": set()}
+    assert store.writer.intents() == [Intent(run_key, 1, name, b"", 0, "[]") for run_key in (7, 8)]
+    assert "PRAGMA synchronous = FULL" in said
+
+
+def test_what_could_not_be_announced_is_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store)
+    monkeypatch.setattr("aptui.store.db.writer._INTENTS_SQL", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?, ?)")
+    key = PathKey("textures/ärger.png")
+
+    assert store.writer.announce_intents([(key, (7,))])() == {}
+    store.writer.close()
+    assert store.writer.announce_intents([(key, (7,))])() == {}
 
 
 def test_intents_rest_until_their_runs_are_finished(store: Store) -> None:

@@ -1,0 +1,140 @@
+"""Intents that are announced while a saved file is read are on the disk before its product is replaced, and gone when all rests."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_project import LiveProject, own_live_project
+
+from aptui.core.messages import JobCommit
+from aptui.core.model import Digest, PathKey, Product
+from aptui.engine.cache.announced import AnnouncedIntents
+from aptui.engine.cache.cache import Cache
+from aptui.store.db.writer import Writer
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+KEY = PathKey("a.txt")
+
+
+class Recorder:
+    """A writer that notes who waits for what was announced, and what is cleared."""
+
+    def __init__(self, *names: tuple[int, str]) -> None:
+        self.names = {KEY: frozenset(names)} if names else {}
+        self.waits = 0
+        self.cleared: list[list[int]] = []
+
+    def announce_intents(self, _copies: object) -> Any:
+        return self._wait
+
+    def _wait(self) -> dict[PathKey, frozenset[tuple[int, str]]]:
+        self.waits += 1
+        return self.names
+
+    def finish(self, _rows: object, run_keys: list[int]) -> None:
+        self.cleared.append(run_keys)
+
+
+def commit(run_key: int, name: str, *stale: str) -> JobCommit:
+    product = Product(name, 0, bytes(16), 1, Digest(bytes(32)), 0, 1)
+    return JobCommit(run_key, 5, (("staged", product),), stale)
+
+
+@pytest.mark.parametrize(
+    ("announced", "made", "is_covered"),
+    [
+        ((5, "linux/a.txt"), commit(7, "linux/a.txt"), True),
+        ((5, "linux/a.txt"), commit(7, "linux/b.txt"), False),
+        ((6, "linux/a.txt"), commit(7, "linux/a.txt"), False),
+        ((5, "linux/a.txt"), commit(7, "linux/a.txt", "linux/old.txt"), False),
+        ((5, "linux/a.txt"), commit(8, "linux/a.txt"), False),
+        (None, commit(7, "linux/a.txt"), False),
+    ],
+)
+def test_a_commit_is_covered_by_what_is_announced_of_its_job_and_all_its_products(
+    announced: tuple[int, str] | None, made: JobCommit, is_covered: bool
+) -> None:
+    writer, intents = Recorder(*filter(None, [announced])), AnnouncedIntents()
+    intents.announce([(KEY, (7,))], writer)  # type: ignore[arg-type]
+
+    assert intents.covers(made) is is_covered
+    assert not intents.covers(made)
+
+
+def test_what_came_to_nothing_is_withdrawn_once(tmp_path: Path) -> None:
+    writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
+    intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
+    intents.covers(commit(7, "linux/a.txt"))
+
+    intents.withdraw(writer)  # type: ignore[arg-type]
+    intents.withdraw(writer)  # type: ignore[arg-type]
+
+    assert writer.cleared == [[8]]
+    assert writer.waits == 1
+
+
+def intents_in(cache: Path) -> list[str]:
+    with closing(sqlite3.connect(cache / "assetdb.sqlite")) as database:
+        return [name for (name,) in database.execute("SELECT name FROM aptui_intents")]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "old"})
+
+
+@pytest.mark.real
+def test_a_save_waits_for_no_intents_at_its_commit_and_leaves_none(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[object] = []
+    found: list[list[str]] = []
+    place = Cache._place
+
+    def looked(cache: Cache, *given: Any) -> tuple[str, int]:
+        found.append(intents_in(project.cache))
+        return place(cache, *given)
+
+    with project.running(), monkeypatch.context() as patched:
+        patched.setattr(Cache, "_place", looked)
+        patched.setattr(Writer, "record_intents", lambda _self, rows: recorded.append(rows))
+        project.write("assets/a.txt", "changed")
+        project.until_product("linux/a.txt", "changed")
+        project.write("assets/a.txt", "changed")  # the same bytes: nothing is committed
+        project.settle()
+
+        assert found == [["linux/a.txt"]]
+        assert recorded == []
+        project.until(lambda: not intents_in(project.cache), "what came to nothing is withdrawn")
+
+
+@pytest.mark.real
+def test_a_start_doubts_a_product_that_was_replaced_by_an_announced_commit(
+    project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = tmp_path / "dead"
+    sync = Cache._sync
+
+    def died(cache: Cache, folders: set[str]) -> None:
+        if not dead.exists():
+            shutil.copytree(project.cache, dead)
+        sync(cache, folders)
+
+    with project.running(), monkeypatch.context() as patched:
+        patched.setattr(Cache, "_sync", died)
+        project.write("assets/a.txt", "new")
+        project.until_product("linux/a.txt", "new")
+    shutil.rmtree(project.cache)
+    dead.rename(project.cache)
+    assert project.product("linux/a.txt") == b"new"
+    project.write("assets/a.txt", "old")  # as the rows say: nothing but the intent tells that the product is not of it
+
+    project.engine_run()
+
+    assert project.product("linux/a.txt") == b"old"
