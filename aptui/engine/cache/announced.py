@@ -8,7 +8,7 @@ Tests: `tests/engine/cache/test_announced.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class AnnouncedIntents:
         announced = recorded().get(key, frozenset())
         return all((commit.job_id, product.name) in announced for _staged, product in commit.products)
 
-    def withdraw(self, writer: Writer) -> None:
-        """Clear what came to nothing: nothing is being read or committed any more."""
-        if self._waiting:
-            writer.finish({}, list(self._waiting))
-            self._waiting.clear()
+    def withdraw(self, run_keys: Iterable[int], writer: Writer) -> None:
+        """Clear what was announced for these runs: they came to nothing."""
+        withdrawn = [run_key for run_key in run_keys if self._waiting.pop(run_key, None) is not None]
+        if withdrawn:
+            writer.withdraw_intents(withdrawn)

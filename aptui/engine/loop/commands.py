@@ -234,6 +234,7 @@ class CommandExecutor:
                 self._deletions.put(command)
             case DiscardStaging():
                 context.cache.discard(command.run_keys)
+                context.cache.announced.withdraw(command.run_keys, context.writer)
                 self._runs.discarded(command.run_keys)
             case WriteLog():
                 self._write_log(command)

@@ -176,6 +176,7 @@ class Engine:
             self.cache.discard,
             lambda: self.pipeline.fresh.may_group,
             lambda copies: self.cache.announced.announce(copies, self.writer),
+            lambda run_keys: self.cache.announced.withdraw(run_keys, self.writer),
         )
         is_live = self.live is not None
         self.digests = HashQueue(

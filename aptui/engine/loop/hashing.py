@@ -67,7 +67,8 @@ class CopyStaging(Struct, frozen=True):
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
     (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
     `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies of new files at once.
-    `announce`: takes (file, run keys of its copies) whose products will be replaced, while they are read.
+    `announce`: takes (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` the run keys
+    of copies that nobody made.
     """
 
     staging: str
@@ -76,6 +77,7 @@ class CopyStaging(Struct, frozen=True):
     discard: Callable[[Sequence[int]], object]
     may_group: Callable[[], bool]
     announce: Callable[[Sequence[tuple[PathKey, tuple[int, ...]]]], object]
+    withdraw: Callable[[Sequence[int]], object]
 
 
 class HashQueue:
@@ -210,6 +212,8 @@ class HashQueue:
                 if index in staged:
                     copies.append((key, wanted.run_keys, staged[index]))
                     alone += not self._is_grouped(wanted)
+                elif wanted.run_keys:
+                    self._copying.withdraw(wanted.run_keys)
         read = tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies)
         self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(alone)))
 

@@ -58,7 +58,6 @@ class RestRecorder:
         """
         context, is_stopping = self._context, self._context.is_stopping()
         self._deeds.finish()
-        context.cache.announced.withdraw(context.writer)
         if is_stopping:
             self._deeds.handle(Asked(context.inbox.next_seq(), "stop"))
         else:

@@ -52,6 +52,7 @@ PATIENCE_S = 30.0
 """How long another program may hold the write lock before we give up."""
 
 _INTENTS_SQL = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
+_CLEAR_SQL = "DELETE FROM aptui_intents WHERE run_key IN (SELECT value FROM json_each(?))"
 _PRODUCTS_SQL = """SELECT p.JobPK, p.ProductName FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
     CROSS JOIN Products p ON p.JobPK = j.JobID WHERE o.path_key = ?"""
 _NEW_SCAN_FOLDER = "INSERT INTO ScanFolders(ScanFolder, DisplayName, PortableKey, IsRoot) VALUES (?, ?, ?, 0)"
@@ -176,9 +177,16 @@ class Writer:
 
     def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
         """Save the rows of a commit and clear the intents of its runs, in one transaction."""
+        self._ask(_Transaction(rows, durable=False, then=self._clearing(run_keys)))
+
+    def withdraw_intents(self, run_keys: Sequence[int]) -> None:
+        """Clear intents of runs that came to nothing, when there is time."""
+        if not self._is_closed:
+            self._queue.put(_Call(_Transaction({}, durable=False, then=self._clearing(run_keys))))
+
+    def _clearing(self, run_keys: Sequence[int]) -> Callable[[], object]:
         keys = f"[{','.join(map(str, run_keys))}]"
-        sql = "DELETE FROM aptui_intents WHERE run_key IN (SELECT value FROM json_each(?))"
-        self._ask(_Transaction(rows, durable=False, then=lambda: self._database.execute(sql, (keys,))))
+        return lambda: self._database.execute(_CLEAR_SQL, (keys,))
 
     def intents(self) -> list[Intent]:
         """Return what a commit was about to do when the last engine ended, by run key."""

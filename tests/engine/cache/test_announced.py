@@ -39,7 +39,7 @@ class Recorder:
         self.waits += 1
         return self.names
 
-    def finish(self, _rows: object, run_keys: list[int]) -> None:
+    def withdraw_intents(self, run_keys: list[int]) -> None:
         self.cleared.append(run_keys)
 
 
@@ -69,13 +69,13 @@ def test_a_commit_is_covered_by_what_is_announced_of_its_job_and_all_its_product
     assert not intents.covers(made)
 
 
-def test_what_came_to_nothing_is_withdrawn_once(tmp_path: Path) -> None:
+def test_what_came_to_nothing_is_withdrawn_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
 
-    intents.withdraw(writer)  # type: ignore[arg-type]
-    intents.withdraw(writer)  # type: ignore[arg-type]
+    intents.withdraw((7, 8, 9), writer)  # type: ignore[arg-type]
+    intents.withdraw((7, 8, 9), writer)  # type: ignore[arg-type]
 
     assert writer.cleared == [[8]]
     assert writer.waits == 1

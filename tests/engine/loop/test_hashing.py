@@ -20,10 +20,17 @@ class Orders(HashQueue):
     def __init__(self, *, is_live: bool, is_little: bool = False, may_group: bool = False, root: str = "/game") -> None:
         self.posted: list[Event] = []
         numbers = count(1)
+        self.withdrawn: list[int] = []
         self.announced: list[Sequence[tuple[PathKey, tuple[int, ...]]]] = []
         self.asked: list[tuple[str, bool]] = []
         copying = CopyStaging(
-            f"{root}/staging", lambda: True, self._is_written, lambda _keys: None, lambda: may_group, self.announced.append
+            f"{root}/staging",
+            lambda: True,
+            self._is_written,
+            lambda _keys: None,
+            lambda: may_group,
+            self.announced.append,
+            self.withdrawn.extend,
         )
         super().__init__(
             {1: root}, lambda: next(numbers), self.posted.append, is_live=is_live, is_little=is_little, copying=copying
@@ -188,3 +195,14 @@ def test_what_a_few_saved_files_will_replace_is_announced(is_live: bool, files: 
     digests.send(Workers())  # type: ignore[arg-type]
 
     assert digests.announced[:1] == announced
+
+
+def test_what_was_announced_of_a_copy_that_nobody_made_is_withdrawn() -> None:
+    digests = Orders(is_live=True)
+    digests.want_copies(2, known=b"d")
+    (order,) = digests.take_orders()
+
+    digests.take(HashResult(order.order, ((b"d" * 32, 1, 5, 1, 1, 1),) * 2, (), ((1, 1),)))
+    digests.told()
+
+    assert digests.withdrawn == [0]
