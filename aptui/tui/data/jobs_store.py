@@ -15,28 +15,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
-from msgspec import Struct
 
 from aptui.core.notices import JobChanged
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.ordering import FAILED_FIRST
 from aptui.store.jobs.table import (
-    COMPLETED,
     FAILED,
     PENDING,
     PROCESSING,
     AnalysisKeys,
     JobTable,
     Rows,
-    failed_causes,
 )
-from aptui.store.jobs.texts import Codes, Mask
+from aptui.store.jobs.texts import Mask
 from aptui.store.logs.log_lines import LogLines
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.job_cells import WORDS, job_cell, source_cell, word_of
+from aptui.tui.data.job_cells import job_cell, source_cell
+from aptui.tui.data.job_infos import (
+    CauseGroup,
+    JobInfo,
+    alike_columns,
+    failure_groups,
+    has_failed,
+    job_info,
+    next_with,
+    status_counts,
+)
 from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
+from aptui.tui.data.shown_rows import ShownRows
 from aptui.tui.widgets.cells import Cell
 
 COLUMNS = {
@@ -54,41 +62,6 @@ _CODES = {**STATUS_CODES, "": _GONE}
 _TOLD = attrgetter("notice", "is_later", "received_ms")
 _SPANS_AROUND = 64
 _SPANS_KEPT = 1024
-
-
-class JobInfo(Struct, frozen=True):
-    """A job as its row knows it; `key` is the job id, negative for a failed analysis.
-
-    `status` is a word of `filter.STATUS_WORDS`, `check` what checks found.
-
-    `source_id` is 0 for jobs that came by news: `Reader.job(key).source_id` knows it.
-    """
-
-    key: int
-    source: str
-    scan_folder: str
-    platform: str
-    job_key: str
-    builder: str
-    status: str
-    warnings: int
-    errors: int
-    completed_ms: int
-    duration_ms: int
-    reason: str
-    error: str
-    cause: str
-    run_key: int
-    source_id: int
-    check: str = ""
-
-
-class CauseGroup(Struct, frozen=True):
-    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or what their errors have in common."""
-
-    cause: str
-    is_source: bool
-    keys: tuple[int, ...]
 
 
 class JobsStore:
@@ -109,14 +82,11 @@ class JobsStore:
         self._filter = Filter()
         self._wanted = Filter()
         self._field, self._is_descending = "completed_ms", True
-        self._view: Codes = np.empty(0, np.int32)
-        self._shown: Mask = np.zeros(0, np.bool_)
+        self._shown = ShownRows()
         self._number, self._done, self._changes, self._sorted_changes = 0, 0, 0, 0
         self._is_complete = True
         self._touched: set[int] = set()
         self._running: dict[int, int] = {}
-        self._held = (0, 0)
-        self._lingering: set[int] = set()
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
@@ -124,8 +94,6 @@ class JobsStore:
         self.version = 0
         self.error: KnownError | None = None
         """Why the filter that was asked for is not in force; the view is still that of the last good one."""
-        self.late_count = 0
-        """How many rows came in after the last sorting and stand at the end."""
         self.is_loaded = False
         self.needs: Mapping[str, int] = {}
         """How many cells the texts of the view took when it was made, by column."""
@@ -138,22 +106,19 @@ class JobsStore:
 
     def row_count(self) -> int:
         """Return how many rows are shown."""
-        return len(self._view)
+        return len(self._shown.rows)
 
     def key(self, index: int) -> int:
         """Return what the row is known by, whatever is filtered or sorted."""
-        return self._table.value("id", int(self._view[index]))
+        return self._table.value("id", int(self._shown.rows[index]))
 
     def index_of(self, key: int) -> int | None:
         """Return where a job is shown."""
-        row = self._table.row_of(key)
-        if row < 0 or row >= len(self._shown) or not self._shown[row]:
-            return None
-        return int(np.argmax(self._view == row))
+        return self._shown.index_of(self._table.row_of(key))
 
     def cell(self, index: int, column_id: str) -> Cell:
         """Return what stands in a cell."""
-        row, table = int(self._view[index]), self._table
+        row, table = int(self._shown.rows[index]), self._table
         if column_id == "source":
             return source_cell(table, row, self._spans_at(index, row))
         return job_cell(table, row, column_id, self._clock_ms(), self._running.get(table.value("id", row)))
@@ -183,12 +148,17 @@ class JobsStore:
     @property
     def is_out_of_order(self) -> bool:
         """Whether rows changed since they were filtered and sorted: `resort` puts them right."""
-        return self._changes != self._sorted_changes or bool(self._lingering)
+        return self._changes != self._sorted_changes or bool(self._shown.lingering)
+
+    @property
+    def late_count(self) -> int:
+        """How many rows came in after the last sorting and stand at the end."""
+        return self._shown.late_count
 
     @property
     def hit_count(self) -> int:
         """How many jobs pass the filter; rows that stay because they are on the screen do not count."""
-        return len(self._view) - len(self._lingering)
+        return len(self._shown.rows) - len(self._shown.lingering)
 
     @property
     def total(self) -> int:
@@ -198,74 +168,32 @@ class JobsStore:
     @property
     def has_failed(self) -> bool:
         """Whether any job is failed, or checks found something: that wants room."""
-        return bool(self._table.checks) or bool(
-            (self._table.number("status")[self._table.number("alive").astype(np.bool_)] == FAILED).any()
-        )
+        return has_failed(self._table)
 
     @property
     def alike(self) -> frozenset[str]:
         """The columns in which all jobs say the same: they say nothing of any."""
-        alive = self._table.number("alive").astype(np.bool_)
-        return frozenset(name for name in ("reason", "platform", "key") if _are_alike(self._table.text(name)[0][alive]))
+        return alike_columns(self._table)
 
     def counts(self) -> dict[str, int]:
         """Return {status word: how many}; completed ones with warnings or errors count as those too."""
-        table = self._table
-        alive = table.number("alive").astype(np.bool_)
-        status = table.number("status")[alive]
-        found = dict(zip(WORDS, np.bincount(status, minlength=len(WORDS)).tolist(), strict=True))
-        for word in ("warnings", "errors"):
-            found[word] = int(np.count_nonzero((status == COMPLETED) & (table.number(word)[alive] > 0)))
-        return found
+        return status_counts(self._table)
 
     def info(self, key: int) -> JobInfo | None:
         """Return what its row knows of a job, shown or not."""
-        table, row = self._table, self._table.row_of(key)
-        if row < 0:
-            return None
-        return JobInfo(
-            key, table.words("source", row), table.words("folder", row), table.words("platform", row), table.words("key", row),
-            table.words("builder", row), word_of(table, row), table.value("warnings", row), table.value("errors", row),
-            table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row),
-            table.words("error", row),
-            table.words("cause", row), table.value("run_key", row), table.value("source_id", row),
-            mark.text if (mark := table.checks.mark(row)) is not None else "",
-        )  # fmt: skip
+        return job_info(self._table, key)
 
     def keys(self, start: int, end: int) -> list[int]:
         """Return the keys of a range of rows, for marks and copies."""
-        return [int(key) for key in self._table.number("id")[self._view[start:end]]]
+        return [int(key) for key in self._table.number("id")[self._shown.rows[start:end]]]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return the nearest row before (-1) or after (1) `index` that failed or has errors ("errors") or has warnings.
-
-        It wraps around.
-
-        None when there is none but where we are.
-        """
-        table, rows = self._table, self._view
-        status = table.number("status")[rows]
-        mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
-        if word == "errors":
-            mask |= status == FAILED
-        elif table.checks:
-            mask |= (status == COMPLETED) & table.checks.have(rows)
-        places = np.flatnonzero(mask)
-        places = places[places != index]
-        if not len(places):
-            return None
-        if step > 0:
-            after = int(np.searchsorted(places, index))
-            return int(places[after % len(places)])
-        return int(places[int(np.searchsorted(places, index)) - 1])
+        """Return where the nearest row before (-1) or after (1) is that failed or has errors ("errors") or has warnings."""
+        return next_with(self._table, self._shown.rows, word, index, step)
 
     def failure_groups(self) -> list[CauseGroup]:
         """Return all failed jobs by their cause, the most frequent first."""
-        ids = self._table.number("id")
-        return [
-            CauseGroup(cause, is_source, tuple(int(ids[row]) for row in rows))
-            for cause, is_source, rows in failed_causes(self._table)
-        ]
+        return failure_groups(self._table)
 
     def tick(self) -> bool:
         """Let durations that count be drawn again, once a second; return whether any does."""
@@ -304,7 +232,7 @@ class JobsStore:
 
     def hold(self, start: int, end: int) -> None:
         """Say which rows are on the screen: they do not leave while they are."""
-        self._held = (start, end)
+        self._shown.hold(start, end)
 
     def warm(self) -> None:
         """Make the first filter as fast as the next; takes 0.1 s and more, for a thread after the first paint."""
@@ -328,8 +256,7 @@ class JobsStore:
             self._want()  # once it is known what runs: that stands first
         if batch.jobs:
             self._take(batch.jobs)
-        if self._lingering:
-            self._reconsider(self._lingering)
+        self._reconsider(self._shown.lingering)
         return self.refresh() or self.version != before
 
     def refresh(self) -> bool:
@@ -371,15 +298,13 @@ class JobsStore:
             self.error = None
         if self._next is view.request.table:
             self._table, self._next, self.is_loaded = self._next, None, True
-        self._filter, self._view, self._is_complete = view.request.filter, view.rows, view.is_complete
+        self._filter, self._is_complete = view.request.filter, view.is_complete
         self._spans.clear()
-        self._lingering.clear()
-        self._shown = np.zeros(self._table.row_count() + 1024, np.bool_)
-        self._shown[self._view] = True
+        self._shown.be(view.rows, self._table.row_count())
         if view.is_complete:
             self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
-            self.late_count = 0
+            self._shown.late_count = 0
             touched, self._touched = self._touched, set()
             self._reconsider(touched)
 
@@ -442,34 +367,8 @@ class JobsStore:
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
         """Let rows come and go as the filter says of them now."""
-        if not len(changed) or not self._is_complete:
-            return
-        table = self._table
-        rows = np.unique(np.fromiter(changed, np.int64, len(changed)))
-        if int(rows[-1]) >= len(self._shown):
-            self._shown = np.concatenate([self._shown, np.zeros(table.row_count() + 1024 - len(self._shown), np.bool_)])
-        alive = table.number("alive")[rows].astype(np.bool_)
-        passes = self._filter.matches(table, rows, reads_logs=False) & alive
-        is_shown = self._shown[rows]
-        come, leave = rows[passes & ~is_shown], rows[~passes & is_shown]
-        self._lingering.difference_update(rows[passes].tolist())
-        if len(leave):
-            held = self._view[self._held[0] : self._held[1]]
-            stays = np.isin(leave, held) & table.number("alive")[leave].astype(np.bool_)
-            self._lingering.update(leave[stays].tolist())
-            self._leave(leave[~stays])
-        if len(come):
-            self._shown[come] = True
-            self._view = np.concatenate([self._view, come.astype(np.int32)])
-            self.late_count += len(come)
-            self.version += 1
-
-    def _leave(self, rows: Rows) -> None:
-        if len(rows):
-            self._shown[rows] = False
-            self._lingering.difference_update(rows.tolist())
-            self._view = self._view[self._shown[self._view]]
-            self.version += 1
+        if len(changed) and self._is_complete:
+            self.version += self._shown.reconsider(self._table, self._filter, changed)
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
         """Return where the filter hits a row's path; asked for rows around at once, for each call of the engine has its price."""
@@ -479,15 +378,11 @@ class JobsStore:
         if code not in self._spans:
             if len(self._spans) > _SPANS_KEPT:
                 self._spans.clear()
-            around = self._view[max(0, index - _SPANS_AROUND // 2) : index + _SPANS_AROUND]
+            around = self._shown.rows[max(0, index - _SPANS_AROUND // 2) : index + _SPANS_AROUND]
             codes, texts = self._table.text("source")
             wanted = sorted({int(code) for code in codes[around]})
             self._spans.update(zip(wanted, self._filter.spans([texts[code] for code in wanted]), strict=True))
         return self._spans[code]
-
-
-def _are_alike(codes: Rows) -> bool:
-    return not len(codes) or bool((codes == codes[0]).all())
 
 
 def _analysis_key(table: JobTable, notice: JobChanged) -> int:

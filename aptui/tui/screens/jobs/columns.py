@@ -13,7 +13,8 @@ from typing import ClassVar
 from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 
-from aptui.tui.data.jobs_store import CauseGroup, JobsStore
+from aptui.tui.data.job_infos import CauseGroup
+from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column, Table
 

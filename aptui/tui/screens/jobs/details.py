@@ -23,7 +23,7 @@ from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.widgets.lines import LogLine, level_letter
 from aptui.tui.words import size_text
 

@@ -22,7 +22,8 @@ from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.check_marks import CheckMarks
 from aptui.tui.data.feed import Batch
-from aptui.tui.data.jobs_store import JobInfo, JobsStore
+from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions

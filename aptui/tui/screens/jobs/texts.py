@@ -15,7 +15,7 @@ from aptui import __version__
 from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine, spoken
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.screens.jobs.details import JobDetails
 from aptui.tui.words import duration_text
 

@@ -17,7 +17,7 @@ from aptui.tui.background import run_in_background
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from aptui.tui.data.jobs_store import JobInfo
+    from aptui.tui.data.job_infos import JobInfo
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.columns import JobsTableView
     from aptui.tui.screens.jobs.log.event_log import EventLog

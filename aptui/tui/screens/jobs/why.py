@@ -15,7 +15,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.problems.reasons import edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.frame.line import Part, Parts, width_of
 from aptui.tui.screens.jobs.details import find_job
 from aptui.tui.screens.jobs.texts import moment

@@ -18,7 +18,7 @@ from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts

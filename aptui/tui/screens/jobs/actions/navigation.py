@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.screens.jobs.view import JobsView, query_in_background
 from aptui.tui.widgets.menu import Menu, MenuItem
 

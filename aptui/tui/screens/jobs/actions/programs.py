@@ -18,7 +18,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.store.logs import joblog
 from aptui.tui.background import run_in_background
 from aptui.tui.control import away
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.texts import log_text
 from aptui.tui.screens.jobs.view import JobsView, path_of, query_in_background

@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.screens.jobs.actions.engine_actions import EngineActions
 from aptui.tui.screens.jobs.actions.navigation import Navigation
 from aptui.tui.screens.jobs.actions.programs import Programs

@@ -11,7 +11,7 @@ from functools import partial
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.view import JobsView, path_of, query_in_background

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine as Record
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails

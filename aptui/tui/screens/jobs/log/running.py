@@ -26,7 +26,7 @@ from aptui.tui.widgets.lines import LogLine
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
-    from aptui.tui.data.jobs_store import JobInfo
+    from aptui.tui.data.job_infos import JobInfo
     from aptui.tui.pane import Shell
 
 FIRST_S, AGAIN_S = 0.25, 0.8

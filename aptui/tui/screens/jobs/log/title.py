@@ -11,7 +11,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from aptui.shared.sanitize import sanitize
-from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.common.bar import FRAME_CELLS
 from aptui.tui.screens.jobs.details import JobDetails
