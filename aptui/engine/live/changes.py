@@ -157,6 +157,9 @@ class ChangeTracker:
 
     def _hear_of_sources(self, hint: ChangeNotification) -> None:
         self._paths.update(dict.fromkeys(hint.paths))
+        if self.engine is not None:
+            for path in (*hint.paths, *hint.trees):
+                self._paths.update(dict.fromkeys(self.engine.scans.links.leading_to(path)))
         for tree in hint.trees:
             self._note_tree(tree)
         self._is_lost = self._is_lost or hint.is_lost

@@ -184,14 +184,14 @@ def _told(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Kno
     differing = [
         (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
     ]
-    return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:]))
+    return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:], walk.links.ways))
 
 
 def _add(glance: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Known) -> None:
     if not answer:  # the child died: do its share here
         _compare(walk, walk.folders(share), known, glance)
         return
-    kept, differing, files_seen, sentences = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
+    kept, differing, files_seen, sentences, ways = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
     glance.kept.extend(kept)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
@@ -200,6 +200,8 @@ def _add(glance: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple
         )
     walk.files_seen += files_seen
     walk.sentences.extend(sentences)
+    for folder_path, found in ways.items():
+        walk.links.note(folder_path, found)
 
 
 class _Child:

@@ -24,6 +24,7 @@ from aptui.core.model import RelPath
 from aptui.core.paths import key_of, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project, ScanFolder
+from aptui.engine.scan.links import FileLinks, way_of
 from aptui.shared.errors import HostError
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
@@ -59,13 +60,19 @@ class Walk:
     Args:
         project: scan folders and ignore rules.
         never: absolute folders that are not walked (cache, logs).
+        links: takes the links to files that are met.
         check_root: called with each scan folder before it is walked; raises HostError where it cannot be trusted.
     """
 
     def __init__(
-        self, project: Project, never: Sequence[str], check_root: Callable[[ScanFolder], None] = lambda _folder: None
+        self,
+        project: Project,
+        never: Sequence[str],
+        links: FileLinks | None = None,
+        check_root: Callable[[ScanFolder], None] = lambda _folder: None,
     ) -> None:
         self.check_root = check_root
+        self.links = links or FileLinks()
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}; what is remembered of it, and below, stays."""
         self.scan_folders = project.scan_folders
@@ -114,6 +121,7 @@ class Walk:
         below: Below = {}
         for part in parts:
             files: list[Entry] = []
+            ways: dict[str, tuple[str, ...]] = {}
             try:
                 with scandir(part.path) as found:
                     for entry in found:
@@ -122,12 +130,15 @@ class Walk:
                             continue
                         if part.is_bare:
                             continue
+                        if entry.is_symlink():
+                            real = os.path.realpath(entry.path)
+                            if self._leads_out(entry.path, real):
+                                continue
+                            ways[entry.path] = way_of(entry.path, real)
                         try:
                             seen = entry.stat()
                         except OSError as error:
                             self._explain(entry, error)
-                            continue
-                        if entry.is_symlink() and self._leads_out(entry.path):
                             continue
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
@@ -135,17 +146,17 @@ class Walk:
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
                 self._doubt(part, error)
+            self.links.note(part.path, ways)
             files.sort()
             self.files_seen += len(files)
             entries.append((part, files))
         return entries, below
 
-    def _leads_out(self, link: str) -> bool:
+    def _leads_out(self, link: str, real: str) -> bool:
         """Whether a link leads to a file where the project has none: content may come from strangers, who know of ours."""
         if self._allowed is None:
             roots = (*(folder.path for folder in self.scan_folders), *self._linked_folders)
             self._allowed = tuple({f"{os.path.realpath(root).rstrip('/')}/" for root in roots})
-        real = os.path.realpath(link)
         if real.startswith(self._allowed) or os.path.isdir(real):
             return False
         self.sentences.append(

@@ -21,6 +21,7 @@ from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
 from aptui.engine.loop.files.single_files import RememberedFiles, SingleFiles
 from aptui.engine.scan.freshness import RACY_NS, FileClocks
+from aptui.engine.scan.links import FileLinks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
@@ -58,6 +59,7 @@ class Scans:
         """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
         self._single_files = SingleFiles(context)
         self._clocks = FileClocks(context.roots)
+        self.links = opening.walk.links if opening.walk is not None else FileLinks()
         self._begun_ns = 0
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
@@ -130,7 +132,7 @@ class Scans:
 
     def _make_scanner(self, **how: Any) -> Scanner:
         context, opening = self._context, self._opening
-        self._walk, opening.walk = opening.walk or Walk(context.project, opening.never), None
+        self._walk, opening.walk = opening.walk or Walk(context.project, opening.never, self.links), None
         self._walk.check_root = self._check_root
         unfinished: Mapping[PathKey, FileFact | None] = context.live.unfinished if context.live is not None else {}
         return Scanner(

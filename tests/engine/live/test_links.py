@@ -1,0 +1,54 @@
+"""Sources that are links to files elsewhere, under an engine that stays up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import HOST
+from live_project import LiveProject
+
+pytestmark = pytest.mark.real
+
+LINKED = """
+scan_folders: [{name: game, path: assets}, {name: more, path: more, order: 1}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> LiveProject:
+    """One link to a file of another scan folder, by way of a link beside it."""
+    project = LiveProject(tmp_path, LINKED)
+    project.write("more/e/target.txt", "a")
+    project.path("assets/d").mkdir(parents=True)
+    project.path("more/e/way.none").symlink_to("target.txt")
+    project.path("assets/d/link.txt").symlink_to("../../more/e/way.none")
+    project.engine_run()
+    return project
+
+
+def test_a_link_is_as_the_file_is_that_it_leads_to(project: LiveProject) -> None:
+    with project.running():
+        assert project.product(f"{HOST}/d/link.txt") == b"a"
+
+        project.write("more/e/target.txt", "changed")
+        project.until_product(f"{HOST}/d/link.txt", "changed")
+        project.delete("more/e/target.txt")
+        project.until_product(f"{HOST}/d/link.txt", None)
+        project.write("more/e/target.txt", "back")
+        project.until_product(f"{HOST}/d/link.txt", "back")
+
+
+def test_whoever_changes_the_way_changes_the_link(project: LiveProject) -> None:
+    project.write("more/other.txt", "other")
+    with project.running():
+        project.path("more/e/way.new").symlink_to("../other.txt")
+        project.move("more/e/way.new", "more/e/way.none")
+        project.until_product(f"{HOST}/d/link.txt", "other")
+        project.write("more/other.txt", "changed")
+        project.until_product(f"{HOST}/d/link.txt", "changed")
+        project.move("more/e", "more/away")
+        project.until_product(f"{HOST}/d/link.txt", None)
+        project.move("more/away", "more/e")
+        project.until_product(f"{HOST}/d/link.txt", "changed")
