@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from aptui import __version__
-from aptui.shared import printing
+from aptui.shared import printing, starting
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
 INTERRUPTED = 130
@@ -127,7 +127,7 @@ class Parser(ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
-    printing.prepare_streams()
+    starting.prepare()
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

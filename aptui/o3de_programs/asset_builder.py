@@ -28,7 +28,7 @@ from aptui.o3de_programs import builder_source, start, switches
 from aptui.o3de_programs.builder_switches import BuilderSwitches, help_lines, parse
 from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.log_file import BATCH
-from aptui.shared import printing
+from aptui.shared import starting
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store.logs import joblog
 
@@ -40,7 +40,7 @@ _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
-    printing.prepare_streams()
+    starting.prepare()
     console = ProgramConsole(sys.stdout, window=WINDOW)
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)

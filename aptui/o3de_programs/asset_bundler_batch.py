@@ -19,7 +19,7 @@ from aptui.o3de_programs.bundler.output import BundlerOutput
 from aptui.o3de_programs.bundler.project import AssetKey, BundlerProject, PlatformProducts, applying, for_platform, load_seeds
 from aptui.o3de_programs.bundler.switches import BundlerSwitches
 from aptui.o3de_programs.output.log_file import BATCH
-from aptui.shared import printing
+from aptui.shared import starting
 from aptui.shared.errors import KnownError, UserError
 
 FAILED = 1
@@ -28,7 +28,7 @@ Command = Callable[[BundlerSwitches, BundlerProject, BundlerOutput], None]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetBundlerBatch` and return its exit code: 0 when everything that was asked for was done, else 1."""
-    printing.prepare_streams()
+    starting.prepare()
     output = BundlerOutput(sys.stdout)
     try:
         given = bundler_switches.parse(sys.argv[1:] if arguments is None else arguments)

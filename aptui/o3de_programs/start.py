@@ -27,7 +27,7 @@ from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.log_file import BATCH, ProgramLog
 from aptui.o3de_programs.run_request import RunRequest
 from aptui.o3de_programs.switches import GivenSwitches
-from aptui.shared import printing
+from aptui.shared import starting
 from aptui.shared.errors import KnownError, UserError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         base: the name of the log: `log_file.BATCH` or `LIVE`.
         work: does everything once it is clear what is wanted; returns the exit code.
     """
-    printing.prepare_streams()
+    starting.prepare()
     console = ProgramConsole(sys.stdout)
     try:
         given = switches.parse(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -228,3 +229,12 @@ def test_what_is_closed_is_opened_to_nowhere(monkeypatch: pytest.MonkeyPatch) ->
     sys.stdout.flush()
     assert os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}") == os.devnull
     os.close(sys.stdout.fileno())
+
+
+def test_children_are_waited_for_whoever_started_us_with_them_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert main.main(["schema", "--path"]) == 0
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGCHLD, before)
