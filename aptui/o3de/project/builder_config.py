@@ -11,7 +11,7 @@ from __future__ import annotations
 from aptui.config.yaml.nodes import Node
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.ini_file import read_ini
-from aptui.o3de.registry.registry import listed, plain_text, truth
+from aptui.o3de.registry.registry import listed, plain_text, truth, whole
 from aptui.shared.errors import UserError
 
 FILE_NAME = "BuilderConfig.ini"
@@ -61,6 +61,6 @@ def _whole(node: Node | None) -> int | None:
     if node is None:
         return None
     try:
-        return int(plain_text(node), 0)
+        return whole(int(plain_text(node), 0))
     except ValueError:
         raise UserError(f"'{plain_text(node)}' is not a whole number", where=node.where) from None

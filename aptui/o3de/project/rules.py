@@ -18,7 +18,7 @@ from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard_regex
 from aptui.o3de.facts import JobOverride
-from aptui.o3de.registry.registry import plain_text, truth
+from aptui.o3de.registry.registry import plain_text, truth, whole
 from aptui.shared.errors import UserError
 
 COPY, SKIP = "copy", "skip"
@@ -155,7 +155,7 @@ class AssetRules:
             found["version"] = replace(version, value=plain_text(version))
         if priority is not None:
             try:
-                found["priority"] = replace(priority, value=int(float(plain_text(priority))))
+                found["priority"] = replace(priority, value=whole(float(plain_text(priority))))
             except ValueError:
                 self._warn(priority, "a priority is a whole number; it is not used")
         if asset_type is not None and plain_text(asset_type):

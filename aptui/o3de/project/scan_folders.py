@@ -16,7 +16,7 @@ from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard
 from aptui.o3de.project.project import Options, ProjectRoots
 from aptui.o3de.project.rules import named
-from aptui.o3de.registry.registry import listed, plain_text, truth
+from aptui.o3de.registry.registry import listed, plain_text, truth, whole
 from aptui.shared.errors import UserError
 
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
@@ -187,7 +187,7 @@ def _whole(node: Node | None, default: int) -> int:
     if not text:
         return default
     try:
-        return int(float(text))
+        return whole(float(text))
     except ValueError:
         raise UserError(f"'{text}' is not a whole number", where=node.where if node is not None else "") from None
 

@@ -19,7 +19,7 @@ from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, ProjectRoots,
 from aptui.o3de.project.rules import AssetRules, named
 from aptui.o3de.project.scan_folders import ScanFolderEntry, ScanFolderSettings, as_node
 from aptui.o3de.registry.input_recorder import InputRecorder
-from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
+from aptui.o3de.registry.registry import Registry, listed, plain_text, truth, whole
 from aptui.shared.errors import UserError
 
 OWN = "/O3DE/AssetProcessor"
@@ -269,7 +269,7 @@ class _Translation:
 
     def _count(self, node: Node | None, default: int) -> int:
         try:
-            return default if node is None else int(float(plain_text(node)))
+            return default if node is None else whole(float(plain_text(node)))
         except ValueError:
             self._warn(node or self._node(""), "a whole number is expected; it is not used")
             return default

@@ -5,6 +5,7 @@ Tests: `tests/o3de/registry/test_registry.py`.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -81,6 +82,8 @@ def _read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a NUL in it
         return None
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # nor one that is so long
+            return None
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
 
 

@@ -5,6 +5,7 @@ As in the reference reading stops at the end of the first value: what stands beh
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from typing import NoReturn
@@ -13,6 +14,8 @@ from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
 MAX_DEPTH = 100
+_BEYOND = 1 << 64
+"""What is no whole number of 64 bits is read as one with a fraction."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"')
@@ -139,8 +142,11 @@ class _JsonReader:
     def _scalar(self) -> float | bool | None:
         number = _NUMBER.match(self._text, self._at)
         if number:
+            value = float(number[0])
+            if not math.isfinite(value):
+                self._wrong("a number that nothing can hold")
             self._at = number.end()
-            return float(number[0]) if number[1] or number[2] else int(number[0])
+            return value if number[1] or number[2] or abs(value) >= _BEYOND else int(number[0])
         word = _WORD.match(self._text, self._at)
         if word is None or word[0] not in _WORDS:
             what = (

@@ -22,6 +22,7 @@ from aptui.shared.errors import UserError
 _INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 100
+_BEYOND = 1 << 63
 
 
 class RegistryMessage(Struct, frozen=True):
@@ -211,7 +212,7 @@ def typed(text: str) -> bool | float | str:
     """Return the value of an option: true, false, whole numbers (also 0x…), numbers; all else is text."""
     if text in ("true", "false"):
         return text == "true"
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and len(text) <= _SHOWN:
         return int(text, 16 if "x" in text.lower() else 10)
     return float(text) if _NUMBER.fullmatch(text) else text
 
@@ -230,6 +231,17 @@ def truth(node: Node | None, *, default: bool = False) -> bool:
         return default
     text = plain_text(node).strip().lower()
     return text in ("1", "1.0", "true", "enabled", "on", "yes") if text else default
+
+
+def whole(number: float) -> int:
+    """Return a number of settings as a whole one.
+
+    Raises:
+        ValueError: databases and wires hold none that is so large.
+    """
+    if not -_BEYOND < number < _BEYOND:
+        raise ValueError("too large")
+    return int(number)
 
 
 def listed(node: Node | None) -> list[Node]:

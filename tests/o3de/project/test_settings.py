@@ -351,6 +351,8 @@ def test_what_else_a_rule_may_say(engine: SmallEngine) -> None:
         ({"glob": "*.a", "params": "x"}, "'params' of rule 'it' is neither copy nor skip; it counts as copy"),
         ({"glob": "*.a", "params": "copy", "tools": "x"}, "'tools' of rule 'it' is neither copy nor skip; it counts as copy"),
         ({"glob": "*.a", "params": "copy", "priority": "high"}, "a priority is a whole number"),
+        ({"glob": "*.a", "params": "copy", "priority": "1e999"}, "a priority is a whole number"),
+        ({"glob": "*.a", "params": "copy", "priority": str(1 << 63)}, "a priority is a whole number"),
         ({"glob": "*.a", "params": "copy", "productAssetType": "{x}"}, "an asset type is a UUID"),
     ],
 )

@@ -58,6 +58,8 @@ def test_every_value_and_key_knows_its_place() -> None:
         ("{a: 1}", "f:1:2: not valid JSON: a key in double quotes is expected"),
         ('{"a": yes}', "f:1:7: not valid JSON: 'yes' is no value; texts stand in double quotes"),
         ('{"a": [1, 2', "f:1:7: not valid JSON: ']' is missing"),
+        ('{"a": 1e999}', "f:1:7: not valid JSON: a number that nothing can hold"),
+        ('{"a": ' + "9" * 5_000 + "}", "f:1:7: not valid JSON: a number that nothing can hold"),
         ('{"a": 1', "f:1:1: not valid JSON: '}' is missing"),
         ('"a\nb"', "f:1:1: not valid JSON: a text that does not end on its line"),
         (r'"C:\dir"', "f:1:4: not valid JSON: '\\d' is not an escape; a backslash itself is written twice"),
