@@ -22,24 +22,24 @@ _RAN_OR_FAILED = "Why it ran, or failed"
 COLUMNS = (
     Column("status", "Status", 13),
     Column("source", "Source", 0, 28, weight=3),
-    Column("completed", "Completed", 12, drop_rank=1),
-    Column("platform", "Platform", 8, drop_rank=2),
-    Column("key", "Job key", 15, drop_rank=5),
-    Column("duration", "Duration", 8, align="right", drop_rank=4),
-    Column("reason", _RAN_OR_FAILED, 0, len(_RAN_OR_FAILED), drop_rank=3, weight=3, is_prose=True),
-    Column("builder", "Builder", 12, drop_rank=7),
-    Column("folder", "Scan folder", 12, drop_rank=8),
-    Column("warnings", "Warnings", 10, align="right", drop_rank=9),
-    Column("errors", "Errors", 8, align="right", drop_rank=9),
-    Column("number", "Number", 9, align="right", drop_rank=7),
+    Column("completed", "Completed", 12, drop_rank=2),
+    Column("platform", "Platform", 8, drop_rank=3),
+    Column("key", "Job key", 15, drop_rank=6),
+    Column("duration", "Duration", 8, align="right", drop_rank=5),
+    Column("reason", _RAN_OR_FAILED, 0, len(_RAN_OR_FAILED), drop_rank=4, weight=3, is_prose=True),
+    Column("builder", "Builder", 12, drop_rank=1),
+    Column("folder", "Scan folder", 12, drop_rank=1),
+    Column("warnings", "Warnings", 10, align="right", drop_rank=1),
+    Column("errors", "Errors", 8, align="right", drop_rank=1),
+    Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All there are; on narrow screens they go from the right, the status and the source never."""
+"""All there are; on narrow screens they go by their rank: what a person asked for last, the status and the source never."""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
 """Those that are shown unless people choose others."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """What is sorted with the largest first."""
 _YIELDS, _SHORT_REASON = 10, 14
-_AFTER_DURATION = 5
+_AFTER_DURATION = 6
 """Where nothing failed, why jobs ran goes before how long they took."""
 _STEP, _WIDEST = 4, 16
 """Columns become wider by so many cells at a time, and those whose texts are names by no more than to so many."""
@@ -61,12 +61,14 @@ def chosen(
 
     Args:
         has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
-        alike: columns in which all jobs say the same. They yield to what says more; the reason does not where errors stand there.
+        alike: columns in which all jobs say the same. They yield to what says more; the reason does not where errors stand there,
+            nor what is shown because a person asked for it.
         needs: how many cells the texts of columns take: {column id: cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
     columns = tuple(_fitted(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
-    columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in alike and each.id != "reason" else each for each in columns)
+    may_yield = set(USUAL) & set(alike) - {"reason"}
+    columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in may_yield else each for each in columns)
     if has_failed:
         return columns
     has_one_reason = "reason" in alike

@@ -162,6 +162,14 @@ def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
     assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
 
 
+def test_columns_that_a_person_asked_for_are_the_last_to_go():
+    def shown(ids: tuple[str, ...]) -> set[str]:
+        return {column.id for column, _ in lay_out(chosen(ids, alike={"errors"}, needs={"source": 24}), 78)}
+
+    assert {"warnings", "errors"} <= shown((*USUAL, "warnings", "errors"))
+    assert "builder" in shown((*USUAL, "builder"))
+
+
 def test_how_long_jobs_took_stays_longer_than_why_they_ran_where_nothing_failed():
     def kept(width: int) -> set[str]:
         columns = chosen(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
