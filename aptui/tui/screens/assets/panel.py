@@ -80,6 +80,7 @@ class Panel(Struct, frozen=True):
         file: the path of its file as Python's file functions want it; of a folder too, where there is one.
         source: the source whose jobs it is about; of a folder the folder, "" = of none.
         products: the native paths of the products, for copying.
+        folders: where a folder of sources may lie, the scan folder that counts before others first.
     """
 
     kind: Kind
@@ -92,6 +93,7 @@ class Panel(Struct, frozen=True):
     uuid: str = ""
     asset_id: str = ""
     products: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -111,9 +113,11 @@ def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Pan
 def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces, health: str = "") -> Panel:
     """Return the panel of a folder; `health` says which jobs below it are not well."""
     word = "product" if kind is Kind.PRODUCTS else "source"
-    file = native(places.cache_dir, path) if kind is Kind.PRODUCTS else ""
+    is_made = kind is Kind.PRODUCTS
+    file = native(places.cache_dir, path) if is_made else ""
+    folders = () if is_made else tuple(native(root, path) for _, root in places.roots)
     facts = (("Holds", f"{count:,} {word}{'' if count == 1 else 's'}"), *((("Jobs", health),) if health else ()))
-    return Panel(kind, key, path, facts, file=file, source=path)
+    return Panel(kind, key, path, facts, file=file, folders=folders, source=path)
 
 
 # ----------------------------------------------------------------------------------------------------------------- sources

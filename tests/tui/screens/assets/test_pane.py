@@ -33,10 +33,12 @@ from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import detail, files, selected
+from aptui.tui.screens.assets.actions.programs import AssetPrograms
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.layout import is_brief
 from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.navigation import jobs_filter
+from aptui.tui.screens.assets.panel import AssetPlaces, folder_panel
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.trees import live
 from aptui.tui.screens.assets.trees import search as tree_search
@@ -801,6 +803,9 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         await press(pilot, "o", "O", "F")
         file = f"{tmp_path}/scripts/door.lua"
         await until(pilot, lambda: len(ran) >= 3)
+        places = AssetPlaces(str(tmp_path), roots=(("over", f"{tmp_path}/over"), ("game", str(tmp_path))))
+        AssetPrograms(pane.shell).folder(folder_panel(Kind.SOURCES, -1, "scripts", 1, places))
+        assert ran.pop() == (["/bin/zsh"], f"{tmp_path}/scripts"), "the first scan folder that has it"
         assert ran == [(["view", "-x", file], None), (["vi", file], None), (["/bin/zsh"], f"{tmp_path}/scripts")]
         await go(pilot, pane, EVIL)
         await press(pilot, "o")

@@ -39,12 +39,11 @@ class AssetPrograms:
         away.lend(self._shell, [*command, panel.file])
 
     def folder(self, panel: Panel) -> None:
-        """Show the folder of the file: in a window where there are some, else in a shell that begins there."""
-        if not panel.file:
-            return
-        folder = panel.file if panel.is_folder else os.path.dirname(panel.file)
-        if not os.path.isdir(folder):
-            self._shell.tell(f"there is no folder '{folder}'", "warning")
+        """Show the folder, or that of the file: in a window where there are some, else in a shell that begins there."""
+        folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
+        folder = next(filter(os.path.isdir, folders), "")
+        if not folder:
+            self._shell.tell(f"there is no folder '{folders[0]}'" if folders[0] else "where it lies is not known", "warning")
             return
         command, has_window = assets_files.folder_viewer(os.environ)
         if not has_window:

@@ -92,7 +92,7 @@ class AssetActions:
             None,
             MenuItem("pager", "Open in $PAGER", "o", is_file),
             MenuItem("editor", "Open in $EDITOR", "O", is_file),
-            MenuItem("folder", "Show the folder", "F", bool(panel.file)),
+            MenuItem("folder", "Show the folder", "F", bool(panel.file or panel.folders)),
             MenuItem("move", "Move…", "m", self._can_move(panel)),
             MenuItem("delete", "Delete…", "D", self._can_move(panel)),
             MenuItem("copy", "Copy…", "y"),
