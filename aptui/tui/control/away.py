@@ -6,6 +6,7 @@ Tests: `tests/tui/control/test_away.py`, `tests/tui/output/test_tmux.py`.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,13 +73,37 @@ def lend(host: AwayHost, command: list[str], folder: str | None = None, note: st
     host.wake()
 
 
+def show_folder(host: AwayHost, folder: str) -> None:
+    """Show a folder in a window where there are some, else in a shell that begins there."""
+    if not os.path.isdir(folder):
+        host.tell(f"there is no folder '{sanitize(folder)}'", "warning")
+    elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
+        if trouble := _run_beside([browser, folder]):
+            host.tell(trouble, "error")
+    else:
+        lend(host, [os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
+
+
+def _run_beside(command: list[str]) -> str:
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    except OSError as error:
+        return _not_started(command, error)
+    return ""
+
+
 def run_in_front(command: list[str], folder: str | None = None) -> str:
     """Run a command that takes over the terminal; return what went wrong, "" = nothing."""
     try:
         subprocess.run(command, cwd=folder, check=False)
     except OSError as error:
-        return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
+        return _not_started(command, error)
     return ""
+
+
+def _not_started(command: list[str], error: OSError) -> str:
+    return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
 
 
 def _can_leave(host: AwayHost) -> bool:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Mapping
 
 from aptui.core.paths import from_text
@@ -41,26 +39,9 @@ def editor(environ: Mapping[str, str]) -> list[str]:
     return _command(environ.get("VISUAL", "") or environ.get("EDITOR", ""), "vi")
 
 
-def folder_viewer(environ: Mapping[str, str]) -> tuple[list[str], bool]:
-    """Return the command that shows a folder, and whether it has a window of its own; else it is a shell that begins there."""
-    opener = shutil.which("xdg-open") if environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") else None
-    return ([opener], True) if opener else (_command(environ.get("SHELL", ""), "sh"), False)
-
-
 def _command(wanted: str, otherwise: str) -> list[str]:
     try:
         words = shlex.split(wanted)
     except ValueError:  # an open quote
         words = []
     return words or [otherwise]
-
-
-def run_beside(command: list[str]) -> str:
-    """Start a command with a window of its own; return what went wrong."""
-    try:
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-    except OSError as error:
-        return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
-    return ""

@@ -85,7 +85,7 @@ class FailedJobs:
         if not total:
             self._shell.tell("no job is failed")
             return
-        ask = partial(self._shell.ask, Reprocess(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} asked for")
+        ask = partial(self._shell.ask, Reprocess(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
         self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
 
     def _complain(self, error: KnownError) -> None:

@@ -7,6 +7,7 @@ import struct
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -32,7 +33,7 @@ from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
-from aptui.tui.screens.assets import detail, files, selected
+from aptui.tui.screens.assets import detail, selected
 from aptui.tui.screens.assets.actions.programs import AssetPrograms
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.layout import is_brief
@@ -799,7 +800,7 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "o")
         await until(pilot, lambda: "cannot be lent" in text(app))
-        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None: ran.append((command, folder)))
+        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None, _note="": ran.append((command, folder)))
         await press(pilot, "o", "O", "F")
         file = f"{tmp_path}/scripts/door.lua"
         await until(pilot, lambda: len(ran) >= 3)
@@ -1101,9 +1102,11 @@ def test_a_filter_for_jobs_means_this_source_alone():
 
 def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
     assert "cannot be started" in away.run_in_front([str(tmp_path / "none")])
-    assert "cannot be started" in files.run_beside([str(tmp_path / "none")])
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/xdg-open")
-    assert files.folder_viewer({"DISPLAY": ":0"}) == (["/usr/bin/xdg-open"], True)
+    told = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("shutil.which", lambda _: str(tmp_path / "no-browser"))
+    away.show_folder(SimpleNamespace(tell=lambda text, _severity: told.append(text)), str(tmp_path))
+    assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 
 def test_of_each_kind_of_errand_only_the_newest_counts(store):

@@ -18,6 +18,7 @@ from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
+from aptui.tui.control import away
 from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
@@ -716,7 +717,7 @@ def test_the_log_the_source_and_the_folder_open_outside(tmp_path, monkeypatch):
             if command[0] == "less":
                 read.append(Path(command[-1]).read_text())
 
-        monkeypatch.setattr(pane.actions.programs, "run_outside", lambda command, folder=None, note="": run(command, folder))
+        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None, note="": run(command, folder))
         source, log = str(tmp_path / "cache/textures/rock_01.png"), str(tmp_path / "logs/JobLogs/rock-9.log")
         await papers_of(pilot, pane, 1)
         await pilot.press("o")

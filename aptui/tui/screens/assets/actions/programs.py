@@ -39,14 +39,7 @@ class AssetPrograms:
         away.lend(self._shell, [*command, panel.file])
 
     def folder(self, panel: Panel) -> None:
-        """Show the folder, or that of the file: in a window where there are some, else in a shell that begins there."""
+        """Show the folder, or that of the file."""
         folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
-        folder = next(filter(os.path.isdir, folders), "")
-        if not folder:
-            self._shell.tell(f"there is no folder '{folders[0]}'" if folders[0] else "where it lies is not known", "warning")
-            return
-        command, has_window = assets_files.folder_viewer(os.environ)
-        if not has_window:
-            away.lend(self._shell, command, folder)
-        elif trouble := assets_files.run_beside([*command, folder]):
-            self._shell.tell(trouble, "error")
+        if any(folders):
+            away.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))

@@ -160,7 +160,8 @@ class AssetActions:
 
     def _report(self, answer: Answer) -> None:
         count = answer.get("count", 0)
-        self._shell.tell(f"{count:,} source{'' if count == 1 else 's'} asked for" if isinstance(count, int) else "asked for")
+        sources = f"{count:,} source{'' if count == 1 else 's'} " if isinstance(count, int) else ""
+        self._shell.tell(f"{sources}to be run again")
 
 
 def _other_side(panel: Panel) -> list[Ref]:

@@ -74,7 +74,7 @@ class Programs:
         """Show the folder with the log of the run."""
         log = self.log_of(infos[0])
         if log:
-            self._show_folder(log)
+            away.show_folder(self._view.shell, os.path.dirname(log))
         else:
             self._view.shell.tell("no log", "warning")
 
@@ -91,7 +91,7 @@ class Programs:
 
     def folder(self, infos: Sequence[JobInfo]) -> None:
         """Show the folder of the source."""
-        self._open_source(infos[0], self._show_folder)
+        self._open_source(infos[0], lambda path: away.show_folder(self._view.shell, os.path.dirname(path)))
 
     def capsule(self, infos: Sequence[JobInfo]) -> None:
         """Have `aptui capsule` write the job into a file where the screen was started; it reads inputs, which may take a while."""
@@ -109,16 +109,6 @@ class Programs:
         said = (ended.stderr + ended.stdout).strip() or "it said nothing"
         severity = "error" if ended.returncode else "information"
         self._view.shell.in_ui(self._view.shell.tell, said.removeprefix("aptui: "), severity, 15)
-
-    def _show_folder(self, path: str) -> None:
-        """Open the desktop's file browser where there is one, else a shell in the folder."""
-        folder = os.path.dirname(path)
-        if not os.path.isdir(folder):
-            self._view.shell.tell("the folder is gone", "warning")
-        elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
-            subprocess.Popen([browser, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        else:
-            self.run_outside([os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
 
     def _open(self, command: list[str], path: str, lacking: str) -> None:
         if not path or not os.path.exists(path):
