@@ -202,7 +202,7 @@ class NoSession:
         """Do nothing."""
 
 
-class Places(Struct, frozen=True):
+class EnginePlaces(Struct, frozen=True):
     """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`.
 
     `holder` returns the process that holds the cache, 0 = none does, or nobody knows.
@@ -222,7 +222,7 @@ class LinkSession:
 
     def __init__(
         self,
-        places: Places,
+        places: EnginePlaces,
         *,
         is_read_only: bool = False,
         connect: Callable[[str], EngineClient] | None = None,

@@ -52,7 +52,7 @@ def _look_on(arguments: Namespace, broken: UserError) -> int:
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
     """Open the screen over the engine of a project, which is started if none runs and it may be."""
     from aptui.link import places
-    from aptui.tui.data.session import LinkSession, Places
+    from aptui.tui.data.session import EnginePlaces, LinkSession
 
     def start() -> None:
         from aptui.daemon import engine
@@ -65,7 +65,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         return engine_process(config) or 0
 
     starter = start if starts_engine and not is_read_only else None
-    where = Places(config.name, config.cache_dir, places.listening_at(config.cache_dir), starter, holder)
+    where = EnginePlaces(config.name, config.cache_dir, places.listening_at(config.cache_dir), starter, holder)
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
 
 

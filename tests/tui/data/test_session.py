@@ -13,7 +13,7 @@ from aptui.link.client import EngineClient  # here: loaded while a test has the 
 from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data import session as session_module
-from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
+from aptui.tui.data.session import EnginePlaces, LinkSession, NoSession, SessionState, is_older
 
 pytestmark = pytest.mark.real
 
@@ -57,14 +57,14 @@ class Ears:
 
 
 def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession, Ears]:
-    session, ears = LinkSession(Places("game", Path("/c"), socket, start, holder), back_off_s=(0.01,), **options), Ears()
+    session, ears = LinkSession(EnginePlaces("game", Path("/c"), socket, start, holder), back_off_s=(0.01,), **options), Ears()
     session.listeners.append(ears)
     session.open()
     return session, ears
 
 
 def test_it_tells_for_how_long_jobs_run_and_an_engine_that_does_not_say_ran_them_from_now_on():
-    session, ears = LinkSession(Places("game", Path("/c"), "", None, int)), Ears()
+    session, ears = LinkSession(EnginePlaces("game", Path("/c"), "", None, int)), Ears()
     session.listeners.append(ears)
     session._take_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
     session._take_subscription({"epoch": 7, "seq": 1, "running": [4]})
@@ -183,7 +183,7 @@ def test_what_another_run_writes_while_it_is_waited_for_is_read(tmp_path, monkey
         tries.append(len(ears.heard))
         return 4711
 
-    ears, session = Ears(), LinkSession(Places("game", tmp_path, "/nowhere/engine.sock", int, holder), back_off_s=(0.001,))
+    ears, session = Ears(), LinkSession(EnginePlaces("game", tmp_path, "/nowhere/engine.sock", int, holder), back_off_s=(0.001,))
     session.listeners.append(ears)
     session.open()
     until(lambda: len(tries) > 20)

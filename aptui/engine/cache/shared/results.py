@@ -47,7 +47,7 @@ class NotShareable(Exception):
     """A result that says something of this machine alone."""
 
 
-class Places(Struct, frozen=True):
+class FilePlaces(Struct, frozen=True):
     """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
 
     In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
@@ -86,7 +86,7 @@ class Present:
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
         """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
-        places = Places(own, self._named)
+        places = FilePlaces(own, self._named)
         return lambda discovered: all(self._digest(places.path_of(name)) == digest for name, digest in discovered)
 
     def _digest(self, path: str) -> str:
@@ -119,7 +119,7 @@ def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], .
     return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
 
-def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: Places) -> Record:
+def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: FilePlaces) -> Record:
     """Return the record of a run that succeeded.
 
     Raises:
@@ -153,7 +153,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
     raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
 
-def as_result(hit: CacheHit, order: ProcessOrder, places: Places, milliseconds: int) -> RunResult:
+def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
     """Return what somebody has as the result of this order, which took so long to fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0

@@ -170,7 +170,7 @@ class SharedCache:
         began_s = time.monotonic()
         is_draft = look.order.quality == Quality.DRAFT
         finals = (replace(look.facts, manifest=as_final(look.facts.manifest)),) if is_draft else ()
-        places = results.Places(look.order.root, self._named)
+        places = results.FilePlaces(look.order.root, self._named)
         for facts in (*finals, look.facts):  # where somebody has the final nobody needs the draft
             hit = self._service.find(facts, self._present.beside(places.own), look.folder, is_shared=look.is_shared)
             if hit is not None:
@@ -292,7 +292,9 @@ class SharedCache:
             return  # it read what its key does not cover; its log says so
         facts = results.facts_of(job, builder, commit.inputs)
         try:
-            record = results.record_of(facts, result, builder, results.Places(self._root_of[job.source.scan_folder], self._named))
+            record = results.record_of(
+                facts, result, builder, results.FilePlaces(self._root_of[job.source.scan_folder], self._named)
+            )
         except results.NotShareable:
             return
         files = {
