@@ -37,7 +37,7 @@ _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTI
 
 _LONGEST = (
     *(f"tests/drills/test_{name}.py" for name in ("serve_hostile", "live", "hostile", "hostile_content")),
-    "tests/tui/output/test_tmux.py",
+    "tests/tui/terminal/output/test_tmux.py",
     "tests/tui/test_terminal.py",
     "tests/engine/cluster/test_cluster.py",
 )

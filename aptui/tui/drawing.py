@@ -1,6 +1,6 @@
 """What one frame draws: news for every pane, the lines of the frame, the pane in sight. When it does is `frame_clock`'s business.
 
-Tests: `tests/tui/test_main_screen.py`, `tests/tui/test_shell.py`.
+Tests: `tests/tui/frame/test_main_screen.py`, `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations

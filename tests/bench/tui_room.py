@@ -30,7 +30,7 @@ from aptui.link.port import PROTOCOL, Hello, Subscribe
 from aptui.link.server import ClientRequest, LinkServer
 from aptui.store.queries.reader import open_reader
 from tests.tui.model_terminal import ModelTerminal
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 
 COLUMNS, LINES = 160, 45
 _TICK_S = 0.02

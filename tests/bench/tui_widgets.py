@@ -18,7 +18,7 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.lines import FileLines
 from aptui.tui.widgets.table import Column, Table
 from aptui.tui.widgets.tree import VTree
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 
 ROWS = 1_000_000
 KEYS = {"j": b"j", "k": b"k", "page down": b"\x1b[6~", "G": b"G", "g": b"g"}
@@ -219,7 +219,7 @@ def log_files(megabytes: int = 1024) -> None:
 
 def clipboard() -> None:
     """The copy drill: all twelve must arrive."""
-    from tests.tui.test_clipboard import CONFIGURATIONS, arrives
+    from tests.tui.terminal.test_clipboard import CONFIGURATIONS, arrives
 
     for configuration in CONFIGURATIONS:
         for size in (100, 75_000, 3_000_000):

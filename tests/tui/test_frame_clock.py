@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from aptui.tui.frame_clock import FRAME_S, NEWS_FRAME_S, FrameClock
-from tests.tui.output.slow_line import FakeApp, SimulatedLoop
+from tests.tui.terminal.output.slow_line import FakeApp, SimulatedLoop
 
 
 class Screen:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 
 pytestmark = pytest.mark.real
 

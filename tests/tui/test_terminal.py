@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 from tests.tui.tmux_room import Home, Tmux, copied_texts, wait
 
 pytestmark = pytest.mark.real

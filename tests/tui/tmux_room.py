@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 from tests.waiting import PATIENCE_S, until
 
 _LONGEST_S = 0.2

@@ -1,6 +1,6 @@
 """The terminal is somebody else's for a while: plain lines in its own scrollback, a program, or the shell that started the screen.
 
-Tests: `tests/tui/control/test_away.py`, `tests/tui/output/test_tmux.py`.
+Tests: `tests/tui/control/test_away.py`, `tests/tui/terminal/output/test_tmux.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Until then what `terminal/skeleton` wrote stands. Parts are laid out meanwhile; that costs little.
 
-Tests: `tests/tui/test_main_screen.py`.
+Tests: `tests/tui/frame/test_main_screen.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar.
 
-Tests: `tests/tui/test_frame.py`.
+Tests: `tests/tui/frame/test_frame.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 And the banner that says when the engine is gone.
 
-Tests: `tests/tui/test_frame.py`.
+Tests: `tests/tui/frame/test_frame.py`.
 """
 
 from __future__ import annotations

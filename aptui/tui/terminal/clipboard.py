@@ -5,7 +5,7 @@ Asks nobody for theirs.
 Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried; GNU screen wants OSC 52
 in pieces inside DCS; everywhere else it is OSC 52. A sequence that asks for the clipboard's content is never written.
 
-Tests: `tests/tui/test_clipboard.py`.
+Tests: `tests/tui/terminal/test_clipboard.py`.
 """
 
 from __future__ import annotations

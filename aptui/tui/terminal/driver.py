@@ -6,7 +6,7 @@ mere motion, which would cost kilobytes a move. What is drawn was made safe befo
 Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys
 arrive at once, and without waiting the `r` of a filter typed behind `/` would run a job again.
 
-Tests: `tests/tui/test_driver.py`, `tests/tui/test_safety.py`.
+Tests: `tests/tui/terminal/test_driver.py`, `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations

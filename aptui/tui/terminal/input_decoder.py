@@ -3,7 +3,7 @@
 The pieces of an answer, a mouse report or the end of a paste are put together again, however late the second one is: Textual would
 take them for keys after a tenth of a second. Esc and the key that came with it are two keys.
 
-Tests: `tests/tui/test_input_decoder.py`.
+Tests: `tests/tui/terminal/test_input_decoder.py`.
 """
 
 from __future__ import annotations

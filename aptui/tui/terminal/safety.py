@@ -4,7 +4,7 @@ Text is made safe twice. At ingest by `shown`, which every widget of ours uses. 
 `Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves
 that the hook still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
 
-Tests: `tests/tui/test_safety.py`.
+Tests: `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations

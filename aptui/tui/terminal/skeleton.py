@@ -2,7 +2,7 @@
 
 Imports nothing that takes time.
 
-Tests: `tests/tui/test_safety.py`.
+Tests: `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 From the name in TERM, as terminfo has it, without reading that: it need not know the person's terminal on a build box. Whether REP
 works no name tells (mosh says it is xterm and drops it); `layer` asks the terminal.
 
-Tests: `tests/tui/output/test_abilities.py`.
+Tests: `tests/tui/terminal/output/test_abilities.py`.
 """
 
 from __future__ import annotations

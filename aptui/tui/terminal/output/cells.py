@@ -1,6 +1,6 @@
 """Cells: what stands at each place of a screen and in which pen. Text becomes cells here, as wide as Textual thinks it is.
 
-Tests: `tests/tui/output/test_cells.py`.
+Tests: `tests/tui/terminal/output/test_cells.py`.
 """
 
 from __future__ import annotations

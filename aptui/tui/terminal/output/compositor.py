@@ -5,7 +5,7 @@ put the whole screen into that box, and of what was drawn nearly all is thrown a
 
 It overrides `Compositor._render_chops`, which is Textual's own affair and therefore pinned with its version.
 
-Tests: `tests/tui/output/test_compositor.py`.
+Tests: `tests/tui/terminal/output/test_compositor.py`.
 """
 
 from __future__ import annotations

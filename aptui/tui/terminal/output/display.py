@@ -1,9 +1,9 @@
 """The hook: an app of Textual whose pictures go to the output layer, where its driver has one.
 
-It overrides `App._display`, which is Textual's own affair and therefore pinned with its version; `tests/tui/test_safety.py` looks
-at every byte that comes of it.
+It overrides `App._display`, which is Textual's own affair and therefore pinned with its version;
+`tests/tui/terminal/test_safety.py` looks at every byte that comes of it.
 
-Tests: `tests/tui/test_safety.py`.
+Tests: `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations

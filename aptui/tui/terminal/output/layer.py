@@ -7,7 +7,7 @@ again (`forget`).
 
 The text of cells has gone through the wall (`safety.safe_segments`), and `FramePainter` sends nothing that does not print.
 
-Tests: `tests/tui/output/test_layer.py`.
+Tests: `tests/tui/terminal/output/test_layer.py`.
 """
 
 from __future__ import annotations

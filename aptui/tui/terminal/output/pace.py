@@ -13,7 +13,7 @@ what a key would wait for.
 
 No clock here: times are handed in, and all methods may be called from any thread.
 
-Tests: `tests/tui/output/test_pace.py`, `tests/tui/output/test_slow_line.py`.
+Tests: `tests/tui/terminal/output/test_pace.py`, `tests/tui/terminal/output/test_slow_line.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Sent are the cells that differ: a move of the cursor, changes of the pen, the ch
 terminal can, lines that moved are moved. Where the cursor stands is known after ASCII alone: how wide a terminal draws the rest
 is its own affair, so the next thing behind it is preceded by a move to a column that is named.
 
-Tests: `tests/tui/output/test_painter.py`.
+Tests: `tests/tui/terminal/output/test_painter.py`.
 """
 
 from __future__ import annotations

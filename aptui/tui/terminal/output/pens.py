@@ -3,7 +3,7 @@
 Pens are made once each by a `PenCase`, so that two cells look alike when they have the same pen: no comparison of styles is needed
 where thousands of cells are compared. A blank shows little of its pen; all pens that look alike on blanks share one, `blank`.
 
-Tests: `tests/tui/output/test_pens.py`.
+Tests: `tests/tui/terminal/output/test_pens.py`.
 """
 
 from __future__ import annotations

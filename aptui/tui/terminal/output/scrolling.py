@@ -1,6 +1,6 @@
 """Lines that only moved up or down: found by their texts, so that a terminal moves them instead of getting them again.
 
-Tests: `tests/tui/output/test_scrolling.py`.
+Tests: `tests/tui/terminal/output/test_scrolling.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from aptui.core.project import ScanFolder
 from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.sheet import broken
 
-from .fake_panes import FakeSession
+from ..fake_panes import FakeSession
 
 
 def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:

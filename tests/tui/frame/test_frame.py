@@ -14,7 +14,7 @@ from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
 from aptui.tui.frame.tabbar import TabBar, attention, banner_text, trouble_of
 from aptui.tui.pane import PANES
 
-from .fake_panes import FakeSession
+from ..fake_panes import FakeSession
 
 
 def progress(**changes: int) -> Progress:

@@ -11,9 +11,9 @@ from aptui.tui.app import AptuiApp
 from aptui.tui.frame.main_screen import MainScreen
 from aptui.tui.pane import PaneSpec
 
-from .fake_panes import JobsProbe
-from .jobs_room import in_jobs
-from .shell_room import in_shell, text, until
+from ..fake_panes import JobsProbe
+from ..jobs_room import in_jobs
+from ..shell_room import in_shell, text, until
 
 
 class Waiting(JobsProbe):
@@ -25,7 +25,7 @@ class Waiting(JobsProbe):
         return "" if self.has_rows else "the first rows"
 
 
-WAITING = [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.test_main_screen:Waiting")]
+WAITING = [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.frame.test_main_screen:Waiting")]
 
 
 @pytest.fixture

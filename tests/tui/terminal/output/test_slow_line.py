@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.tui.output.slow_line import FarScreen
+from tests.tui.terminal.output.slow_line import FarScreen
 
 
 def pressed(far: FarScreen, times: int = 24) -> FarScreen:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from aptui.tui.terminal.clipboard import KEPT_COUNT, SAFE_BYTES, Clipboard
-from tests.tui.terminal import Terminal
+from tests.tui.pty_room import Terminal
 
 COPY = (
     "import sys; from aptui.tui.terminal.clipboard import Clipboard; "

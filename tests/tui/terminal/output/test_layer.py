@@ -5,7 +5,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from aptui.tui.terminal import safety
-from tests.tui.output.room import SideBySide, picture
+from tests.tui.terminal.output.room import SideBySide, picture
 
 
 def text(*lines: str):

@@ -1,6 +1,6 @@
 """An app that shows its size, on a terminal that becomes 100 × 20 just after anybody learns that it is 90 × 25.
 
-`python -m tests.tui.late_size`.
+`python -m tests.tui.terminal.late_size`.
 """
 
 import fcntl

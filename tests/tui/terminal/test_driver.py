@@ -12,7 +12,7 @@ import pytest
 from textual import events
 
 from aptui.tui.terminal.driver import Terminal, as_meant
-from tests.tui import terminal
+from tests.tui import pty_room
 
 
 def test_the_size_is_that_of_the_terminal_whatever_was_exported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_without_any_terminal_there_is_a_size_to_draw_in(monkeypatch: pytest.Mon
 @pytest.mark.real
 @pytest.mark.parametrize("output", ["", "stock"])
 def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_read(output: str) -> None:
-    with terminal.Terminal([sys.executable, "-m", "tests.tui.late_size"], environ={"APTUI_OUTPUT": output}) as term:
+    with pty_room.Terminal([sys.executable, "-m", "tests.tui.terminal.late_size"], environ={"APTUI_OUTPUT": output}) as term:
         term.wait_for("size 80 24.")
         term.resize(90, 25)
         term.columns, term.lines = 100, 20

@@ -16,7 +16,7 @@ from aptui.tui.frame_clock import FrameClock
 from aptui.tui.terminal.output.abilities import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
 from tests.tui.model_terminal import ModelTerminal
-from tests.tui.output.room import picture
+from tests.tui.terminal.output.room import picture
 
 COLUMNS, LINES = 160, 45
 _TOP, ROWS = 5, 20
