@@ -43,7 +43,10 @@ class NoticePublisher:
         self.begun = BegunRuns()
         self._last: Progress | None = None
         self._last_s = 0.0
-        self._scan_s = self._analysis_s = self._processing_s = 0.0
+        self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
+        """How long the last of each kind took: a look at all files that finds nothing is no reason to forget the others."""
+        self._begun: set[str] = set()
+        """Of which kind there was any in this spell of work."""
         self._finished: deque[tuple[float, int]] = deque()
         self._before = (0, 0)
         """Runs that had completed and failed when this spell of work began."""
@@ -127,21 +130,22 @@ class NoticePublisher:
             is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
         """
         if counts.is_working and not (self._last and self._last.is_working):
-            self._scan_s = self._analysis_s = self._processing_s = 0.0
+            self._begun.clear()
             self._finished.clear()
             self._last_s = now
             self._before = (self._last.jobs_done, self._last.jobs_failed) if self._last else (0, 0)
         elapsed = min(now - self._last_s, 10 * _PROGRESS_S)
         self._last_s = now
-        self._scan_s += elapsed * counts.is_scanning
-        self._analysis_s += elapsed * (counts.analyses_running > 0)
-        self._processing_s += elapsed * (counts.jobs_running > 0 if is_processing is None else is_processing)
+        self._count("scan", elapsed, goes_on=counts.is_scanning)
+        self._count("analysis", elapsed, goes_on=counts.analyses_running > 0)
+        is_processing = counts.jobs_running > 0 if is_processing is None else is_processing
+        self._count("processing", elapsed, goes_on=is_processing, has_ended=(counts.jobs_done, counts.jobs_failed) != self._before)
         eta_ms = self._eta_ms(counts, now)
         news = replace(
             counts,
-            scan_ms=int(self._scan_s * 1000),
-            analysis_ms=int(self._analysis_s * 1000),
-            processing_ms=int(self._processing_s * 1000),
+            scan_ms=int(self._took_s["scan"] * 1000),
+            analysis_ms=int(self._took_s["analysis"] * 1000),
+            processing_ms=int(self._took_s["processing"] * 1000),
             eta_ms=counts.eta_ms if counts.eta_ms > 0 else eta_ms,
             done_before=self._before[0],
             failed_before=self._before[1],
@@ -149,6 +153,12 @@ class NoticePublisher:
         if self._last is None or counts.is_working or replace(news, cause=0) != replace(self._last, cause=0):
             self._last = news
             self.tell(news)
+
+    def _count(self, kind: str, elapsed_s: float, *, goes_on: bool, has_ended: bool = False) -> None:
+        if (goes_on or has_ended) and kind not in self._begun:
+            self._begun.add(kind)
+            self._took_s[kind] = 0.0
+        self._took_s[kind] += elapsed_s * goes_on
 
     @property
     def latest_progress(self) -> Progress | None:

@@ -34,6 +34,17 @@ def test_timers_run_while_their_work_does_and_begin_anew_with_new_work() -> None
     assert second.processing_ms <= 1000
 
 
+def test_a_look_at_all_files_that_finds_nothing_leaves_what_other_work_took() -> None:
+    worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
+    looked = told(
+        *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))
+    )
+    copied = told(*worked, (200.0, counts(done=1, waiting=1)), (201.0, counts(done=2)))
+
+    assert (looked[-1].scan_ms, looked[-1].processing_ms) == (99, 500)
+    assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
+
+
 def test_what_ended_before_this_work_began_is_told_apart() -> None:
     before = counts(done=10_000)
 
