@@ -12,7 +12,7 @@ from tests.bench.measure import Cost, median, run, say, settle, spread
 if TYPE_CHECKING:
     from tests.bench.__main__ import Bench
 
-JOBS = 100
+JOBS = 250
 ROUNDS = 300_000
 """Of a loop in Python: about 50 ms."""
 WORK = f"""\
