@@ -35,7 +35,7 @@ _forks = Forks()
 _short = pytest.StashKey[str]()
 _STARTS = (
     "tests/worker/",
-    *(f"tests/drills/test_{name}.py" for name in ("hostile", "neighbours")),
+    *(f"tests/drills/hostile/test_{name}.py" for name in ("hostile", "neighbours")),
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
 """Where the subject is how processes start and end; a single test elsewhere says `@pytest.mark.starts`."""

@@ -36,7 +36,10 @@ _FOLDER = pytest.StashKey[str]()
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
 
 _LONGEST = (
-    *(f"tests/drills/test_{name}.py" for name in ("serve_hostile", "live", "hostile", "hostile_content")),
+    "tests/drills/hostile/test_serve_hostile.py",
+    "tests/drills/live/test_live.py",
+    "tests/drills/hostile/test_hostile.py",
+    "tests/drills/hostile/test_hostile_content.py",
     "tests/tui/terminal/output/test_tmux.py",
     "tests/tui/test_terminal.py",
     "tests/engine/cluster/test_cluster.py",

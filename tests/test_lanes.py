@@ -128,7 +128,7 @@ def test_who_goes_to_another_folder_and_stays_there_fails_and_nobody_after_it(su
 
 def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
     """Else one of them may be begun last, and the other worker has nothing to do meanwhile."""
-    for name in ("tests/batch/test_a.py", "tests/drills/test_serve_hostile.py", "tests/tui/test_z.py"):
+    for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)
         file.write_text("def test_it(): pass\n", encoding="utf-8")
@@ -137,7 +137,7 @@ def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
 
     order = [line.partition(" ")[0] for line in result.outlines if "PASSED" in line]
     assert [name.partition("::")[0] for name in order] == [
-        "tests/drills/test_serve_hostile.py", "tests/batch/test_a.py", "tests/tui/test_z.py"
+        "tests/drills/hostile/test_serve_hostile.py", "tests/batch/test_a.py", "tests/tui/test_z.py"
     ]  # fmt: skip
 
 

@@ -12,29 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import (
-    chained,
-    children,
-    hostile,
-    hostile_content,
-    hosts,
-    kills,
-    live,
-    live_scenes,
-    live_trouble,
-    neighbours,
-    power,
-    serve_hostile,
-    serving,
-    sharing,
-    storm,
-    truth,
-    vanished,
-    watching,
-    wire_fuzz,
-)
-from .children import ERRNOS
-from .kills import Report
+from .crashes import hosts, kills, power, sharing
+from .hostile import hostile, hostile_content, neighbours, serve_hostile, wire_fuzz
+from .live import live, live_scenes, live_trouble, vanished, watching
+from .storm import storm
+from .worlds import chained, children, serving, truth
+from .worlds.children import ERRNOS
+from .worlds.report import Report
 
 Drill = Callable[[Path, argparse.Namespace], Report]
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 _ATTACK = """
 import sys
-from drills import wire_fuzz
+from drills.hostile import wire_fuzz
 from link_room import short_folder
 
 mutant, names = sys.argv[1], sys.argv[2:]

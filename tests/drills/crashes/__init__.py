@@ -1,0 +1,1 @@
+"""Engines and machines that die, and disks and databases that fail them."""

@@ -1,0 +1,168 @@
+"""K1, K2, K3 and E1: the engine dies, or the disk fails it, at any moment.
+
+Then it starts again and must settle as a clean build would.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from ..worlds.children import FINE, KNOWN, Child, Fault
+from ..worlds.report import Report, Say
+from ..worlds.world import World
+
+
+def random_kills(
+    folder: Path,
+    count: int,
+    seed: int,
+    *,
+    is_family: bool = True,
+    mutant: str = "",
+    say: Say = print,
+) -> Report:
+    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back."""
+    say(f"seed {seed}")
+    report = Report("K1" if is_family else "K2")
+    world = World(folder / "project", seed=seed)
+    dice = random.Random(seed)
+    ran_s = _build(world)
+    for number in range(count):
+        before = world.remember()
+        world.edit(12)
+        child = Child(world, mutant=mutant)
+        if child.is_running_after(dice.uniform(0.0, ran_s)):
+            report.faults += 1
+            child.kill_family() if is_family else child.kill()
+        child.end()
+        child.await_no_workers()
+        _after_death(world, report, f"kill {number}")
+        if dice.random() < 0.5:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, f"kill {number}")
+    return report
+
+
+def spread_kills(
+    folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print, kind: Callable[..., World] = World
+) -> Report:
+    """K1 by points: of the calls that change anything during 12 changes, kill at `count` that lie evenly among them, in any order.
+
+    A time drawn at random is mostly one at which the engine waits for its workers; here each kill falls between two deeds.
+    """
+    say(f"seed {seed}")
+    report = Report("K1-points")
+    world = kind(folder / "project", seed=seed)
+    dice = random.Random(seed)
+    report.points = _points(world)
+    parts = [(number + dice.random()) / count for number in range(count)]
+    dice.shuffle(parts)
+    for number, part in enumerate(parts):
+        before = world.remember()
+        world.edit(12)
+        at = 1 + int(part * report.points)
+        child = Child(world, fault=Fault(at), mutant=mutant)
+        status, where = child.end(), f"kill {number} at point {at}"
+        report.faults += status == -signal.SIGKILL
+        if status not in (FINE, -signal.SIGKILL):
+            report.violations.append(f"{where}: ended with {status}: {child.text}")
+        child.await_no_workers()
+        _after_death(world, report, where)
+        if dice.random() < 0.5:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, where)
+    return report
+
+
+def _points(world: World) -> int:
+    """Return how many points there are where a project that is built takes 12 changes."""
+    world.engine_run()
+    world.edit(12)
+    child = Child(world)
+    child.end()
+    world.engine_run()
+    return child.points
+
+
+def _build(world: World) -> float:
+    import time
+
+    world.engine_run()
+    world.edit(12)
+    started = time.monotonic()
+    Child(world).end()
+    return (time.monotonic() - started) * 1.05
+
+
+def every_point(
+    folder: Path,
+    seed: int,
+    *,
+    error: int = 0,
+    is_lasting: bool = False,
+    first: int = 1,
+    step: int = 1,
+    mutant: str = "",
+    limit: int = 10_000,
+    workers: int = 2,
+    say: Say = print,
+) -> Report:
+    """K3 and E1: kill at, or fail, the n-th call that changes anything, n = 1, 2, 3 … until an engine gets through.
+
+    The changes are the same kind each time; every second time they are taken back before the restart. A mutant is sought no further
+    once it has shown. To start `workers` is most of what a point costs.
+    """
+    say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
+    report = Report("E1" if error else "K3")
+    world = World(folder / "project", sources=8, commands=2, seed=seed)
+    world.workers = workers
+    world.engine_run()
+    at = first
+    while at <= limit:
+        before = world.remember()
+        _same_changes(world, at)
+        child = Child(world, fault=Fault(at, error, is_lasting), mutant=mutant)
+        status = child.end()
+        if status not in ((FINE, KNOWN) if error else (FINE, -signal.SIGKILL)):
+            report.violations.append(f"point {at}: ended with {status}: {child.text}")
+        is_through = status == FINE and child.points < at
+        report.faults += not is_through
+        report.points = max(report.points, child.points, at - 1)
+        child.await_no_workers()
+        _after_death(world, report, f"point {at}")
+        if (at // step) % 2:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, f"point {at}")
+        if is_through or (mutant and any("ended with" not in text for text in report.violations)):
+            break
+        at += step
+    return report
+
+
+def _same_changes(world: World, number: int) -> None:
+    """An edit of each kind, a rename, a deletion that empties a folder, a new source that needs a new folder."""
+    texts = sorted(rel for rel in world.sources if rel.endswith(".txt"))
+    ups = sorted(rel for rel in world.sources if rel.endswith(".up"))
+    world.put(texts[0])
+    world.put(texts[1])
+    world.put(ups[0])
+    world.rename(texts[-1])
+    if number % 2:
+        world.put(f"assets/new{number}/deep/a.txt")
+    for rel in [rel for rel in world.sources if rel.startswith("assets/new") and f"new{number}/" not in rel]:
+        world.take(rel)
+
+
+def _after_death(world: World, report: Report, where: str) -> None:
+    report.violations += [f"{where}, dead: {text}" for text in (*world.half_products(), *world.wrong_rows())]
+
+
+def _after_restart(world: World, report: Report, where: str) -> None:
+    report.violations += [f"{where}, restarted: {text}" for text in world.violations()]

@@ -1,0 +1,212 @@
+"""P1: the power goes at any moment, and the disk holds what was given to it and nothing else.
+
+The cache lies on a file system of its own, in a file that a loop device shows. The engine is stopped where the power goes; the file
+is copied as it is then, and the copy is the disk after the cut: what the kernel had in memory is not in it. The copy is mounted,
+which replays the file system's journal, and an engine starts over it. Sources lie on another disk, and are what they are.
+
+The limit: what was given to the disk is all there, in order, as on one without a volatile cache. Needs root, ext4 and loop devices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+from ..worlds import children
+from ..worlds.children import Child, Fault
+from ..worlds.report import Report, Say
+from ..worlds.world import SETTINGS, World
+
+_SIZE_MIB = 48
+_PATIENCE_S = 20.0
+_COPIES = 20
+"""Tries to copy a disk while nothing is written to it: the kernel may write back just then."""
+_WORKER_WITHOUT_SYNCS = """
+import os, sys
+os.fsync = os.fdatasync = lambda _file: None
+from aptui.worker import files
+files.sync_file_system = lambda _path: None
+from aptui.worker.main import main
+main()
+"""
+
+
+# ------------------------------------------------------------------------------------------------------------------- mutants
+
+
+def _unsynced_products() -> None:
+    """Break the contract: workers do not make products durable, nor does who places them."""
+    from aptui.engine.pool import spawning
+
+    spawning.python_command = lambda *words: [
+        sys.executable,
+        "-P",
+        "-X",
+        "utf8",
+        "-c",
+        _WORKER_WITHOUT_SYNCS,
+        *words,
+        "aptui.worker.main",
+    ]
+
+
+def _unsynced_rows() -> None:
+    """Break the contract: notes of what is about to be placed are not durable when it is."""
+    from aptui.store.db.writer import Writer
+
+    begin = Writer._begin
+    Writer._begin = lambda self, *, durable: begin(self, durable=False)
+
+
+MUTANTS: dict[str, Callable[[], None]] = {"unsynced-products": _unsynced_products, "unsynced-rows": _unsynced_rows}
+children.MUTANTS.update(MUTANTS)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- disk
+
+
+class PoweredWorld(World):
+    """A world whose database has a log that nobody has read since the cut: a copy of both is read."""
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[sqlite3.Connection]:
+        """Open a copy of the asset database."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path in self.cache.glob("assetdb.sqlite*"):
+                shutil.copy(path, folder)
+            with contextlib.closing(sqlite3.connect(Path(folder, "assetdb.sqlite"))) as connection:
+                yield connection
+
+
+class Disk:
+    """A file system in a file, mounted at `place`; `cut` takes the power from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._images = [folder / "a.img", folder / "b.img"]
+        self.place = folder / "disk"
+        self.place.mkdir(parents=True)
+        with self._images[0].open("wb") as file:
+            file.truncate(_SIZE_MIB << 20)
+        _run("mkfs.ext4", "-q", "-F", str(self._images[0]))
+        self._mount()
+
+    def _mount(self) -> None:
+        # Without that option the kernel itself writes a file before another of its name gives way to it.
+        _run("mount", "-o", "loop,noauto_da_alloc", str(self._images[0]), str(self.place))
+
+    def _written(self) -> list[str]:
+        """Return what was written to the device so far, and what is under way."""
+        device = os.stat(self.place).st_dev
+        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+        return [fields[4], fields[6], fields[8]]
+
+    def copy(self) -> None:
+        """Keep the disk as it is now, for `cut`; nobody may write to it meanwhile but the kernel."""
+        for _ in range(_COPIES):
+            before = self._written()
+            _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
+            if before == self._written() and before[2] == "0":
+                return
+            time.sleep(0.05)
+        raise AssertionError("the kernel writes all the time")
+
+    def cut(self) -> None:
+        """Go on with what `copy` kept: all that came later, or was not written, is lost."""
+        self.close()
+        self._images.reverse()
+        self._mount()
+
+    def close(self) -> None:
+        _run("umount", str(self.place))
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def can_mount() -> bool:
+    """Whether a file system in a file can be made and mounted here."""
+    return os.geteuid() == 0 and shutil.which("mkfs.ext4") is not None and os.path.exists("/dev/loop-control")
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[Disk]:
+    disk = Disk(folder / "power")
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------- drill
+
+
+def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
+    """P1: of the calls that change anything, cut the power at `count` that lie evenly among them, in any order.
+
+    Every second time the edits are taken back before the restart. A mutant is sought no further once it has shown.
+    """
+    say(f"seed {seed}")
+    report, dice = Report("P1"), random.Random(seed)
+    with _disk(folder) as disk, mock.patch("aptui.engine.cache.cache.RESERVE_BYTES", 0):
+        world = PoweredWorld(folder / "project", sources=16, commands=4, seed=seed)
+        world.config(f"{SETTINGS}cache: {disk.place}/Cache\nlocal_store: {{enabled: false}}\n")
+        world.cache = disk.place / "Cache"
+        world.engine_run()
+        os.sync()
+        world.edit(8)
+        points = Child(world)
+        points.end()
+        report.points = points.points
+        world.engine_run()
+        parts = [(number + dice.random()) / count for number in range(count)]
+        dice.shuffle(parts)
+        for part in parts:
+            at, before = 1 + int(part * report.points), world.remember()
+            world.edit(8)
+            where = f"cut at point {at}"
+            if not _cut(world, disk, at, mutant):
+                continue
+            report.faults += 1
+            report.violations += [f"{where}: {text}" for text in (*world.half_products(), *world.wrong_rows())]
+            if dice.random() < 0.5:
+                world.go_back(before)
+            report.runs += sum(world.engine_run().runs.values())
+            report.violations += [f"{where}, restarted: {text}" for text in world.violations()]
+            if mutant and report.violations:
+                break
+    return report
+
+
+def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
+    """Run an engine and take the power at its n-th point; False where it had come to its end before."""
+    child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
+    deadline = time.monotonic() + _PATIENCE_S
+    while (state := _state(child.pid)) not in "TZ":
+        assert time.monotonic() < deadline, "the engine does not get there"
+        time.sleep(0.005)
+    if state == "T":
+        for pid in children.workers_of(child.pid):
+            os.kill(pid, signal.SIGSTOP)
+        disk.copy()
+        child.kill_family()
+    child.end()
+    child.await_no_workers()
+    if state == "T":
+        disk.cut()
+    return state == "T"
+
+
+def _state(pid: int) -> str:
+    return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]

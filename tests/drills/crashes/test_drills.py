@@ -1,0 +1,119 @@
+"""A bounded choice of the drills, for every run of the tests; `python -m tests.drills NAME` has no bounds."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from ..crashes import hosts, kills
+from ..worlds import chained
+
+pytestmark = pytest.mark.real
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
+
+
+@pytest.fixture(autouse=True)
+def no_configuration_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.mark.starts
+def test_random_kills_of_engine_and_workers_settle_as_a_clean_build(tmp_path: Path) -> None:
+    report = kills.random_kills(tmp_path, count=6, seed=101)
+
+    assert report.faults > 0
+    assert not report.violations
+
+
+def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_path: Path) -> None:
+    report = kills.spread_kills(tmp_path, count=4, seed=505, kind=chained.ChainedWorld)
+
+    assert report.faults > 0
+    assert not report.violations
+
+
+@pytest.mark.starts
+def test_workers_die_with_a_killed_engine_and_the_next_one_settles(tmp_path: Path) -> None:
+    report = kills.random_kills(tmp_path, count=3, seed=202, is_family=False)
+
+    assert not report.violations
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_kill_at_any_point_settles_as_a_clean_build(tmp_path: Path, first: int) -> None:
+    report = kills.every_point(tmp_path, seed=303 + first, first=first, step=7, workers=1)
+
+    assert report.faults > 5
+    assert not report.violations
+
+
+@pytest.mark.parametrize("mutant", ["without-intents", "rows-before-renames", "in-place"])
+def test_the_harness_catches_a_broken_commit(tmp_path: Path, mutant: str) -> None:
+    first = _WEAK_SPOT[mutant]
+    report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
+
+    assert [text for text in report.violations if "ended with" not in text], "a mutant that falls over by itself proves nothing"
+
+
+_WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
+"""Where the renames begin: a mutant shows soon after, and the rest of the points would only take time."""
+
+
+@pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_an_error_at_any_point_is_told_and_recovered_from(tmp_path: Path, error: int, is_lasting: bool) -> None:
+    report = kills.every_point(tmp_path, seed=404, error=error, is_lasting=is_lasting, first=2, step=11, workers=1)
+
+    assert report.faults > 3
+    assert not report.violations
+
+
+@needs_root
+def test_a_full_disk_leaves_no_half_product_and_recovers(tmp_path: Path) -> None:
+    report = hosts.full_disk(tmp_path, 505, range(200, 1000, 300))
+
+    assert report.faults > 0
+    assert not report.violations
+
+
+@needs_root
+def test_a_read_only_cache_is_refused(tmp_path: Path) -> None:
+    assert not hosts.read_only_cache(tmp_path).violations
+
+
+def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
+    assert not hosts.locked_database(tmp_path, 1.0).violations
+
+
+def test_a_damaged_database_is_made_anew_or_harmless(tmp_path: Path) -> None:
+    assert not hosts.damaged_database(tmp_path, 5, seed=606).violations
+
+
+@pytest.mark.starts
+def test_a_second_engine_is_told_who_holds_the_cache(tmp_path: Path) -> None:
+    assert not hosts.two_engines(tmp_path).violations
+
+
+def test_an_interrupt_ends_cleanly_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    assert not hosts.interrupted(tmp_path).violations
+
+
+def test_a_deleted_cache_or_database_is_made_anew(tmp_path: Path) -> None:
+    assert not hosts.deleted(tmp_path).violations
+
+
+def test_an_engine_killed_while_it_makes_a_database_leaves_no_strangers(tmp_path: Path) -> None:
+    assert not hosts.deleted_and_killed(tmp_path, step=9).violations
+
+
+def test_tampered_products_are_found(tmp_path: Path) -> None:
+    assert not hosts.tampered(tmp_path).violations
+
+
+@pytest.mark.parametrize("is_atomic", [True, False])
+def test_a_source_saved_while_the_engine_runs_ends_as_its_last_version(tmp_path: Path, is_atomic: bool) -> None:
+    assert not hosts.rewritten(tmp_path, saves=40, is_atomic=is_atomic).violations

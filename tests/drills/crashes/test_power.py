@@ -1,0 +1,23 @@
+"""A few power cuts; `python -m tests.drills p1` has no bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..crashes import power
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not power.can_mount(), reason="mounts file systems")]
+
+
+def test_a_power_cut_at_any_point_settles_as_a_clean_build(tmp_path: Path) -> None:
+    report = power.power_cuts(tmp_path, 3, seed=1)
+
+    assert report.faults > 0
+    assert not report.violations
+
+
+@pytest.mark.parametrize("mutant", sorted(power.MUTANTS))
+def test_a_sync_that_is_left_out_shows(tmp_path: Path, mutant: str) -> None:
+    assert power.power_cuts(tmp_path, 24, seed=1, mutant=mutant).violations

@@ -1,0 +1,30 @@
+"""A bounded choice of the drills of shared results, for every run of the tests.
+
+`python -m tests.drills l1-killed` has no bounds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..crashes import sharing
+
+pytestmark = pytest.mark.real
+
+
+def test_a_kill_at_any_point_costs_a_result_at_most(tmp_path: Path) -> None:
+    report = sharing.killed_at_every_point(tmp_path, first=2, step=14)
+
+    assert report.faults > 5
+    assert not report.violations
+
+
+@pytest.mark.parametrize("mutant", sorted(sharing.MUTANTS))
+def test_the_drill_sees_a_broken_store(tmp_path: Path, mutant: str) -> None:
+    assert sharing.killed_at_every_point(tmp_path, first=_WEAK_SPOT[mutant], step=1, mutant=mutant).violations
+
+
+_WEAK_SPOT = {"in-place-store": 50}
+"""Shortly before the first blob is published: from here on a mutant shows soon."""

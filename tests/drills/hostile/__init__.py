@@ -1,0 +1,1 @@
+"""Builders, contents, clients and neighbours that mean no good."""

@@ -1,0 +1,312 @@
+"""B1, B2 and B3: builders that crash, hang, flood, leave processes behind, lie about products, or die when they are imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+from msgspec import Struct, field
+
+sys.path.append(str(Path(__file__).parent.parent.parent / "engine"))
+
+from disk_project import Project, violations_of_rest
+from pool_harness import PLATFORMS, Harness, python_builder
+
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.engine.pool.memory_budget import resident_bytes
+from aptui.engine.pool.pool import PoolSettings
+from aptui.worker import processes
+from tests.waiting import PATIENCE_S
+
+from ..worlds.report import Report, Say
+
+GOODS_PER_HOSTILE = 6
+RSS_GROWTH_BYTES = 20 << 20
+_MISSED_S = 8.0
+"""For so long a limit that is taken away is looked for."""
+
+
+class Hostile(Struct, frozen=True):
+    """How the runs of a builder must end: one of `outcomes`, with an error that begins so, within its limit."""
+
+    name: str
+    outcome: Outcome
+    error: str
+    limit_s: float = 20.0
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+BRIEF_S = 0.6
+HOSTILES = (
+    Hostile("Segv", Outcome.LOST, "killed by SIGSEGV"),
+    Hostile("Abort", Outcome.LOST, "killed by SIGABRT"),
+    Hostile("Exit3", Outcome.LOST, "exited with status 3"),
+    Hostile("Hang", Outcome.FAILED, "time limit of 0.6 s exceeded", BRIEF_S),
+    Hostile("Stubborn", Outcome.FAILED, "time limit of 0.6 s exceeded", BRIEF_S),
+    Hostile("Spin", Outcome.FAILED, "time limit of 0.6 s exceeded", BRIEF_S),
+    Hostile("Greedy", Outcome.FAILED, "MemoryError: out of memory (limit 512 MiB)", limits={"memory_limit_bytes": 512 << 20}),
+    Hostile("NativeGreedy", Outcome.LOST, "killed by SIGSEGV", limits={"memory_limit_bytes": 512 << 20}),
+    Hostile("OneLine", Outcome.SUCCEEDED, ""),
+    Hostile("ManyLines", Outcome.SUCCEEDED, ""),
+    Hostile("InvalidUtf8", Outcome.SUCCEEDED, ""),
+    Hostile("Grandchild", Outcome.FAILED, "builder left a process behind: sleep"),
+    Hostile("Daemon", Outcome.FAILED, "builder left a process behind: sleep"),
+    Hostile("HugeFile", Outcome.SUCCEEDED, ""),
+    Hostile("ForkMany", Outcome.FAILED, "builder left a process behind: "),
+    Hostile("LeaksFiles", Outcome.SUCCEEDED, ""),
+    Hostile("Stopped", Outcome.FAILED, "time limit of 0.6 s exceeded", BRIEF_S),
+    Hostile("KillsGroup", Outcome.LOST, "killed by SIGKILL: likely out of memory"),
+    Hostile("ReadsStdin", Outcome.FAILED, "RuntimeError: stdin is empty"),
+)
+LIES = {
+    "Missing": "product 'never-made.out' does not exist",
+    "Truncates": "product 't.out' is still open for writing",
+    "Link": "product 'l.out' is a link, or behind one",
+    "BehindLink": "product 'd/hostname' is a link, or behind one",
+    "Outside": "product '../escaped.out' is outside the folder for products",
+    "Absolute": "product '/nowhere/at/all.out' does not exist",
+    "DuplicateName": "products 'a.out' and 'x/A.OUT' have the same name",
+    "DuplicateSubId": "products 'a.out' and 'b.out' have the same sub id 7",
+    "Folder": "product 'f.out' is not a regular file",
+    "ChangesSource": "the source changed ",
+}
+"""What is said of each; a source that changed makes its run STALE, all others fail."""
+
+
+# ----------------------------------------------------------------------------------------------------------------- mutants
+
+
+@contextlib.contextmanager
+def without_reaping() -> Iterator[None]:
+    """Break the contract: only the worker itself is killed."""
+    with mock.patch.object(processes, "kill_family", return_value=set()):
+        yield
+
+
+@contextlib.contextmanager
+def without_limits() -> Iterator[None]:
+    """Break the contract: time-outs are a minute late."""
+    from aptui.engine.pool.processes import WorkerManager
+
+    due = WorkerManager._due
+    with mock.patch.object(
+        WorkerManager, "_due", lambda self, slot: None if (at := due(self, slot)) is None or slot.messages else at
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def credulous() -> Iterator[None]:
+    """Break the contract: workers believe what builders say of their products. They read this when they import the builders."""
+    with mock.patch.dict(os.environ, {"PYTHON_CREDULOUS": "1"}):
+        yield
+
+
+@contextlib.contextmanager
+def without_breaker() -> Iterator[None]:
+    """Break the contract: a builder may kill workers for ever."""
+    with mock.patch("aptui.engine.pool.failures.MAX_DEATHS", 1 << 30):
+        yield
+
+
+MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "": contextlib.nullcontext,
+    "without-reaping": without_reaping,
+    "without-limits": without_limits,
+    "credulous": credulous,
+    "without-breaker": without_breaker,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------------ drills
+
+
+def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names: tuple[str, ...] = (), say: Say = print) -> Report:
+    """B1: every hostile builder `rounds` times, in random order among good jobs, two workers; then nothing may be left."""
+    say(f"seed {seed}")
+    report = Report("B1")
+    dice = random.Random(seed)
+    chosen = [hostile for hostile in HOSTILES if not names or hostile.name in names]
+    builders = [python_builder("Good", "good"), *(python_builder(hostile.name, hostile.name) for hostile in chosen)]
+    with MUTANTS[mutant](), _pool(folder, builders) as pool:
+        pool.run(pool.process_order("good"))  # what a pool needs at all is not growth
+        rss_bytes = resident_bytes(os.getpid())
+        for number in range(rounds):
+            pool.pool.reconfigure(builders, PLATFORMS)  # or those that kill their workers are broken after three rounds
+            _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else PATIENCE_S)
+            growth_bytes = resident_bytes(os.getpid()) - rss_bytes
+            if growth_bytes > RSS_GROWTH_BYTES:
+                report.violations.append(f"round {number}: the engine grew by {growth_bytes >> 20} MiB")
+                break
+    report.violations += _left_over()
+    return report
+
+
+def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, number: int, report: Report, start_s: float) -> None:
+    todo: list[tuple[ProcessOrder, Hostile | None]] = [
+        (pool.process_order(hostile.name, f"h{number}/{hostile.name}.txt", hostile.limit_s, **hostile.limits), hostile)
+        for hostile in hostiles
+    ]
+    todo += [(pool.process_order("good", f"g{number}/{index}.txt"), None) for index in range(GOODS_PER_HOSTILE * len(hostiles))]
+    dice.shuffle(todo)
+    began: dict[int, float] = {}
+    queue, deadline_s, answered = list(todo), 0.0, -1
+    while queue or not all(order.run_key in pool.results for order, _ in todo):
+        while queue and pool.pool.free > 0:
+            count = dice.choice((1, 1, 4))
+            orders = _message(queue, count)
+            began.update((order.run_key, time.monotonic()) for order in orders)
+            pool.pool.send(orders)
+        pool.turn(0.2)
+        _send_again(pool, todo, queue)
+        if len(pool.results) != answered:
+            deadline_s, answered = time.monotonic() + PATIENCE_S, len(pool.results)
+        late = [hostile.name for order, hostile in todo if hostile and _is_late(pool, order, hostile, began, start_s)]
+        if late or time.monotonic() > deadline_s:
+            report.violations.append(f"round {number}: no answer in time: {', '.join(late) or 'good jobs'}")
+            return
+    for order, hostile in todo:
+        report.faults += hostile is not None
+        report.runs += hostile is None
+        _judge(pool.results[order.run_key], hostile or Hostile("good", Outcome.SUCCEEDED, ""), f"round {number}", report)
+    pool.results.clear()
+
+
+def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> list[ProcessOrder]:
+    """Take orders of one kind off the queue: a hostile one travels alone, so that its time is its own."""
+    orders = [queue.pop()]
+    while orders[0][1] is None and len(orders) < count and queue and queue[-1][1] is None:
+        orders.append(queue.pop())
+    return [order for order, _ in orders]
+
+
+def _send_again(
+    pool: Harness, todo: list[tuple[ProcessOrder, Hostile | None]], queue: list[tuple[ProcessOrder, Hostile | None]]
+) -> None:
+    """What came back untouched is owed again, as in the core."""
+    for item in todo:
+        result = pool.results.get(item[0].run_key)
+        if isinstance(result, RunResult) and result.outcome == Outcome.RETURNED:
+            del pool.results[item[0].run_key]
+            queue.append(item)
+
+
+def _is_late(pool: Harness, order: ProcessOrder, hostile: Hostile, began: dict[int, float], start_s: float) -> bool:
+    """Whether a run was not over within its limit and what the start of a worker takes on a busy machine."""
+    if order.run_key not in began:
+        return False
+    until_s = pool.times.get(order.run_key, time.monotonic())
+    return until_s - began[order.run_key] > hostile.limit_s + start_s
+
+
+def _judge(result: object, expected: Hostile, where: str, report: Report) -> None:
+    assert isinstance(result, RunResult)
+    if result.outcome != expected.outcome or not result.error.startswith(expected.error):
+        report.violations.append(f"{where}: {expected.name} ended as {Outcome(result.outcome).name}: {result.error}")
+
+
+def _left_over() -> list[str]:
+    """Return processes that are still there; a pool adopts all orphans."""
+    left = [pid for pid in processes._living_children() if processes._is_alive(pid)]
+    names = [f"left over: {processes.command_name(pid)} (pid {pid})" for pid in left]
+    for pid in left:
+        processes._kill(pid, 9)
+        processes._wait(pid)
+    return names
+
+
+COMMANDS = {
+    "crash": ("kill -SEGV $$", "command killed by SIGSEGV"),
+    "killed": ("kill -KILL $$", "command killed by SIGKILL: likely out of memory"),
+    "status": ("exit 3", "command exited with status 3"),
+    "hang": ("sleep 3600", "time limit of 1 s exceeded"),
+    "stubborn": ("trap '' TERM; setsid sleep 3600 & while :; do sleep 1; done", "time limit of 1 s exceeded"),
+    "leftover": ("sleep 3600 & cp {source} {products_dir}/x", "builder left a process behind: sleep"),
+    "flood": ("yes 12345678901234567890 | head -c 60000000", "the command made no product"),
+    "nothing": ("true", "the command made no product"),
+}
+
+
+def hostile_batch(folder: Path, goods: int = 60) -> Report:
+    """B1 through a whole engine: commands that misbehave fail by name, the good jobs of the project succeed."""
+    report = Report("B1 engine")
+    lines = [
+        f"  - {{name: {name}, patterns: ['*.{name}'], command: {command!r}, time_limit: {1 if 'time' in error else 60}s}}"
+        for name, (command, error) in COMMANDS.items()
+    ]
+    lines += ["  - {name: good, patterns: ['*.up'], command: 'tr a-z A-Z < {source} > {products_dir}/{stem}.out'}"]
+    project = Project(folder / "batch", "\n".join(["scan_folders: [{name: game, path: assets}]", "builders:", *lines]), workers=2)
+    for name in COMMANDS:
+        project.write(f"assets/bad.{name}", name)
+    for number in range(goods):
+        project.write(f"assets/f{number % 5}/good{number}.up", f"good {number}")
+    ran = project.engine_run()
+    report.faults, report.runs = len(COMMANDS), sum(ran.runs.values())
+    errors = {name.partition("@")[0].partition(":")[0]: text for name, text in project.errors().items() if text}
+    for name, (_, error) in COMMANDS.items():
+        if not errors.pop(f"bad.{name}", "").startswith(error):
+            report.violations.append(f"{name}: not {error!r}, but {project.errors()}")
+    report.violations += [f"{name}: {text}" for name, text in errors.items()]
+    made = sorted(data for data in project.products().values())
+    if made != sorted(f"GOOD {number}".encode() for number in range(goods)):
+        report.violations.append(f"{len(made)} products of {goods}")
+    report.violations += violations_of_rest(project.cache)
+    report.violations += _left_over()
+    return report
+
+
+def lies(folder: Path, *, many: int = 2000, mutant: str = "") -> Report:
+    """B2: builders that lie about their products are refused by name; one that makes very many is not lying."""
+    report = Report("B2")
+    builders = [python_builder(name, name) for name in (*LIES, "ManyProducts", "Good")]
+    with MUTANTS[mutant](), mock.patch.dict(os.environ, {"PYTHON_MANY": str(many)}), _pool(folder, builders) as pool:
+        for name, error in LIES.items():
+            outcome = Outcome.STALE if name == "ChangesSource" else Outcome.FAILED
+            (result,) = pool.run(pool.process_order(name, f"{name}.txt"))
+            report.faults += 1
+            _judge(result, Hostile(name, outcome, error), "lies", report)
+            if outcome is Outcome.FAILED and not any(error in record.text for record in result.log):
+                report.violations.append(f"{name}: the log does not say why it failed")
+        (result,) = pool.run(pool.process_order("ManyProducts", "many.txt", limit_s=PATIENCE_S), patience_s=PATIENCE_S)
+        _judge(result, Hostile("ManyProducts", Outcome.SUCCEEDED, ""), "lies", report)
+        if len(result.products) != many:
+            report.violations.append(f"{len(result.products)} products of {many} arrived")
+        (good,) = pool.run(pool.process_order("Good", "good.txt"))
+        _judge(good, Hostile("Good", Outcome.SUCCEEDED, ""), "after the lies", report)
+    return report
+
+
+def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
+    """B3: a builder that dies at its start costs three workers, then its jobs fail at once, until the configuration changes."""
+    report = Report("B3")
+    builders = [python_builder("DiesAtStart", "bad"), python_builder("Good", "good")]
+    with MUTANTS[mutant](), _pool(folder, builders) as pool:
+        results = [pool.run(pool.process_order("bad", f"{number}.txt"))[0] for number in range(jobs)]
+        report.faults = sum(result.outcome == Outcome.LOST for result in results)
+        if report.faults != 3:
+            report.violations.append(f"{report.faults} workers died, not 3")
+        reason = "builder 'bad' died three times at its start: killed by SIGABRT"
+        for result in results[3:]:
+            _judge(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
+        if pool.pool.broken_builders() != {"bad": "killed by SIGABRT"}:
+            report.violations.append(f"broken builders: {pool.pool.broken_builders()}")
+        _judge(pool.run(pool.process_order("good"))[0], Hostile("good", Outcome.SUCCEEDED, ""), "beside it", report)
+        pool.pool.reconfigure([python_builder("Good", "bad")], ())
+        _judge(pool.run(pool.process_order("bad"))[0], Hostile("bad", Outcome.SUCCEEDED, ""), "mended", report)
+    return report
+
+
+@contextlib.contextmanager
+def _pool(folder: Path, builders: list) -> Iterator[Harness]:
+    (folder / "project").mkdir(exist_ok=True)
+    pool = Harness(folder / "project", builders, size=2, settings=PoolSettings(term_grace_s=0.3))
+    try:
+        yield pool
+    finally:
+        pool.close()

@@ -1,0 +1,45 @@
+"""A bounded choice of B1, B2 and B3; `python -m tests.drills b1` has no bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..hostile import hostile
+
+pytestmark = pytest.mark.real
+
+
+def test_hostile_builders_harm_nobody_but_themselves(tmp_path: Path) -> None:
+    report = hostile.hostile_mix(tmp_path, rounds=1, seed=707)
+
+    assert report.faults == len(hostile.HOSTILES) == 19
+    assert not report.violations
+
+
+def test_hostile_commands_harm_nobody_in_a_whole_engine(tmp_path: Path) -> None:
+    assert not hostile.hostile_batch(tmp_path).violations
+
+
+@pytest.mark.parametrize(("mutant", "name"), [("without-reaping", "Stubborn"), ("without-limits", "Hang")])
+def test_the_harness_catches_a_careless_pool(tmp_path: Path, mutant: str, name: str) -> None:
+    assert hostile.hostile_mix(tmp_path, rounds=1, seed=1, mutant=mutant, names=(name,)).violations
+
+
+def test_builders_that_lie_are_refused_by_name(tmp_path: Path) -> None:
+    assert not hostile.lies(tmp_path).violations
+
+
+def test_the_harness_catches_a_credulous_worker(tmp_path: Path) -> None:
+    violations = hostile.lies(tmp_path, many=10, mutant="credulous").violations
+
+    assert len(violations) >= 5
+
+
+def test_a_builder_that_kills_every_worker_is_broken_after_three(tmp_path: Path) -> None:
+    assert not hostile.crash_loop(tmp_path).violations
+
+
+def test_the_harness_catches_a_pool_without_a_breaker(tmp_path: Path) -> None:
+    assert hostile.crash_loop(tmp_path, 5, mutant="without-breaker").violations

@@ -1,0 +1,36 @@
+"""A bounded choice of `hostile-assets` and `names`; `python -m tests.drills names` has no bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..hostile import hostile_content
+
+pytestmark = pytest.mark.real
+
+
+def test_what_strangers_made_reads_writes_and_runs_nothing(tmp_path: Path) -> None:
+    report = hostile_content.assets(tmp_path, seed=1)
+
+    assert report.faults >= 180
+    assert not report.violations
+
+
+@pytest.mark.parametrize(
+    ("mutant", "only", "what"), [("trusting-names", "pack/n00", "was opened outside"), ("trusting-folders", "set/luac", "ran: ")]
+)
+def test_the_harness_catches_an_engine_that_trusts_strangers(tmp_path: Path, mutant: str, only: str, what: str) -> None:
+    assert any(what in text for text in hostile_content.assets(tmp_path, seed=1, mutant=mutant, only=only).violations)
+
+
+def test_no_name_of_a_file_runs_in_any_template(tmp_path: Path) -> None:
+    report = hostile_content.names(tmp_path, count=150, seed=1)
+
+    assert report.faults >= 100
+    assert not report.violations
+
+
+def test_the_harness_catches_values_in_the_text_of_a_shell(tmp_path: Path) -> None:
+    assert hostile_content.names(tmp_path, count=100, seed=1, mutant="pasting").violations

@@ -1,0 +1,31 @@
+"""Another user of this machine, who may look around: nothing of an engine can be read, locked, connected to or ordered by them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ..hostile import neighbours
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "missed"),
+    [
+        ("", ""),
+        ("open-files", "may read: "),
+        ("open-socket", "may socket: "),
+        ("open-control", "may control: "),
+        ("open-gateway", "may gateway: "),
+    ],
+)
+def test_nothing_of_an_engine_is_open_to_others(mutant: str, missed: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # one that others can enter, as a project on a shared disk is
+        report = neighbours.drill(Path(folder), mutant=mutant)
+
+    assert report.faults >= 10
+    assert any(missed in text for text in report.violations) if missed else report.violations == []

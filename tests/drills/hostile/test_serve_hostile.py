@@ -1,0 +1,53 @@
+"""Clients of the gateway who mean no good, in small: and each limit that stops them, taken away, is missed."""
+
+import pytest
+
+from ..hostile import serve_hostile
+from ..hostile.serve_hostile import attacked, floods_of_requests, followers, half_open, half_tls, lengths, revocation
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def project(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def test_nobody_notices_clients_who_mean_no_good(tmp_path):
+    report = attacked(project(tmp_path), 7, 0.3)
+
+    assert report.faults == len(serve_hostile.ATTACKS)
+    assert report.violations == []
+
+
+def test_nobody_notices_clients_who_never_agree_on_tls(tmp_path):
+    report = attacked(project(tmp_path), 7, 0.3, attacks=serve_hostile.SAFE_ATTACKS, is_safe=True)
+
+    assert report.violations == []
+
+
+@pytest.mark.parametrize(
+    ("mutant", "attack", "missed"),
+    [
+        ("endless-frames", lengths, "memory grew"),
+        ("open-doors", half_open, "sockets of strangers"),
+        ("open-handshakes", half_tls, "before their handshake"),
+    ],
+)
+def test_a_limit_that_is_taken_away_is_missed(tmp_path, mutant, attack, missed):
+    report = attacked(project(tmp_path), 7, 0.3, mutant=mutant, attacks=(attack,), is_safe=attack is half_tls)
+
+    assert any(missed in each for each in report.violations)
+
+
+def test_limits_of_clients_with_a_token_are_missed(tmp_path):
+    report = attacked(project(tmp_path), 7, 0.3, mutant="careless", attacks=(followers, revocation, floods_of_requests))
+
+    for missed in ("streams of one token", "a revoked token listened", "audit log grew"):
+        assert any(missed in each for each in report.violations)

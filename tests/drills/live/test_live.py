@@ -1,0 +1,71 @@
+"""A bounded choice of the drills over an engine that stays up; `python -m tests.drills NAME` has no bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..live import live, live_scenes
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+
+
+def test_new_trees_are_seen_whole(tmp_path: Path) -> None:
+    assert not live.new_trees(tmp_path, 1, seed=11, trees=60).violations
+
+
+def test_renames_of_files_and_folders_end_as_they_lie_there(tmp_path: Path) -> None:
+    assert not live.renames(tmp_path, 1, seed=12, files=60).violations
+
+
+def test_every_way_of_saving_is_a_save(tmp_path: Path) -> None:
+    assert not live.saves(tmp_path, 1).violations
+
+
+def test_an_engine_that_was_stopped_misses_nothing(tmp_path: Path) -> None:
+    assert not live.stopped(tmp_path, 1, changes=500, stop_s=0.5, trust_s=0.0).violations
+
+
+def test_an_engine_killed_amid_changes_loses_nothing(tmp_path: Path) -> None:
+    assert not live.kills(tmp_path, 2, seed=13).violations
+
+
+def test_odd_names_are_names(tmp_path: Path) -> None:
+    chosen = (b"new\nline.txt", b"[@click=app.quit]x[/].txt", b"-rf.txt", b"\xff.txt")
+
+    assert not live.names(tmp_path, chosen=chosen, verbs=False).violations
+
+
+def test_only_whole_versions_become_products(tmp_path: Path) -> None:
+    assert not live_scenes.written(tmp_path, 1, seed=14, size=100_000).violations
+
+
+def test_the_harness_catches_an_engine_that_does_not_ask_who_writes(tmp_path: Path) -> None:
+    assert live_scenes.written(tmp_path, 1, seed=14, size=100_000, mutant="without-leases").violations
+
+
+def test_a_checkout_is_one_batch(tmp_path: Path) -> None:
+    assert not live_scenes.checkouts(tmp_path, 3, files=100).violations
+
+
+def test_the_harness_catches_an_engine_that_does_not_wait_for_a_checkout(tmp_path: Path) -> None:
+    assert live_scenes.checkouts(tmp_path, 0, files=40, mutant="without-holds").violations
+
+
+def test_products_that_go_by_hand_come_back(tmp_path: Path) -> None:
+    assert not live_scenes.products_by_hand(tmp_path).violations
+
+
+def test_thousands_of_events_are_neither_doubled_nor_lost(tmp_path: Path) -> None:
+    assert not live_scenes.much(tmp_path, 200, seed=15).violations
+
+
+def test_a_file_is_known_by_any_of_its_spellings(tmp_path: Path) -> None:
+    assert not live_scenes.named(tmp_path).violations

@@ -1,0 +1,31 @@
+"""A bounded choice of `vanished-folders`, and what its mutants show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ..live import vanished
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+
+
+@pytest.mark.parametrize("scene", ["replaced", "EIO of d", pytest.param("unmounted", marks=as_root)])
+def test_nothing_is_deleted(tmp_path: Path, scene: str) -> None:
+    assert not vanished.vanished_folders(tmp_path, only=scene).violations
+
+
+@pytest.mark.parametrize(("mutant", "scene"), [("unreadable-is-gone", "EIO of d"), ("empty-is-empty", "replaced")])
+def test_a_broken_rule_shows(tmp_path: Path, mutant: str, scene: str) -> None:
+    assert vanished.vanished_folders(tmp_path, mutant=mutant, only=scene).violations

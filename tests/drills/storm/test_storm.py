@@ -1,0 +1,28 @@
+"""A bounded choice of the storm, for every run of the tests; `python -m tests.drills storm` has no bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..storm import storm
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+
+
+def test_a_storm_ends_as_a_clean_build(tmp_path: Path) -> None:
+    report = storm.storm(tmp_path, 2, 14, most=8)
+
+    assert report.faults > 2
+    assert not report.violations
+
+
+def test_the_storm_notices_an_engine_that_is_deaf(tmp_path: Path) -> None:
+    assert storm.storm(tmp_path, 8, 14, mutant="deaf").violations

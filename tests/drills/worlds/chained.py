@@ -1,0 +1,90 @@
+"""A world whose sources lead to others: chains of three stages, and `.meta` files that move, change and go with their sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID
+
+from disk_project import HOST, database
+
+from aptui.core.paths import path_uuid
+
+from ..worlds.world import SETTINGS, World
+
+CHAIN = """
+  - {name: first, patterns: ["*.top"], intermediate: true, command: "tr a-z A-Z < {source} > {products_dir}/{stem}.mid"}
+  - {name: second, patterns: ["*.mid"], intermediate: true, command: "head -c 40 {source} > {products_dir}/{stem}.low"}
+  - {name: third, copy: ["*.low"]}
+"""
+_STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
+
+
+class ChainedWorld(World):
+    """`<name>.top` becomes the intermediates `.mid` and `.low`, and that the product `.low`; many a `.top` has a `.meta` file.
+
+    The second stage looks at the head of the first alone, so that an edit often goes no further.
+    """
+
+    settings = SETTINGS + CHAIN
+    endings = (".txt", ".up", ".top", ".top")
+
+    def __init__(self, root: Path, *, seed: int = 0) -> None:
+        self.uuids: dict[str, UUID] = {}
+        super().__init__(root, sources=20, commands=4, seed=seed)
+        for number in range(16):
+            rel = f"assets/h{number % 4}/t{number}.top"
+            self.put(rel)
+            if number % 2:
+                self.identify(rel)
+
+    def identify(self, rel: str) -> None:
+        """Give a source an identity file, another if it has one."""
+        uuid = self.uuids[rel] = UUID(int=self.random.getrandbits(128), version=4)
+        said = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": rel.partition("/")[2], "creationUnixEpochMS": 1}
+        self.write(f"{rel}.meta", json.dumps({"FileVersion": 1, "UUID": said}))
+
+    def anonymize(self, rel: str) -> None:
+        """Delete the identity file of a source, if it has one."""
+        if self.uuids.pop(rel, None) is not None:
+            self.delete(f"{rel}.meta")
+
+    def take(self, rel: str) -> None:
+        """Delete a source and its identity file."""
+        super().take(rel)
+        self.anonymize(rel)
+
+    def rename(self, rel: str) -> None:
+        """Rename a source, mostly with its identity file."""
+        before = self.sources.keys() - {rel}
+        super().rename(rel)
+        (new,) = self.sources.keys() - before
+        if rel in self.uuids and self.random.random() < 0.7:
+            self.move(f"{rel}.meta", f"{new}.meta")
+            self.uuids[new] = self.uuids.pop(rel)
+        self.anonymize(rel)
+
+    def edit(self, count: int) -> None:
+        """Make changes at random: of sources, then of identities."""
+        super().edit(count)
+        for _ in range(count // 4):
+            rel = self.random.choice(sorted(rel for rel in self.sources if rel.startswith("assets/")))
+            self.random.choice((self.identify, self.anonymize))(rel)
+
+    @staticmethod
+    def _made(rel: str, data: bytes) -> dict[str, bytes]:
+        path = rel.partition("/")[2].lower()
+        if not path.endswith(".top"):
+            return World._made(rel, data)
+        contents = (data.upper(), data.upper()[:40], data.upper()[:40])
+        return {f"{at}/{path[:-4]}{ending}": made for (at, ending), made in zip(_STAGES, contents, strict=True)}
+
+    def violations(self) -> list[str]:
+        """Return what is wrong after a restart, also with who the sources are."""
+        wanted: dict[str, bytes] = {}
+        for rel in sorted(self.sources, reverse=True):  # as in `expected`
+            wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))
+        with database(self.cache) as connection:
+            found = dict(connection.execute("SELECT SourceName, SourceGuid FROM Sources"))
+        wrong = [f"{rel}: it has the UUID {found.get(rel, b'').hex()}" for rel, uuid in wanted.items() if found.get(rel) != uuid]
+        return [*super().violations(), *wrong]

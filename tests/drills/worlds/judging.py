@@ -1,0 +1,88 @@
+"""What is settled against a clean build, in products and in rows; what failed keeps its last good products."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from disk_project import database, violations_of_rest
+
+from aptui.core.model import EdgeKind
+
+from ..worlds.programs import Programs
+
+_SOURCE = "s.SourceName || ' in ' || f.PortableKey"
+_FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
+"""Who a source is: two scan folders may have one of a name, and two of one folder may differ in case alone."""
+
+
+def judged(weather: Programs, clean: Path) -> list[str]:
+    """Settle, and return how products and rows differ from those of a clean build."""
+    settled = weather.aptui("batch")
+    while settled.returncode == 4:  # an engine that starts holds the cache, and cannot be asked yet
+        time.sleep(0.1)
+        settled = weather.aptui("batch")
+    if settled.returncode not in (0, 1, 3):  # 3: settings of a folder are broken
+        return [f"batch ends with {settled.returncode}: {settled.stdout}{settled.stderr}"]
+    project = weather.project
+    project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])
+    try:
+        failing, failing_there = set(_failed_sources(project.cache)), set(_failed_sources(clean))
+        found = [text for text in violations_of_rest(project.cache) if text != "staging: shared"]  # an engine may run
+        found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
+        found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
+        for what, told in (("product", _products), ("row", _rows)):
+            mine, theirs = (dict(told(cache, failing | failing_there)) for cache in (project.cache, clean))
+            for name in sorted(mine.keys() | theirs.keys()):
+                if mine.get(name) != theirs.get(name):
+                    found.append(f"{what} {name}: {mine.get(name)} here, {theirs.get(name)} in a clean build")
+    finally:
+        shutil.rmtree(clean)
+    return found
+
+
+def _failed_sources(cache: Path) -> Iterator[str]:
+    """Give the sources that have a failed job or analysis: what is of them is of an earlier version."""
+    jobs = f"SELECT {_SOURCE} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE j.Status <> 4"
+    analyses = (
+        f"SELECT {_SOURCE} FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id {_FOLDER} "
+        "WHERE a.state NOT IN ('completed')"
+    )
+    with database(cache) as connection:
+        for (name,) in connection.execute(f"{jobs} UNION {analyses}"):
+            yield name
+
+
+def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
+    sql = (
+        f"SELECT {_SOURCE}, p.ProductName, p.SubID, p.Flags, hex(o.digest) FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
+        f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} JOIN aptui_products o ON o.product_id = p.ProductID"
+    )
+    with database(cache) as connection:
+        for source, name, sub, flags, digest in connection.execute(sql):
+            if source not in failed:
+                yield name, f"{sub} {flags} {digest[:12]} of {source}"
+
+
+def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
+    """Give who the sources are, what they depend on, their jobs, and the fingerprints of those that found nothing while they ran.
+
+    What a run finds has another name where a file of that name came or went in another scan folder since.
+    """
+    found = f"EXISTS (SELECT 1 FROM aptui_edges d WHERE d.source_id = s.SourceID AND d.kind = {EdgeKind.DISCOVERED})"
+    told = f"SELECT {_SOURCE}, '', hex(s.SourceGuid) FROM Sources s {_FOLDER}"
+    jobs = (
+        f"SELECT {_SOURCE}, ' ' || j.JobKey || ' ' || j.Platform, CASE WHEN {found} THEN '' ELSE j.Fingerprint END "
+        f"FROM Sources s {_FOLDER} JOIN Jobs j ON s.SourceID = j.SourcePK"
+    )
+    edges = (
+        f"SELECT {_SOURCE}, ' ' || e.kind || ' ' || hex(e.builder) || ' ' || e.target, 'an edge' "
+        f"FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id WHERE e.kind <> {EdgeKind.DISCOVERED}"
+    )
+    with database(cache) as connection:
+        for sql in (told, jobs, edges):
+            for source, key, value in connection.execute(sql):
+                if source not in failed:
+                    yield source + key, str(value)

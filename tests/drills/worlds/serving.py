@@ -1,0 +1,412 @@
+"""A real `aptui serve` over a world that changes meanwhile.
+
+Heard over its socket, judged by what lies on the disk, or broken on purpose. `python -m tests.drills.worlds.serving MUTANT VERB
+…` is the same engine without one of its rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from aptui.core.notices import HealthChanged, JobChanged, Progress, Said
+from aptui.engine.live.changes import ChangeTracker
+from aptui.link import places, port
+from aptui.link.client import EngineClient
+from aptui.shared.errors import KnownError
+from aptui.shared.health import Health
+from tests.waiting import PATIENCE_S, came
+
+from ..worlds.report import Report
+from ..worlds.world import World
+
+TEXTS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+workers: 2
+"""
+_LOOK_S = 0.02
+_LONGEST = 4
+"""times the patience: then an engine of which something is heard all the time is wrong, too."""
+_ROOT = Path(__file__).parent.parent.parent.parent
+
+
+# ------------------------------------------------------------------------------------------------------------------- mutants
+
+
+def without_trees() -> None:
+    """Break the contract: new folders are not walked."""
+    ChangeTracker._note_tree = lambda _self, _tree: None
+
+
+def without_second_looks() -> None:
+    """Break the contract: what was too fresh to be trusted is trusted."""
+    ChangeTracker._look_second = lambda self, _engine, _now: self._second_looks.clear()
+
+
+def without_losses() -> None:
+    """Break the contract: what may be lost is taken for heard."""
+    from msgspec.structs import replace
+
+    take = ChangeTracker.take
+    ChangeTracker.take = lambda self, hint: take(self, replace(hint, is_lost=False))
+
+
+def without_leases() -> None:
+    """Break the contract: nobody asks whether a file is being written."""
+    from aptui.core.orders import HashOrder
+    from aptui.engine.live import writing
+    from aptui.engine.loop import hashing
+
+    writing.is_open_for_writing = lambda _path: False
+    hashing.HashOrder = lambda *words, **_asks_writers: HashOrder(*words)
+
+
+def without_holds() -> None:
+    """Break the contract: nobody can hold changes back."""
+    ChangeTracker._is_held = lambda _self, _now: False
+
+
+def without_product_looks() -> None:
+    """Break the contract: nobody looks after products that go."""
+    ChangeTracker._products_gone = lambda *_: None
+
+
+def without_start_scan() -> None:
+    """Break the contract: an engine that starts takes for granted that nothing happened before."""
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.engine.loop.engine import Engine
+
+    begin = EngineSupervisor._begin
+
+    def begin_without(self: EngineSupervisor, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
+        self._skips_start_scan = True
+        begin(self, engine, is_first=is_first, retries=retries)
+
+    EngineSupervisor._begin = begin_without
+
+
+def without_polling() -> None:
+    """Break the contract: where the kernel does not tell, nobody looks."""
+    from aptui.engine.watch import polling
+
+    polling.Poller._run = lambda _self: None
+
+
+def without_memory() -> None:
+    """Break the contract: every notification is a reason to run, and to run again, whether anything changed or not."""
+    from aptui.engine.loop.engine import Engine
+
+    look_at = Engine.look_at
+
+    def run_again(self: Engine, folder: str, again: frozenset = frozenset()) -> None:
+        look_at(self, folder, again)
+        for delay_s in (0.03, 0.07, 0.11) if again else ():
+            threading.Timer(delay_s, lambda: (self.ask("reprocess", keys=again), self.wake())).start()
+
+    Engine.look_at = run_again
+
+
+def without_recovery() -> None:
+    """Break the contract: in trouble the engine waits for somebody to restart it."""
+    from aptui.engine.live.supervisor import EngineSupervisor
+
+    EngineSupervisor._try_again = lambda _self: None
+
+
+def without_case() -> None:
+    """Break the contract: a name in another case is another name."""
+    from aptui.engine.live import changes
+
+    changes.key_of = lambda rel: rel  # type: ignore[return-value]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "without-trees": without_trees,
+    "without-second-looks": without_second_looks,
+    "without-losses": without_losses,
+    "without-leases": without_leases,
+    "without-holds": without_holds,
+    "without-product-looks": without_product_looks,
+    "without-start-scan": without_start_scan,
+    "without-polling": without_polling,
+    "without-memory": without_memory,
+    "without-recovery": without_recovery,
+    "without-case": without_case,
+}
+
+
+# --------------------------------------------------------------------------------------------------------------------- world
+
+
+class LiveWorld(World):
+    """A world whose truth is what lies on the disk: whoever changes it need not say what became of it."""
+
+    def __init__(self, root: Path, settings: str = TEXTS, *, sources: int = 0, commands: int = 0, seed: int = 0) -> None:
+        self.whole: set[bytes] = set()
+        super().__init__(root, sources=sources, commands=commands, seed=seed)
+        self.config(settings)
+
+    def note(self, data: bytes) -> bytes:
+        """Remember a whole version of some source."""
+        self.whole.update((hashlib.sha256(data).digest(), hashlib.sha256(data.upper()).digest()))
+        return data
+
+    def write(self, rel: str | bytes, data: str | bytes) -> Path:
+        """Write a file below the project, and remember its bytes as a whole version."""
+        self.note(data.encode() if isinstance(data, str) else data)
+        return super().write(rel, data)
+
+    def expected(self) -> dict[str, bytes]:
+        """Return what a clean build would make of what lies there."""
+        made: dict[str, bytes] = {}
+        tops = ("shared", "assets") if "path: shared" in (self.root / "aptui.yaml").read_text() else ("assets",)
+        for top in tops:
+            for folder, _below, names in os.walk(self.root / top):
+                for name in names:
+                    path = Path(folder, name)
+                    rel = os.path.relpath(path, self.root)
+                    if name.endswith((".txt", ".up")) and path.is_file():
+                        made.update(self._made(rel, path.read_bytes()))
+        return made
+
+    def half_products(self) -> list[str]:
+        """Return what is visible now and was never whole (O2)."""
+        found = []
+        for top in self.cache.glob("*/"):
+            for folder, _below, names in os.walk(top) if top.name not in (".aptui", "fence") else ():
+                for path in (Path(folder, name) for name in names):
+                    with contextlib.suppress(FileNotFoundError):
+                        data = path.read_bytes()
+                        if hashlib.sha256(data).digest() not in self.whole:
+                            found.append(f"{path.name}: no version of it was ever like this ({len(data)} bytes)")
+        return found
+
+
+# ------------------------------------------------------------------------------------------------------------------- engine
+
+
+class Serving:
+    """An engine as a process of its own; `runs` {`source:key[!]`: count}, `said` and `healths` are what it told since `forget`."""
+
+    def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
+        self.world, self.started_s = world, time.monotonic()
+        start = ["-m", "tests.drills.worlds.serving", mutant] if mutant else ["-m", "aptui"]
+        self._log = world.root.with_name(f"{world.root.name}.log")
+        self._output = self._log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, *start, "serve", "--detached", "--project", str(world.root), *options],
+            cwd=_ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+        )
+        self._socket = places.socket_path(world.cache)
+        self.client = self._connect()
+        self._ear = self._connect()
+        self.forget()
+        self.news_s = 0.0
+        self._ear.ask(port.Subscribe(wants_all=False))
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _connect(self) -> EngineClient:
+        deadline = time.monotonic() + 3 * PATIENCE_S
+        while True:
+            try:
+                client = EngineClient.connect(self._socket)
+            except KnownError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.process.kill()
+                    raise AssertionError(f"the engine does not come up: {self.output()}") from None
+                time.sleep(_LOOK_S)
+                continue
+            if client.hello.pid == self.process.pid:
+                return client
+            client.close()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(KnownError):
+            while True:
+                news = self._ear.next_news()
+                if news is None:
+                    continue
+                notice, self.news_s = news.notice, time.monotonic()
+                if isinstance(notice, JobChanged) and notice.run_key and not notice.job_key.startswith("CreateJobs_"):
+                    self.runs[f"{notice.source}:{notice.job_key}{'!' * (notice.status == 'failed')}"] += 1
+                elif isinstance(notice, Said):
+                    self.said.append(notice.text)
+                elif isinstance(notice, HealthChanged):
+                    self.healths.append(notice.health)
+                elif isinstance(notice, Progress):
+                    self.scans += notice.is_scanning
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self.runs: Counter[str] = Counter()
+        self.said: list[str] = []
+        self.healths: list[Health] = []
+        self.scans = 0
+
+    def output(self) -> str:
+        """Return the end of what it printed."""
+        return self._log.read_text(errors="replace")[-2000:]
+
+    # ------------------------------------------------------------------------------------------------------------- asking
+
+    def status(self) -> dict:
+        """Return the answer to `status`."""
+        return self.client.ask(port.Status(), PATIENCE_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it says that nothing is owed."""
+        return self.status()["state"] == "idle"
+
+    def cli(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command line beside it."""
+        command = [sys.executable, "-m", "aptui", words[0], "--project", str(self.world.root), *words[1:]]
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        return subprocess.run(command, cwd=self.world.root, env=environment, capture_output=True, timeout=60, check=False)
+
+    def until(self, is_true: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
+        """Wait until something is true; return whether that came."""
+        return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
+
+    def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
+        """Wait until the cache is what a clean build would make, and idle; note what is wrong.
+
+        A busy machine makes it late; it is wrong when nothing is heard of it for `patience_s` seconds, or no end is seen.
+
+        Return how long that took, in seconds.
+        """
+        began = time.monotonic()
+        expected = self.world.expected()
+
+        def is_over() -> bool:
+            return self._has_ended() or time.monotonic() - max(began, self.news_s) > patience_s
+
+        def is_right() -> bool:
+            return self._is_right(expected) and self.is_idle
+
+        # Asked once: a folder that is swept while one looks again makes it look wrong.
+        if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * patience_s) == "right":
+            found = self.world.violations()
+        else:
+            found = [f"not right {patience_s:g} s after the last news", *self._wrong(), self._standing(expected)]
+        report.violations += [f"{where}: {text}" for text in found]
+        return time.monotonic() - began
+
+    def _wrong(self) -> list[str]:
+        try:
+            return self.world.violations()
+        except (sqlite3.Error, OSError) as error:
+            return [f"there is no cache to judge: {error}"]
+
+    def _is_right(self, expected: dict[str, bytes]) -> bool:
+        try:
+            return self.world.products() == expected
+        except FileNotFoundError:  # one went while we looked
+            return False
+
+    def _has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def _standing(self, expected: dict[str, bytes]) -> str:
+        """Return what the engine says of itself, and which products are not what they should be."""
+        if self._has_ended():
+            return f"the engine is dead ({self.process.returncode}): {self.output()}"
+        try:
+            there = self.world.products()
+        except FileNotFoundError:
+            there = {}
+        other = sorted(name for name in expected.keys() | there.keys() if expected.get(name) != there.get(name))
+        try:
+            state = self.status()["state"]
+        except KnownError as error:
+            state = f"silent ({error})"
+        return f"it is {state}, said {self.said[-3:]}; {len(other)} products differ: {other[:8]}"
+
+    # -------------------------------------------------------------------------------------------------------------- ending
+
+    def processor_s(self) -> float:
+        """Return the processor time that the engine took so far, without its workers."""
+        fields = Path("/proc", str(self.process.pid), "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mib(self) -> float:
+        """Return its memory."""
+        return int(Path("/proc", str(self.process.pid), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, wait for the end, return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the engine does not end: {self.output()}") from None
+        finally:
+            self._ear.hang_up()
+            self._listener.join(PATIENCE_S)
+            self._ear.close()
+            self.client.close()
+            self._output.close()
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def serving(world: LiveWorld, report: Report, *options: str, mutant: str = "", is_settled: bool = True) -> Iterator[Serving]:
+    """Give an engine that has come to rest; note when it does not end as it should, or leaves something."""
+    engine = Serving(world, *options, mutant=mutant)
+    try:
+        if is_settled and not engine.until(lambda: engine.is_idle, 3 * PATIENCE_S):
+            report.violations.append(f"it never comes to rest: {engine.output()}")
+        engine.forget()
+        yield engine
+    finally:
+        code = engine.end()
+        if code != 0:
+            report.violations.append(f"ended with {code}: {engine.output()}")
+        left = workers_left(engine.process.pid)
+        report.violations += [f"workers {left} outlive their engine"] if left else []
+
+
+def workers_left(pid: int) -> list[int]:
+    """Return the workers of a dead engine that are alive after a moment."""
+    from ..worlds.children import workers_of
+
+    deadline = time.monotonic() + 5
+    while (left := workers_of(pid)) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return left
+
+
+def rows(answer: subprocess.CompletedProcess[bytes]) -> Any:
+    """Return the JSON that a command printed, {} when it printed none."""
+    try:
+        return json.loads(answer.stdout)
+    except ValueError:
+        return {}
+
+
+if __name__ == "__main__":
+    from aptui.cli.main import main
+
+    MUTANTS[sys.argv.pop(1)]()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
+
+At rest only the truth is there. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
+a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
+contradicts any. Edits: saves, double saves, removed and written anew, deletions, renames, products deleted by hand, and checkouts
+that change builders, tools and sources at once and change them back (`changes_code`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from disk_project import HOST, Project, failed_products
+
+from ..worlds.programs import Programs, keep
+from ..worlds.report import Report, Say
+
+_STORIES = Path(__file__).parent.parent.parent / "stories"
+_COUNT = 8
+_ROUND_S = 6.0
+_HEARD_S = 90.0
+"""For a machine under load. What was not heard is not made up for before the scan of every ten minutes."""
+_VICTIMS = ("family", "engine", "worker", "batch")
+"""Who is killed: the engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers."""
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: tool, patterns: ["*.txt"], tools: [bin/tool], version: 1, command: "ROOT/bin/tool {source} > {products_dir}/{stem}.out"}
+  - name: glue
+    patterns: ["*.src"]
+    version: 1
+    command: "cat {source} $(cat {source}) > {products_dir}/{stem}.glue 2>/dev/null; echo out: {source} $(cat {source}) > {depfile}"
+    depfile: "{stem}.d"
+"""
+MUTANTS = {"": "", "absent-once": "", "deaf-to-products": ""}
+_MUTANTS = {
+    "absent-once": (
+        "from aptui.engine.scan import scanner; from aptui.engine.live import absences as watching_absences\n"
+        "watching_absences.Absences.may_come_back = lambda *_: False\n"
+        "facts = scanner.Scanner._facts\n"
+        "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 2], old)\n"
+    ),
+    "deaf-to-products": "from aptui.engine.live import changes\nchanges.ChangeTracker._products_gone = lambda *_: None\n",
+}
+"""What the engine's process runs first to break the rule on purpose: files of even sizes count as gone; deleted products go
+unheard."""
+
+
+class Truth(Programs):
+    """One project and who edits it."""
+
+    def __init__(self, root: Path, seed: int, mutant: str, *, changes_code: bool) -> None:
+        super().__init__(Project(root, SETTINGS.replace("ROOT", str(root))), seed, _MUTANTS.get(mutant, ""))
+        self.changes_code = changes_code
+        self._branch = 0
+        self.checkout(0)
+        for number in range(_COUNT):
+            self.project.write(f"assets/d{number % 3}/f{number}.txt", f"text {number}")
+            self.project.write(f"assets/part{number}.inc", f"part {number}")
+            self.project.write(f"assets/g{number}.src", str(root / f"assets/part{(number + 1) % _COUNT}.inc"))
+            self.project.write(f"assets/c{number}.top", f"line\nread part{number}.inc")
+
+    def checkout(self, branch: int) -> None:
+        """Change builders, tool and some sources in one moment, as a version-control system does."""
+        self._branch = branch
+        code = (_STORIES / "chained.py").read_text().replace('"\\n".join(', f'"branch {branch}\\n" + "\\n".join(')
+        self.project.write("builders/chained.py", code)
+        path = self.project.write("bin/tool.new", f'#!/bin/sh\necho branch {branch}; cat "$1"\n')
+        path.chmod(0o755)
+        path.rename(path.with_name("tool"))
+        for number in range(0, _COUNT, 2):
+            self.project.write(f"assets/part{number}.inc", f"part {number} of branch {branch}")
+
+    def edit(self) -> str:
+        """Do one thing, and say what."""
+        draw, project = self.random, self.project
+        number = draw.randrange(_COUNT)
+        name = draw.choice([f"assets/d{number % 3}/f{number}.txt", f"assets/part{number}.inc"])
+        kind = draw.choice(["save", "double", "anew", "delete", "rename", "product", *(["checkout"] * self.changes_code)])
+        text = "x" * draw.randrange(1, 30)
+        match kind:
+            case "save":
+                project.write(name, text)
+            case "double":
+                project.write(name, text)
+                time.sleep(draw.choice((0.0, 0.005, 0.02, 0.08)))
+                project.write(name, text + " again")
+            case "anew":
+                project.path(name).unlink(missing_ok=True)
+                time.sleep(draw.choice((0.0, 0.01, 0.05)))
+                project.write(name, text)
+            case "delete":
+                project.path(name).unlink(missing_ok=True)
+            case "rename":
+                if project.path(name).exists():
+                    project.move(name, draw.choice([f"assets/d{number % 3}/g{number}.txt", name + ".inc"]))
+            case "product":
+                products = sorted(project.path(f"Cache/{HOST}").rglob("*.txt"))
+                if products:
+                    name = str((product := draw.choice(products)).relative_to(project.root))
+                    product.unlink(missing_ok=True)
+            case _:
+                self.checkout(1 - self._branch)
+        return f"{kind} {name}"
+
+
+def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", changes_code: bool = True, say: Say = print) -> Report:
+    """Edit for so many minutes, in rounds; in every second one something is killed without being asked (`_VICTIMS`)."""
+    report = Report("live-truth")
+    truth = Truth(folder / "project", seed, mutant, changes_code=changes_code)
+    truth.aptui("batch")
+    until, kills = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < until:
+        victim = _VICTIMS[report.runs // 2 % len(_VICTIMS)] if report.runs % 2 else ""
+        done: list[str] = []
+        known = len(report.violations)
+        with truth.engine() as process:
+            truth.wait_for_engine(process)
+            round_until = time.monotonic() + _ROUND_S
+            while time.monotonic() < round_until:
+                done.append(truth.edit())
+                report.faults += 1
+                time.sleep(truth.random.choice((0.0, 0.02, 0.1, 0.4)))
+            kills += bool(victim)
+            if victim in ("engine", "family", "worker"):
+                truth.kill(victim, process)
+            if victim in ("", "worker"):
+                time.sleep(1.5)  # at rest without being asked: what was not heard is not made up for
+                truth.aptui("status")
+                unrested = _unrested(truth)
+                if process.poll() is not None:
+                    unrested.append(f"the engine has ended with {process.returncode}")
+                if unrested:
+                    unrested.append(truth.aptui("status").stdout)
+                report.violations += [f"round {report.runs}, at rest: {text}" for text in unrested]
+        if victim == "batch":
+            truth.edit()
+            truth.aptui("batch", kill_after_s=truth.random.uniform(0.3, 4.0))
+        truth.aptui("batch")
+        found = _differences(truth, folder / "clean")
+        report.violations += [f"round {report.runs} ({victim}) after {', '.join(done[-6:])}: {text}" for text in found]
+        report.runs += 1
+        head = f"  round {report.runs}: {report.faults} edits, {kills} kills ({victim or 'none'})"
+        say("\n    ".join([head, *report.violations[known:]]))
+        if report.violations[known:]:
+            say(f"    as it was then: {keep(folder)}")
+    say(f"{report.faults} edits and {kills} kills in {report.runs} rounds")
+    return report
+
+
+def _unrested(truth: Truth) -> list[str]:
+    """Return products of copies that are missing, or older than their sources, though the engine had time."""
+    deadline, found = time.monotonic() + _HEARD_S, ["?"]
+    while found and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = [
+            f"'{path.name}' has no product of its bytes"
+            for path in sorted(truth.project.path("assets").rglob("*.txt"))
+            if not _is_copied(truth, path)
+        ]
+    return found
+
+
+def _is_copied(truth: Truth, path: Path) -> bool:
+    product = truth.project.cache / HOST / path.relative_to(truth.project.path("assets"))
+    return product.exists() and product.read_bytes() == path.read_bytes()
+
+
+def _store_differences(truth: Truth, other: Path) -> list[str]:
+    """Return how a cache that is filled from the store of this machine differs: the store holds what no rebuild contradicts."""
+    project = truth.project
+    project.engine_run(sets=[f"cache={other}"])
+    try:
+        kept = failed_products(project.cache) | failed_products(other)
+        mine, theirs = project.products(), project.products(other)
+    finally:
+        shutil.rmtree(other)
+    names = sorted(name for name in mine.keys() | theirs.keys() if name not in kept and mine.get(name) != theirs.get(name))
+    return [f"from the store, {name} is {theirs.get(name)!r} instead of {mine.get(name)!r}" for name in names]
+
+
+def _differences(truth: Truth, clean: Path) -> list[str]:
+    """Return what is not as it has to be at rest."""
+    again = truth.aptui("batch")
+    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # what failed is tried again at each start
+    found = [] if is_still else [again.stdout[-200:]]
+    found += truth.project.differences_from_clean_build(clean)
+    found += _store_differences(truth, clean)
+    rebuilt = truth.aptui("verify", "--rebuild", "100%")
+    if rebuilt.returncode not in (0, 3):
+        found.append(f"verify --rebuild: {(rebuilt.stdout + rebuilt.stderr)[-300:]}")
+    kept = truth.aptui("cache", "verify", "--rebuild", "100%")
+    if kept.returncode not in (0, 3):
+        found.append(f"cache verify --rebuild: {(kept.stdout + kept.stderr)[-300:]}")
+    return found
