@@ -101,3 +101,21 @@ def _named(text: object) -> str:
 
 def _text(text: str) -> str:
     return text if text.isascii() else to_text(os.fsencode(text))
+
+
+TOLD_MOST = 16 << 20
+"""Characters of a file in which a command says something; dependencies by the hundred thousand have fewer."""
+
+
+def told_text(path: str) -> str:
+    """Return what a command wrote into a file for us.
+
+    Raises:
+        AnswerRefused: it is too long, or no text. FileNotFoundError: there is none.
+    """
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read(TOLD_MOST + 1)
+    if len(text) > TOLD_MOST or "\0" in text:
+        what = "is no text: it holds a NUL" if "\0" in text else f"has more than {TOLD_MOST:,} characters"
+        raise AnswerRefused(f"the file {os.path.basename(path)!r} that the command wrote {what}")
+    return text

@@ -262,6 +262,15 @@ def test_a_product_that_nobody_may_read_is_made_readable(room):
     assert os.stat(staged.staged).st_mode & 0o777 == 0o644
 
 
+def test_no_product_runs_as_its_owner_or_is_written_by_others(room):
+    def process_job(request):
+        os.chmod(write(request.product_path("a.out")), 0o7777)
+        return made(JobProduct("a.out"))
+
+    (staged,) = room.process(process_job).products
+    assert os.stat(staged.staged).st_mode & 0o7777 == 0o775
+
+
 def test_a_product_elsewhere_is_copied_and_stays(room, tmp_path):
     elsewhere = write(tmp_path / "shared.out", b"shared")
 

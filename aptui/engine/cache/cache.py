@@ -27,7 +27,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.places import LastFolder, ReplacedFiles, Stamp, close_to_others, opened, remove_staged, stamp_of
+from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, opened, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -202,9 +202,9 @@ class Cache:
         touched: set[str] = set()
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
-            with contextlib.closing(LastFolder(self._root)) as last_folder:
+            with contextlib.closing(Moves(self.staging, self._root, replaced)) as moves:
                 for commit in order.commits:
-                    error, placed = self._place(commit, touched, last_folder, replaced)
+                    error, placed = self._place(commit, touched, moves)
                     if error:
                         failed.append((commit.run_key, error, placed))
                         if placed:
@@ -235,32 +235,30 @@ class Cache:
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
-    def _place(self, commit: JobCommit, touched: set[str], last_folder: LastFolder, replaced: ReplacedFiles) -> tuple[str, int]:
+    def _place(self, commit: JobCommit, touched: set[str], moves: Moves) -> tuple[str, int]:
         """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
         for placed, (staged, product) in enumerate(commit.products):
             folder = parent(product.name)
             try:
                 try:
-                    self._move_in(staged, product.name, touched, last_folder, replaced)
+                    self._move_in(staged, product.name, touched, moves)
                 except FileNotFoundError:
                     if folder not in self._known_folders:
                         raise
                     self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
-                    last_folder.close()
-                    self._move_in(staged, product.name, touched, last_folder, replaced)
+                    moves.close()
+                    self._move_in(staged, product.name, touched, moves)
             except OSError as error:
                 self._known_folders.discard(folder)
                 return f"product '{product.name}' cannot be placed: {error.strerror}", placed
             touched.add(folder)
         return "", len(commit.products)
 
-    def _move_in(self, staged: str, name: str, touched: set[str], last_folder: LastFolder, replaced: ReplacedFiles) -> None:
+    def _move_in(self, staged: str, name: str, touched: set[str], moves: Moves) -> None:
         folder = parent(name)
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
-        descriptor, file = last_folder.descriptor_of(folder), from_text(name.rpartition("/")[2])
-        replaced.hold(file, descriptor)
-        os.replace(from_text(staged), file, dst_dir_fd=descriptor)
+        moves.move(staged, folder, from_text(name.rpartition("/")[2]))
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
             self._note_placed(name)

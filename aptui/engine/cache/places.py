@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from aptui.core.paths import cache_path, from_text
+from aptui.core.paths import cache_path, from_text, to_text
 
 Stamp = tuple[int, int, int]
 """(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
@@ -113,6 +113,29 @@ class ReplacedFiles:
         finally:
             for descriptor in held:
                 os.close(descriptor)
+
+
+class Moves:
+    """The renames of one commit: out of the folder `staging` alone, over no link, whatever a worker says of a product's place."""
+
+    def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
+        self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}
+        self._sources, self._targets, self._replaced = LastFolder(os.fsencode(staging)), LastFolder(root), replaced
+
+    def move(self, staged: str, folder: str, file: bytes) -> None:
+        """Rename a staged file to `file` in a folder of the cache; raises OSError."""
+        below = next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), "")
+        place, _, name = below.rpartition("/")
+        if not {"", ".", ".."}.isdisjoint((*place.split("/"), name) if place else (name,)):
+            raise PermissionError(errno.EPERM, "it was not staged")
+        target = self._targets.descriptor_of(folder)
+        self._replaced.hold(file, target)
+        os.replace(from_text(name), file, src_dir_fd=self._sources.descriptor_of(place), dst_dir_fd=target)
+
+    def close(self) -> None:
+        """Let go of all folders; the next move opens its own."""
+        self._sources.close()
+        self._targets.close()
 
 
 def _close_all(sockets: tuple[socket.socket, ...]) -> None:

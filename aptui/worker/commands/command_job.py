@@ -20,7 +20,7 @@ from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
-from aptui.worker.answers import AnswerRefused
+from aptui.worker.answers import AnswerRefused, told_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bounded_lines, record_of
 from aptui.worker.inputs.reads import Reads
@@ -241,8 +241,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     if not rule.depfile and "{depfile}" not in rule.command:
         return []
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return list(commands.parse_depfile(file.read()))
+        return list(commands.parse_depfile(told_text(path)))
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,
@@ -257,6 +256,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
 def _products(
     rule: CommandRule, builder: Builder, order: ProcessOrder, folders: StagingFolders, values: Mapping[str, str]
 ) -> list[JobProduct]:
+    folders.refuse_others()
     names = commands.find_products(rule.products, folders.products, values)
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
     flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT

@@ -29,6 +29,8 @@ from aptui.worker.outputs.sub_ids import check_sub_id
 NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
 _READABLE = 0o644
+_NOBODYS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
+"""Bits that no product has: it runs as whoever starts it, and only its user and group write to it."""
 _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
@@ -51,6 +53,20 @@ class StagingFolders(Struct, frozen=True):
     def trace(self) -> str:
         """Where the record of what a command opened is, while there is one."""
         return f"{self.staging}/trace"
+
+    def refuse_others(self) -> None:
+        """Refuse folders in whose place a run put something else: what lies there is not its own.
+
+        Raises:
+            AnswerRefused: there is one.
+        """
+        for path in (self.staging, self.products, self.temp):
+            try:
+                is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+            except FileNotFoundError:
+                continue
+            if not is_folder:
+                raise AnswerRefused(f"the run put something else in the place of its folder {os.path.basename(path)!r}")
 
     def make(self) -> None:
         """Make them; their parent exists, or is made too."""
@@ -88,6 +104,7 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
     Raises:
         Refused: a product is not what the builder says; the text names the file.
     """
+    folders.refuse_others()
     names: dict[str, str] = {}
     sub_ids: dict[int, str] = {}
     staged = []
@@ -176,6 +193,8 @@ def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) 
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
     if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder with an umask of its own
         os.chmod(path, _READABLE)
+    elif is_ours and found.st_mode & _NOBODYS:
+        os.chmod(path, stat.S_IMODE(found.st_mode) & ~_NOBODYS)
     staged = path
     if not is_ours or found.st_nlink > 1:
         # A second hard link could change the product long after it was committed.

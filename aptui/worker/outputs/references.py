@@ -21,7 +21,7 @@ from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
 from aptui.core.project import Builder, ReferenceRule
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.answers import AnswerRefused
+from aptui.worker.answers import AnswerRefused, told_text
 from aptui.worker.files import os_path
 from aptui.worker.log import RunLog, valid_text
 
@@ -124,8 +124,7 @@ def add_told(file: str, products: Sequence[JobProduct]) -> bool:
         Refused: a line that cannot be understood, with its number.
     """
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
-            lines = stream.read().splitlines()
+        lines = told_text(file).splitlines()
     except FileNotFoundError:
         return False
     by_name = {os.path.basename(product.path): product for product in products}

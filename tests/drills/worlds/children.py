@@ -107,10 +107,11 @@ def rows_before_renames() -> None:
 
 def in_place() -> None:
     """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
-    from aptui.engine.cache import cache
+    from aptui.engine.cache import places
 
-    def overwrite(source: str, target: str, *, dst_dir_fd: int | None = None) -> None:
-        data = Path(os.fsdecode(source)).read_bytes()
+    def overwrite(source: str, target: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        with open(os.open(source, os.O_RDONLY, dir_fd=src_dir_fd), "rb") as staged:
+            data = staged.read()
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=dst_dir_fd)
         with open(descriptor, "wb", buffering=0) as file:
             for at in range(0, len(data), 512):
@@ -121,7 +122,7 @@ def in_place() -> None:
         def __getattr__(self, name: str) -> object:
             return overwrite if name == "replace" else getattr(os, name)
 
-    cache.os = Patched()
+    places.os = Patched()
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -219,6 +219,22 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 # -------------------------------------------------------------------------------------------------------------------- commit
 
 
+@pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
+def test_nothing_is_moved_into_the_cache_that_no_run_staged(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
+    """A worker says where a product lies, and what decodes a hostile file may have taken it over."""
+    for folder in (tmp_path, cache.staging.parent):
+        (folder / "secret").write_bytes(b"s")
+    (cache.staging / "link").symlink_to(tmp_path)
+    staged = place.format(root=tmp_path, staging=cache.staging, name="secret")
+    commit = JobCommit(1, 11, ((staged, product("linux/a.txt", b"s")),), ())
+
+    done, failed = cache.commit(CommitProducts(1, (commit,)), diary, rows_of)
+
+    assert (done, [run_key for run_key, *_ in failed]) == ([], [1])
+    assert (tmp_path / "secret").read_bytes() == (cache.staging.parent / "secret").read_bytes() == b"s"
+    assert not (cache.root / "linux" / "a.txt").exists()
+
+
 def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Diary) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
@@ -307,8 +323,8 @@ def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diar
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/f/b.txt", b"b"))))
     replace = os.replace
 
-    def then_deleted(staged: bytes, name: bytes, *, dst_dir_fd: int) -> None:
-        replace(staged, name, dst_dir_fd=dst_dir_fd)
+    def then_deleted(staged: bytes, name: bytes, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        replace(staged, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         if name == b"a.txt":
             shutil.rmtree(cache.root / "linux/f")
 

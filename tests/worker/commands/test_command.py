@@ -16,6 +16,7 @@ from run_room import Room
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule
+from aptui.worker import answers
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, execute, find_products, invocation, parse_depfile
 from aptui.worker.commands.output import BoundedText
@@ -372,6 +373,21 @@ def test_a_dependency_file_that_was_not_written_is_warned_about(room):
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
     assert "wrote no dependency file 'a.d'" in result.log[0].text
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("key", ["depfile", "links_file"])
+@pytest.mark.parametrize(
+    ("writes", "why"), [("printf '\\0'", "holds a NUL"), ("head -c 200 /dev/zero | tr '\\0' x", "more than 100 characters")]
+)
+def test_what_a_command_tells_in_a_file_is_text_and_has_an_end(room, monkeypatch, key, writes, why):
+    monkeypatch.setattr(answers, "TOLD_MOST", 100)
+
+    result = room.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
+
+    assert result.outcome == Outcome.FAILED
+    assert "'told' that the command wrote" in result.error
+    assert why in result.error
 
 
 @pytest.mark.real

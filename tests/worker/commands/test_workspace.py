@@ -109,6 +109,19 @@ def test_a_run_that_comes_to_nothing_leaves_nothing(shared: Shared, ending: str)
     assert shared.left() == EMPTY
 
 
+@pytest.mark.parametrize("folder", ["$1", "$1/.."])
+def test_what_lies_in_the_place_of_a_runs_folder_is_not_its_own(shared: Shared, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "mine" / "products").mkdir(parents=True)
+    for place in (tmp_path / "mine", tmp_path / "mine" / "products"):
+        (place / "x").write_text("mine")
+
+    target = str(tmp_path / "mine")
+    result = shared.run(f"sh -c 'to=$(realpath {folder}); rm -rf $to; ln -s {target} $to' {{source}} {{products_dir}}")
+
+    assert (result.outcome, "in the place of its folder" in result.error) == (Outcome.FAILED, True)
+    assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
+
+
 def test_there_is_time_for_others_when_a_command_has_begun_and_when_it_takes_long(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
     begun = [*shared.told]
