@@ -16,6 +16,9 @@ from aptui.core.project import Builder
 from aptui.core.results.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
+_SHOWN = 100
+"""Characters of a path in a message."""
+
 
 class AnswerRefused(Exception):
     """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.results.retry`)."""
@@ -80,12 +83,19 @@ def _edges(dependencies: Iterable[SourceDependency]) -> Iterable[SourceEdge]:
             yield SourceEdge(EdgeKind.UUID, dependency.uuid.hex)
         elif dependency.path:
             kind = EdgeKind.WILDCARD if dependency.kind == SourceDependencyKind.WILDCARD else EdgeKind.PATH
-            yield SourceEdge(kind, _text(normalize(dependency.path)))
+            yield SourceEdge(kind, _path(dependency.path))
 
 
 def _source_key(source: str, root: str) -> PathKey:
-    path = _text(normalize(source))
+    path = _path(source)
     return key_of(path[len(root) + 1 :] if is_below(path, root) else path)
+
+
+def _path(path: str) -> str:
+    """Return a path that a builder named; one with a NUL, as damaged files have them, can be asked of no system."""
+    if "\0" in path:
+        raise ValueError(f"the path {path[:_SHOWN]!r} holds a NUL")
+    return _text(normalize(path))
 
 
 def _param(value: Any) -> Any:

@@ -130,6 +130,11 @@ def raising(error):
         (lambda _: CreateJobsResponse(Result.CANCELLED), Outcome.CANCELLED, "cancelled"),
         (lambda _: None, Outcome.FAILED, "create_jobs returned NoneType, not a CreateJobsResponse"),
         (lambda _: jobs("job"), Outcome.FAILED, "create_jobs answered with a value of the wrong kind"),
+        (
+            lambda _: CreateJobsResponse(Result.SUCCESS, source_dependencies=[SourceDependency("a\0.h")]),
+            Outcome.FAILED,
+            "the path 'a\\x00.h' holds a NUL",
+        ),
         (lambda _: jobs(JobDescriptor("", "linux")), Outcome.FAILED, "job_key must be text"),
         (lambda _: jobs(JobDescriptor(5, "linux")), Outcome.FAILED, "job_key must be text"),
         (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong kind"),
