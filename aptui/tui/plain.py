@@ -1,6 +1,6 @@
 r"""News as plain lines in the terminal's own scrollback: what `\` shows, and all there is on a dumb terminal. No Textual here.
 
-Tests: `tests/tui/test_shell.py`.
+Tests: `tests/tui/test_plain.py`.
 """
 
 from __future__ import annotations

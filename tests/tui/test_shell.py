@@ -6,8 +6,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from aptui import __version__
-from aptui.core.notices import JobChanged, Progress
-from aptui.link.codec import NoticeLine
+from aptui.core.notices import Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
@@ -15,7 +14,6 @@ from aptui.tui.frame.commandline import Command, completions
 from aptui.tui.frame.help import FILTER, SIGNS, help_lines
 from aptui.tui.frame.sheet import Lines, broken
 from aptui.tui.pane import PANES, existing
-from aptui.tui.plain import Stream, line_of
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import PROBES, FakeSession
@@ -440,18 +438,6 @@ def test_the_tab_is_remembered(tmp_path):
 
     in_shell(tmp_path, go)
     in_shell(tmp_path, look)
-
-
-def test_plain_lines_are_safe_and_only_what_settled():
-    news = JobChanged(0, 1, "a\x1b]0;x\x07.png", 1, "pc", "Image", "b", "failed", "", "bad\x9b1m", 0, 1, 3, "", 1)
-    stream = Stream()
-    stream.take([NoticeLine(1, 1, news)])
-    stream.lost()
-
-    assert "✗ failed" in line_of(news, 0)
-    assert line_of(news, 0).isprintable()
-    assert line_of(JobChanged(0, 1, "a", 1, "pc", "I", "b", "processing", "", "", 0, 0, 3, "", 1), 0) == ""
-    assert len(list(stream.lines())) == 2
 
 
 def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):

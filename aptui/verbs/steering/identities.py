@@ -1,6 +1,6 @@
 """`aptui identities`: who has which UUID by a `.meta` file, whose cannot be used, and which files look moved without theirs.
 
-Tests: `tests/verbs/shipping/test_shipping.py`.
+Tests: `tests/verbs/steering/test_identities.py`.
 """
 
 from __future__ import annotations

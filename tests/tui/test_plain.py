@@ -1,0 +1,75 @@
+"""News as plain lines: what is worth one, that they are safe, how many are kept, and how they are followed."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from aptui.core.notices import HealthChanged, JobChanged, Notice, Said
+from aptui.link.codec import NoticeLine
+from aptui.shared.health import Health
+from aptui.tui import plain
+from aptui.tui.data.session import Session
+from aptui.tui.plain import Stream, follow, line_of
+
+
+def job(status: str, **more: Any) -> JobChanged:
+    facts: dict[str, Any] = {"source": "a.png", "error": "", "warnings": 0} | more
+    return JobChanged(
+        0, 1, facts["source"], 1, "pc", "Image", "b", status, "", facts["error"], facts["warnings"], 1, 3, "", cast(Any, 1)
+    )
+
+
+def test_lines_are_safe_and_only_of_what_settled() -> None:
+    news = job("failed", source="a\x1b]0;x\x07.png", error="bad\x9b1m")
+    stream = Stream()
+    stream.take([NoticeLine(1, 1, news)])
+    stream.lost()
+
+    assert "✗ failed" in line_of(news, 0)
+    assert line_of(news, 0).isprintable()
+    assert len(list(stream.lines())) == 2
+
+
+@pytest.mark.parametrize(
+    ("notice", "words"),
+    [
+        (job("processing"), ""), (job(""), ""), (HealthChanged(0, Health()), ""),
+        (job("completed", warnings=2), "✓ completed  a.png  pc · Image  2 warnings"),
+        (job("failed", error="no pixels"), "✗ failed     a.png  pc · Image  no pixels"),
+        (Said(0, 0, "all is well"), "· all is well"), (Said(0, 2, "little room"), "! little room"),
+        (HealthChanged(0, Health(is_paused=True)), "‖ paused"),
+    ],
+)  # fmt: skip
+def test_a_line_says_what_happened_after_when(notice: Notice, words: str) -> None:
+    assert line_of(notice, 0).partition(" ")[2] == words
+
+
+def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "_MOST_WAITING", 2)
+    stream = Stream()
+    stream.take([NoticeLine(1, at, Said(0, 0, f"line {at}")) for at in range(5)])
+
+    first, *rest = stream.lines()
+    assert "3 lines left out" in first
+    assert [line.partition(" ")[2] for line in rest] == ["· line 0", "· line 1"]
+    assert list(stream.lines()) == []
+
+
+def test_news_are_written_until_it_is_over_and_heard_no_more() -> None:
+    session, out = SimpleNamespace(listeners=[]), io.StringIO()
+    news = [Said(0, 0, "one"), Said(0, 0, "two")]
+
+    def is_over(_wait_s: float) -> bool:
+        if news:
+            session.listeners[0].take([NoticeLine(1, 1, news.pop(0))])
+            return False
+        return True
+
+    follow(cast(Session, session), out, is_over)
+
+    assert [line.partition(" ")[2] for line in out.getvalue().splitlines()] == ["· one", "· two"]
+    assert session.listeners == []
