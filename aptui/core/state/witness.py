@@ -101,7 +101,7 @@ class Witness:
         missing = [
             PathKey(name)
             for kind, name, digest in job.planned_inputs
-            if digest == fingerprint.MISSING and kind in _DECLARED and self._memory.file(PathKey(name)) is None
+            if digest == fingerprint.MISSING and kind in _DECLARED and self._last_known(PathKey(name)) is None
         ]
         if not missing:
             return
@@ -171,12 +171,15 @@ class Witness:
         for kind, name, digest in manifest:
             if kind not in _FILES or name.startswith("/"):
                 continue
-            fact = self._memory.file(PathKey(name))
+            fact, last = self._memory.file(PathKey(name)), self._last_known(PathKey(name))
             is_proven = isinstance(fact, FileFact) and fingerprint.file_digest(fact.digest) == digest
-            if isinstance(fact, Unsettled):
-                fact = self._memory.last_seen(PathKey(name))
-            if fact is not None:
-                yield *self._place_of(fact), is_proven or fact.scan_folder == self._intermediates
+            if last is not None:
+                yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
+
+    def _last_known(self, key: PathKey) -> FileFact | None:
+        """Return the file that wins a path; while nobody can tell, the one that was last seen to."""
+        fact = self._memory.file(key)
+        return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 
     def _place_of(self, fact: FileFact) -> tuple[str, Stamp]:
         """Return the path and the stamp of a file."""

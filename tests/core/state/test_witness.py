@@ -9,15 +9,15 @@ import pytest
 from fake_world import World
 
 from aptui.core.model import Job
-from aptui.core.orders import CopyOrder
+from aptui.core.orders import AnalyseOrder, CopyOrder
 from aptui.core.pipeline.runs import results
 from aptui.core.state.witness import Witness
 
 
-def running(world: World, *, has_read: bool) -> bool:
-    """Whether a run of `a.s` is under way, before it has read what it reads or after."""
+def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
+    """Whether a run of a script is under way, before it has read what it reads or after."""
     orders = [order for order, _text in world.running.values() if not isinstance(order, CopyOrder)]
-    return any(order.rel == "a.s" and (order.run_key in world.read) == has_read for order in orders)
+    return any(order.rel == rel and (order.run_key in world.read) == has_read for order in orders)
 
 
 def step_until(world: World, is_true: Callable[[], bool]) -> None:
@@ -59,6 +59,12 @@ def test_bytes_that_the_engine_never_read_are_not_what_a_product_is_made_of(word
 def test_a_file_that_comes_under_a_run_is_not_taken_for_missing(word: str, is_back: bool) -> None:
     for seed in range(10):
         check_new(word, is_back=is_back, seed=seed)
+
+
+@pytest.mark.parametrize("word", ["include", "jobs-from"])
+def test_who_begins_while_a_file_that_came_is_looked_at_does_not_keep_what_it_read(word: str) -> None:
+    for seed in range(20):
+        check_second(word, seed)
 
 
 @pytest.mark.parametrize(("word", "is_back"), [("include", False), ("jobs-from", True), ("glob", True)])
@@ -211,4 +217,25 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
 
     clean = world.clean()
     assert not world.contradictions, f"what was made of two things: {world.contradictions}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+
+
+def check_second(word: str, seed: int) -> None:
+    """Write a file that is planned as missing under a run; delete it once another one, begun when that had ended, has read it."""
+    world = World(rng=random.Random(seed))
+    world.slots = 1
+    for rel in ("a.s", "b.s"):
+        world.write(rel, f"{word} e.txt")
+    world.scan()
+    step_until(world, lambda: any(not isinstance(order, AnalyseOrder) for order, _text in world.running.values()))
+    first, second = ("a.s", "b.s") if running(world, has_read=False) else ("b.s", "a.s")
+    step_until(world, lambda: running(world, has_read=True, rel=first))
+    world.write("e.txt", "new")
+    step_until(world, lambda: running(world, has_read=True, rel=second))
+    world.delete("e.txt")
+
+    world.run()
+    world.settle(restart=True)
+
+    clean = world.clean()
     assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
