@@ -64,7 +64,7 @@ def _missing(config: Config, path: Path) -> KnownError:
     if (answer := engine_answer(config)) is None:
         return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     if trouble := answer["health"]["disk"]:
-        return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}")
+        return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}", hint="free some space on its disk")
     hint = "put it back, or 'aptui rescan' makes everything anew"
     return HostError(f"the asset database '{path}' is gone, while the engine (process {answer['pid']}) uses it", hint=hint)
 
