@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +35,8 @@ def test_a_second_look_at_what_was_too_fresh_ends_no_waiting(project: LiveProjec
     told: list[str] = []
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))
-        project.write("assets/first.txt", "1")
+        first = project.write("assets/first.txt", "1")
+        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # too fresh whenever it is looked at
         processor.when_idle(lambda: told.append("first"))
         project.until(lambda: told, "the first")
         project.settle()  # nothing more is said of it: a notification that came late would be work that was asked for
