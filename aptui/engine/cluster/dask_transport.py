@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -49,7 +50,30 @@ async def _ended(client: Any, future: Any) -> None:
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
-def drop_exception(task: asyncio.Task[None]) -> None:
+async def within(awaited: Awaitable[Any], limit_s: float) -> Any:
+    """Return what comes within a limit, in seconds.
+
+    `asyncio.wait_for` also waits until what came too late has ended, and Dask's client may go on for ever.
+
+    Raises:
+        TimeoutError: nothing came.
+    """
+    task = asyncio.get_running_loop().create_task(_result_of(awaited))
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+        if task.done():
+            return task.result()
+    finally:
+        task.cancel()
+        task.add_done_callback(drop_exception)
+    raise TimeoutError(f"nothing came within {limit_s:g} s")
+
+
+async def _result_of(awaited: Awaitable[Any]) -> Any:
+    return await awaited
+
+
+def drop_exception(task: asyncio.Future[Any]) -> None:
     """Take note of how a task ended about which nobody asks."""
     if not task.cancelled():
         task.exception()

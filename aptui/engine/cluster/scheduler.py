@@ -31,7 +31,7 @@ from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.orders import Outcome, ProcessOrder
 from aptui.core.project import Builder
 from aptui.engine.cluster import messages
-from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of
+from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of, within
 from aptui.engine.cluster.environment import Kit, difference, kits_of, program_version, python_version
 from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, RemoteTask, RemoteWorker, departure, resources_of
@@ -229,12 +229,13 @@ class Scheduler:
             name="aptui",
         )
         try:
-            await asyncio.wait_for(client, 2 * _CONNECT_LIMIT_S)
+            await within(client, 2 * _CONNECT_LIMIT_S)
             client.subscribe_topic(self._topic, self._hear)
             self._talk.client = client
             self._note_connected(is_connected=True)
             self._talk.is_loss_told = False
             await self._watch(client)
+            self._lose()
         finally:
             await self._hang_up(client)
 
@@ -243,19 +244,17 @@ class Scheduler:
         names = [doing.key for doing in self._talk.doing.values()]
         with contextlib.suppress(Exception):
             if names and self._is_closing:
-                await asyncio.wait_for(self._stop_remote(names), _STOP_S)
+                await within(self._stop_remote(names), _STOP_S)
         self._talk.client = None
         with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
-            await asyncio.wait_for(client.close(_CLOSE_S), _CLOSE_S)
+            await within(client.close(_CLOSE_S), _CLOSE_S)
 
     def _tell_loss(self) -> None:
         """Report each loss once; its hour tells it from others, since no sentence is reported twice."""
         if not self._talk.is_loss_told:
             self._talk.is_loss_told = True
-            hour = time.strftime("%H:%M:%S")
-            self._tell(
-                f"the scheduler at '{self._place.scheduler}' does not answer any more ({hour}); its jobs come back and run here"
-            )
+            silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
+            self._tell(f"{silent}; its jobs come back and run here")
 
     async def _watch(self, client: Any) -> None:
         heard_s = time.monotonic()
@@ -263,8 +262,8 @@ class Scheduler:
             time.monotonic() - heard_s < PATIENCE_S and client.status == "running"
         ):  # a client that connects again has forgotten all
             with contextlib.suppress(OSError, TimeoutError):
-                known = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
-                busy = await asyncio.wait_for(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
+                known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
+                busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
                 heard_s = time.monotonic()
                 self._meet(known["workers"], busy)
             await asyncio.sleep(_PULSE_S)
@@ -335,7 +334,7 @@ class Scheduler:
             priority=1000,
         )
         try:
-            report = messages.decode(await asyncio.wait_for(future, _LOOK_LIMIT_S), messages.WorkerReport)
+            report = messages.decode(await within(future, _LOOK_LIMIT_S), messages.WorkerReport)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
             self._tell(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
             return

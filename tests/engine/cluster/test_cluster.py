@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -76,8 +79,9 @@ def project_at(root: Path, address: str, *, count: int = 12, **params: object) -
     return project
 
 
-def run(project: Project, done: dict[str, int]) -> Ran:
-    """Run an engine once; `done` is told how many jobs of each builder the cluster did, and that is waited for before it begins."""
+@contextlib.contextmanager
+def watched(done: dict[str, int]) -> Iterator[None]:
+    """Engines begin when the cluster's workers may work; `done` is told how many jobs of each builder these did."""
     plain_close, plain_init = cluster_pool.ClusterPool.close, cluster_pool.ClusterPool.__init__
 
     def close(pool, *arguments):
@@ -92,6 +96,11 @@ def run(project: Project, done: dict[str, int]) -> Ran:
         )
 
     with mock.patch.object(cluster_pool.ClusterPool, "close", close), mock.patch.object(cluster_pool.ClusterPool, "__init__", init):
+        yield
+
+
+def run(project: Project, done: dict[str, int]) -> Ran:
+    with watched(done):
         return project.engine_run(workers=1)
 
 
@@ -129,12 +138,15 @@ def test_job_that_reads_what_it_does_not_declare_is_done_here(workers, tmp_path)
 
 def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
     """Run an engine while `trouble` happens once some products are there."""
-    thread = threading.Thread(target=lambda: ran.append(run(project, done)), daemon=True)
-    thread.start()
-    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
-    trouble()
-    thread.join(90.0)  # Dask tries for 30 s to reach who does not answer
-    assert not thread.is_alive()
+    thread = threading.Thread(target=lambda: ran.append(project.engine_run(workers=1)), daemon=True)
+    with watched(done):  # here: a thread that does not end keeps it from no other test
+        thread.start()
+        until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
+        trouble()
+        thread.join(90.0)  # Dask tries for 30 s to reach who does not answer
+        if thread.is_alive():
+            faulthandler.dump_traceback()
+            pytest.fail("the engine goes on; its threads are above")
 
 
 def test_worker_that_is_killed_costs_time_only(workers, tmp_path):

@@ -234,6 +234,26 @@ def test_scheduler_that_is_lost_gives_all_back_and_is_looked_for_again(room):
     assert room.scheduler.is_connected
 
 
+def test_connection_that_does_not_let_go_keeps_no_jobs(room):
+    """Dask's client may go on connecting for ever: neither its closing nor its answers are waited for without end."""
+    is_over = threading.Event()
+
+    async def never(*_arguments: object, **_more: object) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.02)
+
+    room.send(1)
+    with mock.patch.multiple(scheduler, _CLOSE_S=0.05, _PULSE_LIMIT_S=0.05, PATIENCE_S=0.2):
+        room.client.close = room.client.identity = never
+        room.wait_for_results()
+        until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)
+        room.wait_for_workers(2)
+        is_over.set()
+
+    assert room.posted == [(1, Outcome.RETURNED, False)]
+
+
 def test_job_whose_workers_are_all_gone_comes_back_and_the_second_time_stays(room):
     room.send(1)
     room.client.workers = {"tcp://c:1": 2}
