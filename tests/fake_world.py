@@ -275,7 +275,7 @@ class World:
         self.setup = replace(self.setup, **changes)  # type: ignore[arg-type]
 
     def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
-        """Put a wish into the inbox."""
+        """Put a request into the inbox."""
         ids = tuple(job.id for name, job in self.live_jobs().items() if name in names)
         self._post(Asked(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
 

@@ -35,7 +35,7 @@ def client_of(config: Config) -> EngineClient | None:
         return None
 
 
-def settle(client: EngineClient, config: Config, wish: RunOptions, reporter: Reporter, began_s: float) -> Summary:
+def settle(client: EngineClient, config: Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary:
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
@@ -43,7 +43,7 @@ def settle(client: EngineClient, config: Config, wish: RunOptions, reporter: Rep
     """
     answer = None
     try:
-        answer = _follow(client, wish, reporter)
+        answer = _follow(client, options, reporter)
     except KeyboardInterrupt:
         pass
     finally:
@@ -78,16 +78,16 @@ def _wait_until_it_works(client: EngineClient) -> None:
         time.sleep(_LOOK_S)
 
 
-def _follow(client: EngineClient, wish: RunOptions, reporter: Reporter) -> port.Answer:
+def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> port.Answer:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if wish.accepts_empty:
+    if options.accepts_empty:
         _wait_until_it_works(client)
-    if wish.sources:
-        client.ask(port.Reprocess(keys=wish.sources))
-    for job_id, run_key in wish.restores:
+    if options.sources:
+        client.ask(port.Reprocess(keys=options.sources))
+    for job_id, run_key in options.restores:
         client.ask(port.Restore(job_id, run_key))
     heard: list[port.Answer | KnownError] = []
-    client.post(port.Settle(wish.is_full_scan, wish.platforms, wish.sets, wish.debug_output or None), heard.append)
+    client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), heard.append)
     if not client.listen_until(lambda: heard, _AT_ONCE_S):
         client.ask(port.Subscribe(wants_all=False))
         client.listen_until(lambda: heard, on_news=lambda news: reporter(news.notice))

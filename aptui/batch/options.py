@@ -127,7 +127,7 @@ def platforms_of(arguments: Namespace) -> list[str] | None:
     return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
 
 
-def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
+def options_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
     """Return what the options of `engine_arguments` ask for."""
     platforms = platforms_of(arguments)
     if arguments.draft and arguments.require:

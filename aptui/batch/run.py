@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
-from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
+from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, options_of
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
 from aptui.config import load
@@ -54,23 +54,23 @@ def batch_arguments(parser: ArgumentParser) -> None:
 
 def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
-    config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
+    config, options = load_config(arguments), options_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
-        config, wish = load.without_disabled(config), replace(wish, removes_disabled=True)
+        config, options = load.without_disabled(config), replace(options, removes_disabled=True)
     if arguments.stop_after is not None:
-        wish = replace(wish, stop_after=stop_after(arguments.stop_after))
+        options = replace(options, stop_after=stop_after(arguments.stop_after))
     with trace.written_to(arguments.trace):
-        _, code = run_and_report(arguments, config, wish)
+        _, code = run_and_report(arguments, config, options)
     return code
 
 
-def run_and_report(arguments: Namespace, config: configuration.Config, wish: RunOptions) -> tuple[Summary, int]:
+def run_and_report(arguments: Namespace, config: configuration.Config, options: RunOptions) -> tuple[Summary, int]:
     """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
     if arguments.junit:
         refuse_unwritable(arguments.junit)
     adopt_cache(arguments, config)
-    with _accepted(config, wish.accepts_empty):
-        summary = run(config, wish)
+    with _accepted(config, options.accepts_empty):
+        summary = run(config, options)
     limit = arguments.fail_slower
     if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
@@ -98,29 +98,29 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Run
     return summary, code
 
 
-def run(config: configuration.Config, wish: RunOptions) -> Summary:
+def run(config: configuration.Config, options: RunOptions) -> Summary:
     """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
     began_s = time.monotonic()
-    if wish.debug_output:
+    if options.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
-    if not wish.makes_finals:
+    if not options.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr, config.log_dir)
-    if os.path.lexists(engine_record(config.cache_dir)) and (summary := _settled(config, wish, reporter, began_s)) is not None:
+    if os.path.lexists(engine_record(config.cache_dir)) and (summary := _settled(config, options, reporter, began_s)) is not None:
         return summary
     from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
 
-    opening = PreparedSession(config, trusts_times=not wish.is_full_scan, starts_worker=True)
+    opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
     try:
         opening.take()
     except BusyError as busy:
-        summary = _settled(config, wish, reporter, began_s)
+        summary = _settled(config, options, reporter, began_s)
         if summary is None:
             reporter.close()
             raise busy from None
         return summary
     builders = {builder.uuid: builder.name for builder in opening.builders}
-    if opening.is_current and not wish.sources and not wish.restores:
+    if opening.is_current and not options.sources and not options.restores:
         opening.close()
         for sentence in (*opening.sentences, *(opening.walk.sentences if opening.walk else ())):
             reporter.say(sentence)
@@ -129,10 +129,10 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
         summary.mistakes = opening.mistakes
         summary.seconds = time.monotonic() - began_s
         return summary
-    return _run_engine(config, wish, opening, reporter, builders, began_s)
+    return _run_engine(config, options, opening, reporter, builders, began_s)
 
 
-def _settled(config: configuration.Config, wish: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
+def _settled(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Have the engine that runs do it; None = none can be reached."""
     from aptui.batch import attach  # where no engine runs, nobody pays for the wire
 
@@ -140,26 +140,26 @@ def _settled(config: configuration.Config, wish: RunOptions, reporter: Reporter,
     if client is None:
         return None
     with client:
-        _refuse_beside_engine(wish)
-        return attach.settle(client, config, wish, reporter, began_s)
+        _refuse_beside_engine(options)
+        return attach.settle(client, config, options, reporter, began_s)
 
 
-def _refuse_beside_engine(wish: RunOptions) -> None:
+def _refuse_beside_engine(options: RunOptions) -> None:
     """Refuse what only an engine of one's own does."""
-    if wish.removes_disabled:
+    if options.removes_disabled:
         raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first")
     if trace.active is not None:
         hint = f"start it with the variable {trace.VARIABLE}=FILE"
         raise UserError("'--trace' is not for an engine that runs already", hint=hint)
-    if not wish.makes_finals:
+    if not options.makes_finals:
         raise UserError("'--draft' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
-    if wish.stop_after is not None:
+    if options.stop_after is not None:
         raise UserError("'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
 
 
 def _run_engine(
     config: configuration.Config,
-    wish: RunOptions,
+    options: RunOptions,
     opening: PreparedSession,
     reporter: Reporter,
     builders: dict[bytes, str],
@@ -168,17 +168,17 @@ def _run_engine(
     from aptui.engine.loop.engine import Engine  # only where something is owed
 
     alerter = _alerter(config)
-    engine = Engine(config, [reporter, *alerter], is_full_scan=wish.is_full_scan, opening=opening)
-    counter = FailureCounter(wish.stop_after, engine.stop) if wish.stop_after is not None else None
+    engine = Engine(config, [reporter, *alerter], is_full_scan=options.is_full_scan, opening=opening)
+    counter = FailureCounter(options.stop_after, engine.stop) if options.stop_after is not None else None
     if counter is not None:
         engine.news.listeners.append(counter)
     with _stopped_by_signals(engine, reporter):
         engine.open()
         try:
             engine.start_scan()
-            if wish.sources:
-                engine.ask("reprocess", keys=wish.sources)
-            for job_id, run_key in wish.restores:
+            if options.sources:
+                engine.ask("reprocess", keys=options.sources)
+            for job_id, run_key in options.restores:
                 engine.restore(job_id, run_key)
             engine.run_until_idle()
         finally:

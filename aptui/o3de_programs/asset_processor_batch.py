@@ -139,13 +139,13 @@ class _Batch:
     def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:
         client.ask(port.Subscribe(wants_all=True))
         given = self._start.given
-        wishes = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]
+        requests = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]
         for key in work.to_reprocess(self._start):
             client.ask(port.Reprocess(keys=(key,)))
-            wishes.append(port.Settle())
-        for wish in wishes:
+            requests.append(port.Settle())
+        for request in requests:
             heard: list[object] = []
-            client.post(wish, heard.append)
+            client.post(request, heard.append)
             while not (heard or self._is_quitting):
                 client.listen_until(heard.copy, _LISTEN_S, on_news=lambda news: self.teller(news.notice))
                 self._hear(selector)

@@ -113,8 +113,8 @@ def _registry(folder: str, options: Options) -> Registry:
     from aptui.o3de.project.layout import read_registry
     from aptui.o3de.project.project import locate
 
-    sight = InputRecorder()
-    return read_registry(locate(folder, options, sight), options, sight)
+    recorder = InputRecorder()
+    return read_registry(locate(folder, options, recorder), options, recorder)
 
 
 def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:

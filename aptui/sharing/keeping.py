@@ -54,7 +54,7 @@ class ResultUploader:
 
     def __init__(
         self,
-        realm: Namespace,
+        namespace: Namespace,
         account: Account,
         teller: TroubleReporter,
         breaker: Breaker,
@@ -62,7 +62,7 @@ class ResultUploader:
         writes: bool,
         may_differ: Iterable[str],
     ) -> None:
-        self._realm, self._account, self._teller, self._breaker = realm, account, teller, breaker
+        self._namespace, self._account, self._teller, self._breaker = namespace, account, teller, breaker
         self._writes = writes
         self._may_differ = frozenset(may_differ)
         self._differing: set[str] = set()
@@ -109,7 +109,7 @@ class ResultUploader:
         goes_on = False
         try:
             if made.is_current():
-                result = SharedResult(made.record, records.sealed(made.record, self._realm.trust), made.record.base)
+                result = SharedResult(made.record, records.sealed(made.record, self._namespace.trust), made.record.base)
                 self._keep_here(made, result)
                 goes_on = self._goes_out(made)
                 if goes_on:
@@ -121,27 +121,27 @@ class ResultUploader:
                 self._on_end()
 
     def _keep_here(self, made: MadeResult, result: SharedResult) -> None:
-        local = self._realm.local
+        local = self._namespace.local
         if local is None:
             return
         try:
             for digest in made.record.blobs:
                 local.put_blob(digest, made.files[digest])
-            self._compare(made, results.publish(local, results.believed, self._realm.trust, result))
+            self._compare(made, results.publish(local, results.believed, self._namespace.trust, result))
             self._account.count(made.builder, kept=1)
         except KnownError as error:
             self._teller.about(error)
 
     def _goes_out(self, made: MadeResult) -> bool:
         is_steady = made.builder not in self._differing or made.builder in self._may_differ
-        return self._writes and made.is_shared and self._realm.remote is not None and is_steady
+        return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
 
     def _upload(self, made: MadeResult, result: SharedResult) -> None:
         """Runs in an uploader's thread."""
         is_done = False
         try:
-            if self._realm.remote is not None and self._goes_out(made) and self._breaker.allows():
-                is_done = self._send(self._realm.remote, made, result)
+            if self._namespace.remote is not None and self._goes_out(made) and self._breaker.allows():
+                is_done = self._send(self._namespace.remote, made, result)
                 self._breaker.succeeded()
         except (StoreFull, StoreRefused) as error:
             self._breaker.opened()
@@ -164,12 +164,12 @@ class ResultUploader:
             self._broken.discard(digest)
         if not made.is_current():
             return False
-        self._compare(made, results.publish(remote, self._realm.trust.opened, self._realm.trust, result))
+        self._compare(made, results.publish(remote, self._namespace.trust.opened, self._namespace.trust, result))
         return True
 
     def _place(self, made: MadeResult, digest: str) -> str:
         """Return where the bytes are: in this machine's store they stay what they are, in the cache they may be of a later run."""
-        local = self._realm.local
+        local = self._namespace.local
         try:
             return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]
         except StoreError:

@@ -47,7 +47,7 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
     )
 
 
-def realms_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Namespace, ...]:
+def namespaces_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Namespace, ...]:
     """Return the namespaces that are read, this machine's own first; only that one is written.
 
     Raises:
@@ -55,10 +55,10 @@ def realms_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Na
     """
     own = seal_of(sharing)
     trusts = [own] if own.namespace == TRUSTED else [own, replace(own, namespace=TRUSTED)]
-    return tuple(_realm(sharing, trust, teller) for trust in trusts)
+    return tuple(_namespace(sharing, trust, teller) for trust in trusts)
 
 
-def _realm(sharing: SharedCacheSettings, trust: Seal, teller: TroubleReporter) -> Namespace:
+def _namespace(sharing: SharedCacheSettings, trust: Seal, teller: TroubleReporter) -> Namespace:
     remote = open_store(sharing.store, trust.namespace, limit_s=sharing.deadline_s) if sharing.is_remote else None
     if not sharing.local_store:
         return Namespace(trust, remote=remote)

@@ -24,7 +24,7 @@ from aptui.shared.errors import KnownError
 from aptui.sharing import results
 from aptui.sharing.account import Account
 from aptui.sharing.keeping import MadeResult, ResultUploader
-from aptui.sharing.namespaces import Namespace, realms_of
+from aptui.sharing.namespaces import Namespace, namespaces_of
 from aptui.sharing.records.keys import JobFacts, base_key
 from aptui.sharing.records.record import Record, flaw_of_report
 from aptui.sharing.results import Present, SharedResult
@@ -50,7 +50,7 @@ class FoundResult(Struct, frozen=True):
 
     facts: JobFacts
     result: SharedResult
-    realm: Namespace
+    namespace: Namespace
     is_remote: bool
     look_ms: int = 0
 
@@ -104,12 +104,12 @@ class Service:
         self._deadline_s, self._clock, self._meter = sharing.deadline_s, clock, Stopwatch(clock)
         self._teller, self._breaker = TroubleReporter(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
-        self._realms = realms_of(sharing, self._teller)
-        self._lease = _take_lease(sharing.local_store) if self._realms[0].local is not None else None
+        self._namespaces = namespaces_of(sharing, self._teller)
+        self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._askers = DeadlineExecutor("aptui-shared-ask", _ASKERS)
         writing = Breaker(clock=clock)
         self._keeper = ResultUploader(
-            self._realms[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ
+            self._namespaces[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ
         )
 
     # ------------------------------------------------------------------------------------------------------------- reading
@@ -135,18 +135,18 @@ class Service:
             is_shared: whether others are asked, not only this machine.
         """
         base, began, started_s = base_key(facts), self._meter.now(), self._clock()
-        for realm in self._realms:
-            result = self._believed(realm, self._read_local(realm, base, present), facts)
-            if result is not None and self._is_within_reach(realm, result, is_shared=is_shared):
-                return FoundResult(facts, result, realm, is_remote=False, look_ms=self._since(began))
-        for realm in self._realms if is_shared else ():
-            if realm.remote is None or self._is_shunned(base):
+        for namespace in self._namespaces:
+            result = self._believed(namespace, self._read_local(namespace, base, present), facts)
+            if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
+                return FoundResult(facts, result, namespace, is_remote=False, look_ms=self._since(began))
+        for namespace in self._namespaces if is_shared else ():
+            if namespace.remote is None or self._is_shunned(base):
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
-            result = self._ask(realm.remote, base, left_s, _reader(realm.remote, realm, base, present))
-            result = self._believed(realm, result, facts, is_remote=True)
+            result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
+            result = self._believed(namespace, result, facts, is_remote=True)
             if result is not None:
-                return FoundResult(facts, result, realm, is_remote=True, look_ms=self._since(began))
+                return FoundResult(facts, result, namespace, is_remote=True, look_ms=self._since(began))
         return None
 
     def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
@@ -155,7 +155,7 @@ class Service:
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
         try:
             os.makedirs(folder, exist_ok=True)
-            missing = [index for index, item in enumerate(products) if not self._place(found.realm, item, targets[index])]
+            missing = [index for index, item in enumerate(products) if not self._place(found.namespace, item, targets[index])]
             is_whole = not missing or self._bring(found, folder, {targets[index]: products[index] for index in missing})
         except OSError as error:
             self._teller.tell("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
@@ -164,9 +164,9 @@ class Service:
             _remove(targets)
             self._forget(found)
             return None
-        if found.is_remote and found.realm.fetched is not None:
+        if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
-                results.publish(found.realm.fetched, results.believed, found.realm.trust, found.result)
+                results.publish(found.namespace.fetched, results.believed, found.namespace.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
 
@@ -209,26 +209,26 @@ class Service:
         self._askers.close()
         if self._lease is not None:
             self._lease.close()
-        for realm in self._realms:
-            if realm.remote is not None:
-                realm.remote.close()
+        for namespace in self._namespaces:
+            if namespace.remote is not None:
+                namespace.remote.close()
 
     # -------------------------------------------------------------------------------------------------------------- inside
 
-    def _read_local(self, realm: Namespace, base: str, present: Present) -> SharedResult | None:
-        if realm.local is None:
+    def _read_local(self, namespace: Namespace, base: str, present: Present) -> SharedResult | None:
+        if namespace.local is None:
             return None
         try:
-            return results.read(realm.local, results.believed, base, present)
+            return results.read(namespace.local, results.believed, base, present)
         except Mismatch as error:
-            realm.local.drop_record(base)
+            namespace.local.drop_record(base)
             self._teller.about(error)
         except StoreError as error:
             self._teller.about(error)
         return None
 
     def _believed(
-        self, realm: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
+        self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
         """Return a result whose run reported to have used what the job is made of.
 
@@ -239,17 +239,17 @@ class Service:
             return result
         if is_remote:
             self._shunned[result.record.base] = self._clock() + _SHUNNED_S
-        elif realm.local is not None:
-            realm.local.drop_record(result.key)
+        elif namespace.local is not None:
+            namespace.local.drop_record(result.key)
         self._teller.about(Mismatch(flaw))
         return None
 
-    def _is_within_reach(self, realm: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
+    def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
         """Whether this machine has all blobs, or may have them from elsewhere."""
         with contextlib.suppress(StoreError):
-            if realm.local is not None and realm.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
+            if namespace.local is not None and namespace.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
                 return True
-        return is_shared and realm.remote is not None and not self._breaker.is_open
+        return is_shared and namespace.remote is not None and not self._breaker.is_open
 
     def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
         """Ask a store of others, and remember how that went."""
@@ -280,18 +280,18 @@ class Service:
     def _is_shunned(self, name: str) -> bool:
         return self._shunned.get(name, 0.0) > self._clock()
 
-    def _place(self, realm: Namespace, item: StagedProduct, target: str) -> bool:
-        if realm.local is None:
+    def _place(self, namespace: Namespace, item: StagedProduct, target: str) -> bool:
+        if namespace.local is None:
             return False
         try:
-            return realm.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
+            return namespace.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
         except StoreError as error:
             self._teller.about(error)
             return False
 
     def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
         """Download blobs beside `folder`, then move them in: an abandoned download cannot meddle with what is there by then."""
-        remote, base = found.realm.remote, found.record.base
+        remote, base = found.namespace.remote, found.record.base
         if remote is None or self._is_shunned(base):
             return False
         wanted = {item.digest.hex(): item.size for item in targets.values()}
@@ -300,7 +300,7 @@ class Service:
         try:
             is_here = self._ask(remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._keeper.replaces))
             if is_here:
-                _take_in(found.realm, targets, spool)
+                _take_in(found.namespace, targets, spool)
             return bool(is_here)
         finally:
             is_given_up.set()
@@ -308,11 +308,11 @@ class Service:
 
     def _forget(self, found: FoundResult) -> None:
         """Drop a record of this machine whose blobs nobody has."""
-        if not found.is_remote and found.realm.local is not None:
-            found.realm.local.drop_record(found.result.key)
+        if not found.is_remote and found.namespace.local is not None:
+            found.namespace.local.drop_record(found.result.key)
 
     def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
-        remote, builder = found.realm.remote, found.facts.builder_name
+        remote, builder = found.namespace.remote, found.facts.builder_name
         is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
         origin = remote.address if is_remote and remote is not None else THIS_MACHINE
         counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
@@ -329,8 +329,8 @@ def _take_lease(root: str) -> Lease | None:
     return None
 
 
-def _reader(store: Store, realm: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
-    return lambda: results.read(store, realm.trust.opened, base, present)
+def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
+    return lambda: results.read(store, namespace.trust.opened, base, present)
 
 
 def _download(
@@ -358,13 +358,13 @@ def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Call
         raise
 
 
-def _take_in(realm: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
+def _take_in(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs where they are wanted, and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
         placing.make_executable(os.path.join(spool, digest))  # before others may have the file under a name of theirs
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
-        if realm.local is None or not _is_placed(realm.local, path, target, item):
+        if namespace.local is None or not _is_placed(namespace.local, path, target, item):
             shutil.copyfile(path, target)
             if item.is_executable:
                 placing.make_executable(target)

@@ -39,12 +39,12 @@ class Keyboard:
 
     def hold(self, what: str) -> Callable[[], None]:
         """Have keys wait for what a key before them set out for, until what is returned is called."""
-        errand = object()
-        self._held[errand] = what
-        return lambda: self._let_go(errand)
+        task = object()
+        self._held[task] = what
+        return lambda: self._let_go(task)
 
-    def _let_go(self, errand: object) -> None:
-        self._held.pop(errand, None)
+    def _let_go(self, task: object) -> None:
+        self._held.pop(task, None)
 
     def awaited(self, key: str) -> str:
         """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""

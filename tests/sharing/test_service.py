@@ -430,7 +430,7 @@ def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machi
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
     monkeypatch.setattr("aptui.sharing.stores.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
-    other.service._realms = tuple(replace(realm, local=None, fetched=None) for realm in other.service._realms)
+    other.service._namespaces = tuple(replace(namespace, local=None, fetched=None) for namespace in other.service._namespaces)
     for number in range(30):
         assert other.find(facts(f"{number}.png")) is None
 

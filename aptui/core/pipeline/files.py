@@ -97,12 +97,12 @@ class Files:
         self._chains.seen(event.folder)
         # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one
         # that is.
-        strays = self._chains.strays(winners.values())
-        for key in strays:
+        orphans = self._chains.orphans(winners.values())
+        for key in orphans:
             del winners[key]
-        gone |= strays
+        gone |= orphans
         said = dict(event.identities)
-        keyed = [(key, fact) for fact in event.facts if (key := fact.key) not in strays]
+        keyed = [(key, fact) for fact in event.facts if (key := fact.key) not in orphans]
         facts, keys = [fact for _key, fact in keyed], [key for key, _fact in keyed]
         pending.identities = {**(previous.identities if previous else {}), **{key: said.get(key) for key in keys}}
         self._memory.has_identities = self._memory.has_identities or bool(said)
@@ -119,7 +119,7 @@ class Files:
             self._plans.force(job, "its intermediate has the path of a source")
         for fact, others in event.clashes:
             self._clash(fact, others)
-        self._drop_strays(event)
+        self._drop_orphans(event)
         self._note_small(facts, previous)
         self._memory.newer.give_to(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
@@ -195,11 +195,11 @@ class Files:
             if now.get(key) != (fact.scan_folder, fact.rel):
                 self._ledger.put("drop_file", (fact.scan_folder, fact.rel))
 
-    def _drop_strays(self, event: FolderSeen) -> None:
+    def _drop_orphans(self, event: FolderSeen) -> None:
         """Drop what differed only in case from another file, and does not any more: its key is its path as it is spelled."""
         spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
-        strays = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
-        for source in self._memory.load(sorted(strays)):
+        orphans = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
+        for source in self._memory.load(sorted(orphans)):
             self._plans.gone(source.key)
 
     def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:

@@ -72,7 +72,7 @@ class Chains:
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
 
-    def strays(self, facts: Iterable[FileFact]) -> set[PathKey]:
+    def orphans(self, facts: Iterable[FileFact]) -> set[PathKey]:
         """Return the keys of those files in the intermediate folder that are no job's product."""
         names = {
             _PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder and not self._is_remade(fact.key)

@@ -28,7 +28,7 @@ class Unsettled:
 
 
 UNSETTLED: Final = Unsettled()
-_SHELF_SIZE = 4096
+_RECENT_SIZE = 4096
 
 
 class WorkingSet:
@@ -64,7 +64,7 @@ class WorkingSet:
         self.scan_is_done = True
         self._scanned = ""
         self._kept: set[str] = set()
-        self._shelf: OrderedDict[PathKey, Source | None] = OrderedDict()
+        self._recent: OrderedDict[PathKey, Source | None] = OrderedDict()
         self._acknowledged = 0
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
@@ -90,7 +90,7 @@ class WorkingSet:
             for key, source in self.archive.sources(missing).items():
                 if key in self._dead:
                     continue
-                self._shelf.pop(key, None)
+                self._recent.pop(key, None)
                 self.sources[key] = source
                 self._loaded.append(source)
                 self.moving += sum(map(brings_sources, source.jobs.values()))
@@ -114,26 +114,26 @@ class WorkingSet:
         source = self.sources.get(key)
         if source is not None:
             return source
-        if key in self._shelf:
-            self._shelf.move_to_end(key)
-            return self._shelf[key]
+        if key in self._recent:
+            self._recent.move_to_end(key)
+            return self._recent[key]
         self.view_many((key,))
-        return self._shelf.get(key)
+        return self._recent.get(key)
 
     def view_many(self, keys: Sequence[PathKey]) -> None:
         """Put these sources into the LRU cache with one question."""
-        missing = [key for key in keys if key not in self.sources and key not in self._shelf]
+        missing = [key for key in keys if key not in self.sources and key not in self._recent]
         if not missing:
             return
         found = self.archive.sources(missing)
         for key in missing:
-            self._shelf[key] = None if key in self._dead else found.get(key)
-        while len(self._shelf) > max(_SHELF_SIZE, len(missing)):
-            self._shelf.popitem(last=False)
+            self._recent[key] = None if key in self._dead else found.get(key)
+        while len(self._recent) > max(_RECENT_SIZE, len(missing)):
+            self._recent.popitem(last=False)
 
     def add(self, source: Source) -> None:
         """Take a new source into memory."""
-        self._shelf.pop(source.key, None)
+        self._recent.pop(source.key, None)
         self.sources[source.key] = source
         self._new_uuids[source.uuid] = source.key
 
@@ -191,7 +191,7 @@ class WorkingSet:
         self._dead[source.key] = ticket
         self._forget_uuids(source)
         self.edges.forget(source)
-        self._shelf.pop(source.key, None)
+        self._recent.pop(source.key, None)
 
     def leaves_after(self, source: Source, ticket: int) -> None:
         """Let `source` leave once `ticket` is acknowledged and all its jobs are settled."""
@@ -269,7 +269,7 @@ class WorkingSet:
     def end_placing(self, keys: Sequence[PathKey]) -> None:
         """The products of new files have been placed, well or not; who looked meanwhile saw nothing."""
         for key in keys:
-            self._shelf.pop(key, None)
+            self._recent.pop(key, None)
         self.unsaved.end_placing(keys)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:

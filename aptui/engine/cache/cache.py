@@ -430,7 +430,7 @@ class Cache:
         These are deleted.
         """
         gone: list[str] = []
-        strays: list[str] = []
+        orphans: list[str] = []
         for folder, mtime_ns in index.cache_folders().items():
             try:
                 if os.lstat(self._path(folder)).st_mtime_ns == mtime_ns:
@@ -438,10 +438,10 @@ class Cache:
             except OSError:
                 pass
             self._dirty.add(folder)
-            gone.extend(self._compare(folder, index, say, strays))
-        return gone, strays
+            gone.extend(self._compare(folder, index, say, orphans))
+        return gone, orphans
 
-    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None], strays: list[str]) -> list[str]:
+    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None], orphans: list[str]) -> list[str]:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
@@ -459,7 +459,7 @@ class Cache:
                     elif not _is_catalog(name):
                         say(f"'{name}' in the cache belongs to no product: deleted")
                         os.unlink(entry.name, dir_fd=descriptor)
-                        strays.append(name)
+                        orphans.append(name)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EXDEV):
                 say(

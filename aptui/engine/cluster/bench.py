@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.paths import to_text
 from aptui.core.project import Builder, UndeclaredReads
-from aptui.engine.cluster.environment import Kit, kits_of
+from aptui.engine.cluster.environment import Toolchain, toolchains_of
 from aptui.engine.cluster.messages import ClusterSetup
 from aptui.engine.pool.messages import Result
 from aptui.engine.pool.pool import Pool
@@ -75,9 +75,9 @@ class Bench:
         code_files = _moved(builder, os.path.dirname(path), f"{self._folder}/code") if path else ()
         return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
-    def kits(self) -> dict[str, Kit]:
+    def toolchains(self) -> dict[str, Toolchain]:
         """Return what its builders are made of here."""
-        return kits_of(self._builders, self._setup.tools)
+        return toolchains_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
         """Do a job and wait until it ends; `note_key` is told the number by which `cancel` knows it."""

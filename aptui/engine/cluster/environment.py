@@ -25,7 +25,7 @@ from aptui.engine.registry import described
 from aptui.shared.errors import UserError
 from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest
 
-Kit = tuple[tuple[str, str], ...]
+Toolchain = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
 _DECISIVE = (
     "worker/**/*.py",
@@ -62,7 +62,7 @@ def program_version() -> str:
     return f"{aptui.__version__} ({digest.hexdigest()[:12]})"
 
 
-def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) -> dict[str, Kit]:
+def toolchains_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) -> dict[str, Toolchain]:
     """Return what each builder is made of here.
 
     Args:
@@ -71,22 +71,24 @@ def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) 
     """
     wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
     answers = _answers([_question(builder) for builder in wanted])
-    kits = {builder.name: _python_kit(answer) for builder, answer in zip(wanted, answers, strict=True)}
+    toolchains = {builder.name: _python_toolchain(answer) for builder, answer in zip(wanted, answers, strict=True)}
     named = list(tools)
     for builder in builders:
         if builder.kind is BuilderKind.COMMAND:
-            kits[builder.name] = tuple(sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name))
-        if builder.name in kits:
-            kits[builder.name] += tuple((f"variable {name}", digest) for name, digest in _variables(builder))
-    return kits
+            toolchains[builder.name] = tuple(
+                sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name)
+            )
+        if builder.name in toolchains:
+            toolchains[builder.name] += tuple((f"variable {name}", digest) for name, digest in _variables(builder))
+    return toolchains
 
 
-def _variables(builder: Builder) -> Kit:
+def _variables(builder: Builder) -> Toolchain:
     """Return the environment variables that a builder names and that are set here, with the digests of their values."""
     return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
 
 
-def difference(ours: Kit, theirs: Kit) -> str:
+def difference(ours: Toolchain, theirs: Toolchain) -> str:
     """Say how a toolchain over there differs from ours, "" when it does not."""
     mine, other = dict(ours), dict(theirs)
     for thing in sorted(mine.keys() | other.keys()):
@@ -110,7 +112,7 @@ def _answers(questions: list[ClassQuestion]) -> list[ClassAnswer]:
         return [ClassAnswer(error=str(error)) for _ in questions]
 
 
-def _python_kit(answer: ClassAnswer) -> Kit:
+def _python_toolchain(answer: ClassAnswer) -> Toolchain:
     if answer.error:
         return (("code", answer.error),)
     versions = _libraries(path for path, *_ in answer.files)

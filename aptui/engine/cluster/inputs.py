@@ -93,12 +93,14 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 # ----------------------------------------------------------------------------------------------------------------- setup
 
 
-def setup_of(setup: ClusterSetup, depot: Store) -> tuple[ClusterSetup, Blob]:
+def setup_of(setup: ClusterSetup, blob_store: Store) -> tuple[ClusterSetup, Blob]:
     """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
     listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
-    code = tuple(_send_code(path, depot) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder))
+    code = tuple(
+        _send_code(path, blob_store) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder)
+    )
     whole = replace(setup, code=code)
-    return whole, put_bytes(depot, encode(whole))
+    return whole, put_bytes(blob_store, encode(whole))
 
 
 def _own_code(builder: Builder) -> str:
@@ -110,10 +112,10 @@ def _code(folder: str) -> list[tuple[str, str]]:
     return [(str(path), str(path.relative_to(folder))) for path in sorted(Path(folder).rglob("*.py"))]
 
 
-def _send_code(file: tuple[str, str], depot: Store) -> CodeFile:
+def _send_code(file: tuple[str, str], blob_store: Store) -> CodeFile:
     path, rel = file
     with open(path, "rb") as opened:
-        return CodeFile(to_text(os.fsencode(rel)), put_bytes(depot, opened.read()))
+        return CodeFile(to_text(os.fsencode(rel)), put_bytes(blob_store, opened.read()))
 
 
 # -------------------------------------------------------------------------------------------------------------- carriage
@@ -123,13 +125,13 @@ class InputTransfer:
     """Carries files to and from the store; its methods are called by several threads.
 
     Args:
-        depot: where the store is.
+        blob_store: where the store is.
         folders: the scan folders, absolute, in the order that tasks name them by.
     """
 
-    def __init__(self, depot: BlobStoreAddress, folders: Sequence[str]) -> None:
+    def __init__(self, blob_store: BlobStoreAddress, folders: Sequence[str]) -> None:
         self._folders = folders
-        self.store = open_store(depot)
+        self.store = open_store(blob_store)
         self._lock = threading.Lock()
         self._known: dict[bytes, None] = {}
 

@@ -81,7 +81,7 @@ class Task(Struct, frozen=True):
 
     order: ProcessOrder
     setup: Blob
-    depot: BlobStoreAddress
+    blob_store: BlobStoreAddress
     folders: tuple[str, ...]
     inputs: tuple[TaskInput, ...]
     name: str
@@ -100,17 +100,17 @@ class Greeting(Struct, frozen=True):
     """Ask a worker what it is."""
 
     setup: Blob
-    depot: BlobStoreAddress
+    blob_store: BlobStoreAddress
 
 
 class WorkerReport(Struct, frozen=True):
-    """What a worker is: `kits` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing at all."""
+    """What a worker is: `toolchains` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing."""
 
     version: str
     python: str
     host: str
     pid: int
-    kits: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     trouble: str = ""
 
 
@@ -137,13 +137,13 @@ def decode(data: bytes, form: type[T]) -> T:
 # ------------------------------------------------------------------------------------------------------------------- store
 
 
-def open_store(depot: BlobStoreAddress) -> Store:
+def open_store(blob_store: BlobStoreAddress) -> Store:
     """Return the store at an address; a token or credentials for it come from this process's environment.
 
     Raises:
         UserError: there cannot be one.
     """
-    return opening.open_store(depot.address, depot.namespace, limit_s=STORE_LIMIT_S)
+    return opening.open_store(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
 
 
 def put_bytes(store: Store, data: bytes) -> Blob:

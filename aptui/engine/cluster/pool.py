@@ -52,7 +52,7 @@ class ClusterClient(Struct, frozen=True):
     """What a `ClusterPool` needs besides a pool's settings: `tools` are (builder, program), `folders` the scan folders' paths."""
 
     place: Place
-    depot: BlobStoreAddress
+    blob_store: BlobStoreAddress
     folders: tuple[str, ...]
     tools: tuple[tuple[str, str], ...]
     inputs_of: InputsOf
@@ -60,7 +60,7 @@ class ClusterClient(Struct, frozen=True):
 
 
 class _WaitingOrder(Struct):
-    errand: RemoteTask
+    task: RemoteTask
     since_s: float
 
 
@@ -113,12 +113,18 @@ class ClusterPool(Pool):
         self._movable = {builder.name: builder for builder in movable}
         setup = setup_for(movable, platforms, ((name, tool) for name, tool in self._cluster.tools if name in self._movable))
         return Scheduler(
-            self._cluster.place, self._cluster.depot, setup, self._cluster.folders, self._post, self._waker.wake, self._cluster.say
+            self._cluster.place,
+            self._cluster.blob_store,
+            setup,
+            self._cluster.folders,
+            self._post,
+            self._waker.wake,
+            self._cluster.say,
         )
 
-    def _post(self, errand: RemoteTask, result: Result, stays: bool) -> None:
+    def _post(self, task: RemoteTask, result: Result, stays: bool) -> None:
         """Called from the scheduler's thread."""
-        self._come.append((errand, result, stays))
+        self._come.append((task, result, stays))
         self._waker.wake()
 
     def _take_in(self) -> None:
@@ -148,7 +154,7 @@ class ClusterPool(Pool):
 
         More than it has slots, so that the next one is there when a slot is free.
         """
-        slots = sum(station.slots for station in self._scheduler.stations.values() if station.builders)
+        slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
         if self._cluster.place.share:
             return min(slots, self._cluster.place.share)
         ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
@@ -157,7 +163,7 @@ class ClusterPool(Pool):
     def jobs_at_work(self) -> dict[int, int]:
         """Return the run keys of the jobs that workers are at, here or away, each with the ms since it began or was sent."""
         now_s = self._clock()
-        return super().jobs_at_work() | {key: int(1000 * (now_s - errand.sent_s)) for key, errand in self._away.items()}
+        return super().jobs_at_work() | {key: int(1000 * (now_s - task.sent_s)) for key, task in self._away.items()}
 
     @property
     def is_idle(self) -> bool:
@@ -169,11 +175,11 @@ class ClusterPool(Pool):
         here: list[Order] = []
         is_full = self._is_full(orders)
         for order in orders:
-            errand = self._errand(order) if is_full or self._lacks(order) else None
-            if errand is None:
+            task = self._task(order) if is_full or self._lacks(order) else None
+            if task is None:
                 here.append(order)
             else:
-                self._held.append(_WaitingOrder(errand, self._clock()))
+                self._held.append(_WaitingOrder(task, self._clock()))
         if here:
             super().send(here)
         self._hand_out(self._clock())
@@ -186,7 +192,7 @@ class ClusterPool(Pool):
         """Whether this machine does not have what a job needs."""
         return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
 
-    def _errand(self, order: Order) -> RemoteTask | None:
+    def _task(self, order: Order) -> RemoteTask | None:
         """Return the order with all that it takes along; None when it has to stay."""
         builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
         if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
@@ -195,7 +201,7 @@ class ClusterPool(Pool):
         needs = self._needs.get(order.builder, ())
         if (
             identity in self._staying
-            or identity in self._deaths.lonely
+            or identity in self._failures.lonely
             or not (self._lacks(order) or self._is_done_by(order, needs))
         ):
             return None
@@ -206,40 +212,40 @@ class ClusterPool(Pool):
         return RemoteTask(order, builder, inputs, needs, memory_bytes, _name(order))
 
     def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
-        return any(station.can(order.builder, needs) for station in self._scheduler.stations.values())
+        return any(worker.can(order.builder, needs) for worker in self._scheduler.workers.values())
 
     def _hand_out(self, now_s: float) -> None:
         """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
         if self._scheduler.is_over:
             self._answers.results += [
-                ended(errand.order, Outcome.RETURNED, "the cluster is not used any more") for errand in self._away.values()
+                ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
             ]
             self._away.clear()
         kept: deque[_WaitingOrder] = deque()
-        counts = Counter(errand.order.builder for errand in self._away.values())
+        counts = Counter(task.order.builder for task in self._away.values())
         capacity = self._capacity()
         while self._held:
             waiting = self._held.popleft()
-            order = waiting.errand.order
+            order = waiting.task.order
             limit = self._at_most.get(order.builder, 0)
-            if not self._is_done_by(order, waiting.errand.needs):
+            if not self._is_done_by(order, waiting.task.needs):
                 if not self._give_back(waiting, now_s):
                     kept.append(waiting)
             elif len(self._away) >= capacity or (limit and counts[order.builder] >= limit):
                 kept.append(waiting)
             else:
                 counts[order.builder] += 1
-                self._away[order.run_key] = errand = replace(waiting.errand, sent_s=now_s)
-                self._scheduler.send(errand)
+                self._away[order.run_key] = task = replace(waiting.task, sent_s=now_s)
+                self._scheduler.send(task)
         self._held = kept
 
     def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
         """Answer an order that no worker of the cluster can do now; return whether that was so."""
-        order = waiting.errand.order
+        order = waiting.task.order
         if not self._lacks(order):
             self._answers.results.append(ended(order, Outcome.RETURNED, "the cluster is not there any more"))
         elif now_s - waiting.since_s >= _NEED_PATIENCE_S:
-            tags = ", ".join(f"'{tag}'" for tag in waiting.errand.needs)
+            tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
             error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
             self._answers.results.append(ended(order, Outcome.FAILED, error))
         else:
@@ -249,18 +255,18 @@ class ClusterPool(Pool):
     def kill(self, run_keys: Iterable[int]) -> None:
         """Stop runs, wherever they are."""
         wanted = set(run_keys)
-        unwanted = [waiting.errand for waiting in self._held if waiting.errand.order.run_key in wanted]
-        self._held = deque(waiting for waiting in self._held if waiting.errand not in unwanted)
+        unwanted = [waiting.task for waiting in self._held if waiting.task.order.run_key in wanted]
+        self._held = deque(waiting for waiting in self._held if waiting.task not in unwanted)
         gone = [self._away.pop(key) for key in wanted & self._away.keys()]
-        self._scheduler.cancel(errand.order.run_key for errand in gone)
-        self._answers.results += [ended(errand.order, Outcome.CANCELLED, "cancelled") for errand in (*unwanted, *gone)]
+        self._scheduler.cancel(task.order.run_key for task in gone)
+        self._answers.results += [ended(task.order, Outcome.CANCELLED, "cancelled") for task in (*unwanted, *gone)]
         super().kill(wanted)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
         """Take over a new configuration; what was on its way is RETURNED."""
         self._scheduler.close()
-        left = [*self._away.values(), *(waiting.errand for waiting in self._held)]
-        self._answers.results += [ended(errand.order, Outcome.RETURNED, "the configuration changed") for errand in left]
+        left = [*self._away.values(), *(waiting.task for waiting in self._held)]
+        self._answers.results += [ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
         self._away.clear()
         self._held.clear()
         self._scheduler = self._open(builders, platforms)
@@ -270,21 +276,21 @@ class ClusterPool(Pool):
 
     def _take_home(self) -> None:
         while self._come:
-            errand, result, stays = self._come.popleft()
-            if self._away.get(errand.order.run_key) is not errand:
+            task, result, stays = self._come.popleft()
+            if self._away.get(task.order.run_key) is not task:
                 continue  # nobody waits for it any more
-            del self._away[errand.order.run_key]
+            del self._away[task.order.run_key]
             if isinstance(result, RunResult):
-                self._note(errand, result, stays=stays)
+                self._note(task, result, stays=stays)
                 self._answers.results.append(result)
 
-    def _note(self, errand: RemoteTask, result: RunResult, *, stays: bool) -> None:
+    def _note(self, task: RemoteTask, result: RunResult, *, stays: bool) -> None:
         if result.outcome == Outcome.SUCCEEDED:
-            self._runs[errand.order.builder] += 1
+            self._runs[task.order.builder] += 1
             length_s = max(result.duration_ms, 1) / 1000
             self._mean_s = self._mean_s + _RECENT * (length_s - self._mean_s) if self._mean_s else length_s
-            self._memory.learn(errand.order.builder, result.peak_rss_bytes)
-        identity = identity_of(errand.order)
+            self._memory.learn(task.order.builder, result.peak_rss_bytes)
+        identity = identity_of(task.order)
         if stays and identity is not None:
             if len(self._staying) >= _MOST_STAYING:
                 del self._staying[next(iter(self._staying))]
@@ -295,7 +301,7 @@ class ClusterPool(Pool):
     def next_deadline(self) -> float | None:
         """Return when `poll` has something to do."""
         times = [due_s] if (due_s := super().next_deadline()) is not None else []
-        times += [waiting.since_s + _NEED_PATIENCE_S for waiting in self._held if self._lacks(waiting.errand.order)]
+        times += [waiting.since_s + _NEED_PATIENCE_S for waiting in self._held if self._lacks(waiting.task.order)]
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
@@ -306,9 +312,9 @@ class ClusterPool(Pool):
 
     def workers(self) -> tuple[WorkerInfo, ...]:
         """Return what people want to know of each worker; after our own the scheduler and the workers of the cluster."""
-        stations = sorted(self._scheduler.stations.values(), key=lambda station: station.number)
-        theirs = (_info(station, self._scheduler.runs[station.address]) for station in stations)
-        return (*super().workers(), self._scheduler_info(len(stations)), *theirs)
+        workers = sorted(self._scheduler.workers.values(), key=lambda worker: worker.number)
+        theirs = (_info(worker, self._scheduler.runs[worker.address]) for worker in workers)
+        return (*super().workers(), self._scheduler_info(len(workers)), *theirs)
 
     def _scheduler_info(self, count: int) -> WorkerInfo:
         scheduler, job_count = self._scheduler, len(self._away)
@@ -319,10 +325,10 @@ class ClusterPool(Pool):
 
     def restart_worker(self, number: int) -> bool:
         """End a worker in good order, or have the cluster start one of its own again: Dask gives what it was at to others."""
-        station = next((station for station in self._scheduler.stations.values() if station.number == number), None)
-        if station is None:
+        worker = next((worker for worker in self._scheduler.workers.values() if worker.number == number), None)
+        if worker is None:
             return super().restart_worker(number)
-        self._scheduler.restart(station.address)
+        self._scheduler.restart(worker.address)
         return True
 
     def close(self, grace_s: float = 1.0) -> None:
@@ -338,14 +344,14 @@ def _name(order: ProcessOrder) -> str:
     return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
 
 
-def _info(station: RemoteWorker, runs: int) -> WorkerInfo:
-    state = "starting" if station.builders is None else "working" if station.jobs else "idle"
-    if station.builders is not None and not station.builders:
+def _info(worker: RemoteWorker, runs: int) -> WorkerInfo:
+    state = "starting" if worker.builders is None else "working" if worker.jobs else "idle"
+    if worker.builders is not None and not worker.builders:
         state = "unfit"
-    busy = min(len(station.jobs), station.slots)
-    slots = "slot" if station.slots == 1 else "slots"
-    text = f"{busy}/{station.slots} {slots} on {station.host}" if busy else f"{station.slots} {slots} on {station.host}"
-    return WorkerInfo(station.number, station.pid, state, text, _age_ms(station.since_s), 0, runs)
+    busy = min(len(worker.jobs), worker.slots)
+    slots = "slot" if worker.slots == 1 else "slots"
+    text = f"{busy}/{worker.slots} {slots} on {worker.host}" if busy else f"{worker.slots} {slots} on {worker.host}"
+    return WorkerInfo(worker.number, worker.pid, state, text, _age_ms(worker.since_s), 0, runs)
 
 
 def _age_ms(since_s: float) -> int:

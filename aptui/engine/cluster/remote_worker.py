@@ -55,18 +55,18 @@ class RemoteTask(Struct, frozen=True):
     sent_s: float = 0.0
 
 
-def resources_of(errand: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
+def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
     """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
-    asked = dict.fromkeys(errand.needs, 1.0)
-    sizes = [station.memory_bytes for station in fit]
+    asked = dict.fromkeys(task.needs, 1.0)
+    sizes = [worker.memory_bytes for worker in fit]
     if all(sizes):
-        asked[MEMORY] = float(min(errand.memory_bytes, max(sizes)))
+        asked[MEMORY] = float(min(task.memory_bytes, max(sizes)))
     return asked
 
 
 def departure(gone: Sequence[RemoteWorker], left: int) -> str:
     """Say that workers have gone."""
-    names = ", ".join(sorted(f"{station.number} on '{station.host}'" for station in gone)[:_MOST_NAMED])
+    names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
     rest = f"{left} are left" if left > 1 else "1 is left" if left else "none is left"
     return f"workers have left the cluster: {names}{more}; {rest}"

@@ -32,7 +32,7 @@ from aptui.core.orders import Outcome, ProcessOrder
 from aptui.core.project import Builder
 from aptui.engine.cluster import messages
 from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of, within
-from aptui.engine.cluster.environment import Kit, difference, kits_of, program_version, python_version
+from aptui.engine.cluster.environment import Toolchain, difference, program_version, python_version, toolchains_of
 from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, RemoteTask, RemoteWorker, departure, resources_of
 from aptui.engine.pool.messages import Identity, Result, ended, identity_of
@@ -53,7 +53,7 @@ _CLOSE_S = 3.0
 _STOP_S = 1.0
 _RESTART_S = 30.0
 _MOST_ORPHANS = 10_000
-_CARRIERS = 8
+_TRANSFER_THREADS = 8
 """Threads that bring files to the store and products home."""
 
 
@@ -63,15 +63,15 @@ class _Submitted(Struct):
     `is_orphan`: all of them are gone; Dask would wait for them for ever.
     """
 
-    errand: RemoteTask
+    task: RemoteTask
     key: str
     workers: frozenset[str] = frozenset()
     is_orphan: bool = False
-    task: asyncio.Task[None] | None = None
+    runner: asyncio.Task[None] | None = None
 
     def cancel(self, why: str) -> None:
-        if self.task is not None:
-            self.task.cancel(why)
+        if self.runner is not None:
+            self.runner.cancel(why)
 
 
 class _SchedulerSession(Struct):
@@ -93,7 +93,7 @@ class Scheduler:
 
     Args:
         place: where it is.
-        depot: through which store files travel.
+        blob_store: through which store files travel.
         setup: builders and platforms; the builders are those that may travel.
         folders: the scan folders, absolute, in the order that tasks name them by.
         post: takes the result of a task; called in the thread, as are `changed` (remote workers came or went) and `say`.
@@ -102,16 +102,16 @@ class Scheduler:
     def __init__(
         self,
         place: Place,
-        depot: messages.BlobStoreAddress,
+        blob_store: messages.BlobStoreAddress,
         setup: messages.ClusterSetup,
         folders: tuple[str, ...],
         post: Callable[[RemoteTask, Result, bool], None],
         changed: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        self._place, self._depot, self._setup, self._folders = place, depot, setup, folders
+        self._place, self._blob_store, self._setup, self._folders = place, blob_store, setup, folders
         self._post, self._changed, self._say = post, changed, say
-        self.stations: Mapping[str, RemoteWorker] = {}
+        self.workers: Mapping[str, RemoteWorker] = {}
         """By address; replaced whole, so that any thread may look."""
         self.runs: Counter[str] = Counter()
         """How many jobs each remote worker has done, by its address."""
@@ -126,8 +126,8 @@ class Scheduler:
         """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
         self._talk = _SchedulerSession()
         self._setup_blob: messages.Blob = (b"", 0)
-        self._kits: dict[str, Kit] = {}
-        self._carrier: InputTransfer | None = None
+        self._toolchains: dict[str, Toolchain] = {}
+        self._transfer: InputTransfer | None = None
         self._is_closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="aptui-cluster", daemon=True)
@@ -135,9 +135,9 @@ class Scheduler:
 
     # ----------------------------------------------------------------------------------------------- for the engine's loop
 
-    def send(self, errand: RemoteTask) -> None:
+    def send(self, task: RemoteTask) -> None:
         """Have a job done; `post` gets its result, whatever happens."""
-        self._call(self._begin, errand)
+        self._call(self._begin, task)
 
     def cancel(self, run_keys: Iterable[int]) -> None:
         """Stop runs: nobody wants their results any more."""
@@ -161,7 +161,7 @@ class Scheduler:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        executor = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="aptui-carrier")
+        executor = ThreadPoolExecutor(_TRANSFER_THREADS, thread_name_prefix="aptui-transfer")
         self._loop.set_default_executor(executor)
         try:
             self._main = self._loop.create_task(self._connect_for_ever())
@@ -171,10 +171,10 @@ class Scheduler:
             self._drop_all("the engine ends")
             self._loop.run_until_complete(asyncio.sleep(0))
             executor.shutdown(wait=False, cancel_futures=True)
-            self.stations, self.is_over = {}, True
+            self.workers, self.is_over = {}, True
             self._changed()
-            if self._carrier is not None:
-                self._carrier.close()
+            if self._transfer is not None:
+                self._transfer.close()
             self._loop.close()
 
     def _stop(self) -> None:
@@ -201,16 +201,16 @@ class Scheduler:
 
     async def _prepare(self) -> None:
         """Find out once what builders are made of here, and put that into the store."""
-        if self._carrier is not None:
+        if self._transfer is not None:
             return
-        carrier = await asyncio.to_thread(InputTransfer, self._depot, self._folders)
+        transfer = await asyncio.to_thread(InputTransfer, self._blob_store, self._folders)
         try:
-            self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, carrier.store)
-            self._kits = await asyncio.to_thread(kits_of, self._setup.builders, self._setup.tools)
+            self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, transfer.store)
+            self._toolchains = await asyncio.to_thread(toolchains_of, self._setup.builders, self._setup.tools)
         except BaseException:
-            carrier.close()
+            transfer.close()
             raise
-        self._carrier = carrier
+        self._transfer = transfer
 
     async def _speak(self) -> None:
         """Connect, and stay so until the scheduler is lost."""
@@ -275,7 +275,7 @@ class Scheduler:
 
     def _lose(self) -> None:
         self._note_connected(is_connected=False)
-        self.stations = {}
+        self.workers = {}
         self._drop_all("the scheduler was lost")
         self._changed()
 
@@ -286,26 +286,26 @@ class Scheduler:
             task.cancel(why)
         self._talk.greeting.clear()
 
-    # ------------------------------------------------------------------------------------------------------------ stations
+    # ------------------------------------------------------------------------------------------------------------ workers
 
     def _meet(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
         """Take note of who is there; ask those that are new what they are."""
-        before, now = self.stations, {}
+        before, now = self.workers, {}
         for address, facts in known.items():
-            station = before.get(address)
-            if station is None:
+            worker = before.get(address)
+            if worker is None:
                 resources = {str(name): float(count) for name, count in (facts.get("resources") or {}).items()}
                 memory_bytes = int(resources.pop(MEMORY, 0))
                 host, number = str(facts.get("host", "")), next(self._numbers)
-                station = RemoteWorker(
+                worker = RemoteWorker(
                     address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
                 )
                 self._talk.greeting[address] = self._loop.create_task(self._greet(address))
             jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
-            now[address] = replace(station, jobs=jobs)
+            now[address] = replace(worker, jobs=jobs)
         gone = [before[address] for address in before.keys() - now.keys()]
-        for station in gone:
-            task = self._talk.greeting.pop(station.address, None)
+        for worker in gone:
+            task = self._talk.greeting.pop(worker.address, None)
             if task is not None:
                 task.cancel()
         if gone:
@@ -314,7 +314,7 @@ class Scheduler:
             if doing.workers and doing.workers.isdisjoint(now):
                 doing.is_orphan = True
                 doing.cancel("all workers that it was given to are gone")
-        self.stations = now
+        self.workers = now
         if before != now:
             self._changed()
 
@@ -322,7 +322,7 @@ class Scheduler:
         from aptui.engine.cluster import task as cluster_task
 
         client: Any = self._talk.client
-        data = messages.encode(messages.Greeting(self._setup_blob, self._depot))
+        data = messages.encode(messages.Greeting(self._setup_blob, self._blob_store))
         future = client.submit(
             cluster_task.look,
             data,
@@ -343,11 +343,11 @@ class Scheduler:
             return
         finally:
             future.release()
-        station = self.stations.get(address)
-        if station is not None:
-            host = report.host or station.host
-            known = replace(station, host=host, pid=report.pid, builders=frozenset(self._fit(report)))
-            self.stations = {**self.stations, address: known}
+        worker = self.workers.get(address)
+        if worker is not None:
+            host = report.host or worker.host
+            known = replace(worker, host=host, pid=report.pid, builders=frozenset(self._fit(report)))
+            self.workers = {**self.workers, address: known}
             self._changed()
 
     def _fit(self, report: messages.WorkerReport) -> Iterable[str]:
@@ -360,8 +360,8 @@ class Scheduler:
         if problem:
             self._tell(f"worker on '{report.host}' gets no jobs: {problem}")
             return
-        theirs = dict(report.kits)
-        for name, ours in self._kits.items():
+        theirs = dict(report.toolchains)
+        for name, ours in self._toolchains.items():
             problem = difference(ours, theirs.get(name, ()))
             if problem:
                 self._tell(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
@@ -373,29 +373,29 @@ class Scheduler:
             self._talk.told.add(sentence)
             self._say(sentence)
 
-    # ------------------------------------------------------------------------------------------------------------- errands
+    # ------------------------------------------------------------------------------------------------------------- tasks
 
-    def _begin(self, errand: RemoteTask) -> None:
-        doing = self._talk.doing[errand.order.run_key] = _Submitted(errand, self._prefix + errand.name)
-        doing.task = self._loop.create_task(self._do(doing))
-        doing.task.add_done_callback(lambda _task: self._talk.doing.pop(errand.order.run_key, None))
+    def _begin(self, task: RemoteTask) -> None:
+        doing = self._talk.doing[task.order.run_key] = _Submitted(task, self._prefix + task.name)
+        doing.runner = self._loop.create_task(self._do(doing))
+        doing.runner.add_done_callback(lambda _task: self._talk.doing.pop(task.order.run_key, None))
 
     async def _do(self, doing: _Submitted) -> None:
         """Carry a task through; whatever happens, one result is posted."""
-        errand, order, stays = doing.errand, doing.errand.order, False
+        task, order, stays = doing.task, doing.task.order, False
         result: Result
         try:
-            carrier = self._carrier
-            if carrier is None:
+            transfer = self._transfer
+            if transfer is None:
                 raise InputElsewhere("the cluster is not there")
-            await asyncio.to_thread(carrier.put, errand.inputs)
-            answer = await self._remote(doing, carrier)
+            await asyncio.to_thread(transfer.put, task.inputs)
+            answer = await self._remote(doing, transfer)
             if answer.result is None:
-                carrier.forget(errand.inputs)
+                transfer.forget(task.inputs)
                 self._tell(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
                 raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
-            result = await asyncio.to_thread(carrier.take, order, errand.builder, answer.result)
+            result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
         except InputOutdated as error:
             result = ended(order, Outcome.STALE, str(error))
         except InputElsewhere as error:
@@ -414,7 +414,7 @@ class Scheduler:
             result, stays = ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
             self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         if not self._is_closing:
-            self._post(errand, result, stays)
+            self._post(task, result, stays)
 
     def _is_orphan_again(self, order: ProcessOrder) -> bool:
         """Whether all workers of a job were lost before: such a job is done here, for Dask counts each submission anew."""
@@ -425,25 +425,25 @@ class Scheduler:
         self._talk.orphans[identity] = None
         return is_again
 
-    async def _remote(self, doing: _Submitted, carrier: InputTransfer) -> messages.TaskAnswer:
+    async def _remote(self, doing: _Submitted, transfer: InputTransfer) -> messages.TaskAnswer:
         from aptui.engine.cluster import task as cluster_task
 
         client: Any = self._talk.client
-        errand, key = doing.errand, doing.key
-        fit = [station for station in self.stations.values() if station.can(errand.order.builder, errand.needs)]
+        task, key = doing.task, doing.key
+        fit = [worker for worker in self.workers.values() if worker.can(task.order.builder, task.needs)]
         if client is None or not fit:
             raise asyncio.CancelledError("no worker that may do it is there any more")
-        doing.workers = frozenset(station.address for station in fit)
-        task = messages.Task(errand.order, self._setup_blob, self._depot, self._folders, errand.inputs, key, self._topic)
+        doing.workers = frozenset(worker.address for worker in fit)
+        message = messages.Task(task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic)
         heard = self._talk.heard[key] = self._loop.create_future()
         future = client.submit(
             cluster_task.run,
-            messages.encode(task),
+            messages.encode(message),
             key=key,
             workers=sorted(doing.workers),
             allow_other_workers=False,
-            resources=resources_of(errand, fit),
-            priority=errand.order.priority + (1000 if errand.order.is_critical else 0),
+            resources=resources_of(task, fit),
+            priority=task.order.priority + (1000 if task.order.is_critical else 0),
             pure=False,
             retries=0,
         )
@@ -453,8 +453,8 @@ class Scheduler:
             future.release()
             del self._talk.heard[key]
         if messages.is_whole(manifest):  # a thread costs more than reading it
-            return messages.unpacked(manifest, messages.TaskAnswer, carrier.store)
-        return await asyncio.to_thread(messages.unpacked, manifest, messages.TaskAnswer, carrier.store)
+            return messages.unpacked(manifest, messages.TaskAnswer, transfer.store)
+        return await asyncio.to_thread(messages.unpacked, manifest, messages.TaskAnswer, transfer.store)
 
     def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Take an answer that a worker has announced (`cluster.task`)."""
@@ -489,7 +489,7 @@ class Scheduler:
         from aptui.engine.cluster import task as cluster_task
 
         client: Any = self._talk.client
-        addresses = [station.address for station in self.stations.values() if station.builders]
+        addresses = [worker.address for worker in self.workers.values() if worker.builders]
         if client is not None and addresses:
             await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
 

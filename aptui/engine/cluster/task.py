@@ -62,12 +62,12 @@ class _WorkerState:
         """What Dask calls this process, "" when nobody does."""
         return str(self.worker.address) if self.worker is not None else ""
 
-    def store(self, depot: messages.BlobStoreAddress) -> Store:
+    def store(self, blob_store: messages.BlobStoreAddress) -> Store:
         with self._lock:
-            if depot not in self._stores:
+            if blob_store not in self._stores:
                 place = os.environ.get(STORE_VARIABLE, "")
-                self._stores[depot] = messages.open_store(replace(depot, address=place) if place else depot)
-            return self._stores[depot]
+                self._stores[blob_store] = messages.open_store(replace(blob_store, address=place) if place else blob_store)
+            return self._stores[blob_store]
 
     def bench(self, setup: messages.Blob, store: Store) -> Bench:
         """Return the workers that know this configuration; those of older ones are ended when they are too many."""
@@ -99,7 +99,7 @@ class _WorkerState:
             self.folder = ""
 
 
-_station = _WorkerState()
+_state = _WorkerState()
 
 
 # ------------------------------------------------------------------------------------------------------ what Dask calls
@@ -107,27 +107,27 @@ _station = _WorkerState()
 
 def dask_setup(worker: Worker) -> None:
     """Take note of the worker that this process is (Dask's preload)."""
-    _station.worker, _station.slots = worker, worker.state.nthreads
-    _station.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
+    _state.worker, _state.slots = worker, worker.state.nthreads
+    _state.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
 
 
 def dask_teardown(_worker: Worker) -> None:
     """End our workers with it (Dask's preload)."""
-    _station.close()
+    _state.close()
 
 
 def look(data: bytes) -> bytes:
     """Answer a `Greeting` with a `Report`."""
     greeting = messages.decode(data, messages.Greeting)
-    kits: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     trouble = ""
     try:
-        bench = _station.bench(greeting.setup, _station.store(greeting.depot))
-        kits = tuple(sorted(bench.kits().items()))
+        bench = _state.bench(greeting.setup, _state.store(greeting.blob_store))
+        toolchains = tuple(sorted(bench.toolchains().items()))
     except (KnownError, OSError) as error:
         trouble = str(error)
     return messages.encode(
-        messages.WorkerReport(program_version(), python_version(), socket.gethostname(), os.getpid(), kits, trouble)
+        messages.WorkerReport(program_version(), python_version(), socket.gethostname(), os.getpid(), toolchains, trouble)
     )
 
 
@@ -138,17 +138,17 @@ def run(data: bytes) -> bytes:
     """
     task = messages.decode(data, messages.Task)
     manifest = _manifest(task)
-    if _station.worker is not None:
-        _station.worker.log_event(task.topic, [task.name, manifest])
+    if _state.worker is not None:
+        _state.worker.log_event(task.topic, [task.name, manifest])
     return manifest
 
 
 def _manifest(task: messages.Task) -> bytes:
     try:
-        store = _station.store(task.depot)
-        bench = _station.bench(task.setup, store)
+        store = _state.store(task.blob_store)
+        bench = _state.bench(task.setup, store)
         with _Job(task, bench, store) as job:
-            return messages.packed(messages.TaskAnswer(job.do(), address=_station.address), store)
+            return messages.packed(messages.TaskAnswer(job.do(), address=_state.address), store)
     except (KnownError, OSError) as error:
         return b"i" + messages.encode(messages.TaskAnswer(refusal=f"{socket.gethostname()}: {error}"))
 
@@ -156,13 +156,13 @@ def _manifest(task: messages.Task) -> bytes:
 def cancel(names: Sequence[str]) -> None:
     """Stop the tasks of these names: those that run here, and those that may yet come."""
     for name in names:
-        job = _station.jobs.get(name)
+        job = _state.jobs.get(name)
         if job is not None:
             job.cancel()
             continue
-        while len(_station.unwanted) >= _MOST_UNWANTED:
-            _station.unwanted.pop(next(iter(_station.unwanted)), None)
-        _station.unwanted[name] = None
+        while len(_state.unwanted) >= _MOST_UNWANTED:
+            _state.unwanted.pop(next(iter(_state.unwanted)), None)
+        _state.unwanted[name] = None
 
 
 # ---------------------------------------------------------------------------------------------------------------- a job
@@ -201,13 +201,13 @@ class _Job:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.mkdtemp(prefix="job-", dir=self._bench.jobs)
-        _station.jobs[self._task.name] = self
-        if self._task.name in _station.unwanted:
+        _state.jobs[self._task.name] = self
+        if self._task.name in _state.unwanted:
             self._is_cancelled = True
         return self
 
     def __exit__(self, *_ending: object) -> None:
-        _station.jobs.pop(self._task.name, None)
+        _state.jobs.pop(self._task.name, None)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do(self) -> RunResult:

@@ -282,7 +282,7 @@ class Engine:
         self.scans.look_at_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
-        """Put a person's wish into the inbox."""
+        """Put a person's request into the inbox."""
         if verb == "reprocess":
             self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))

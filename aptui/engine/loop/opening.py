@@ -70,7 +70,7 @@ class PreparedSession:
         self.builders: tuple[Builder, ...] = ()
         self.signature = ""
         self.walk: Walk | None = None
-        self.glance: UpToDateCheck | None = None
+        self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
         """What is wrong in the settings files of folders, where all is current."""
@@ -113,7 +113,7 @@ class PreparedSession:
     def is_little(self) -> bool:
         """Whether the engine itself reads and copies what few files there are: what is not as it was lies close together."""
         are_copies = all(builder.is_plain_copy for builder in self.builders)
-        return are_copies and self.glance is not None and len(self.glance.differing) <= _FEW_FOLDERS
+        return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 
     def _look(self) -> None:
         archive = DatabaseArchive(self.database, {}, self.project.metadata_types)
@@ -136,8 +136,8 @@ class PreparedSession:
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
-        self.glance = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
-        self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+        self.check = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
+        self.is_current = is_settled and self.check is not None and self.check.is_clean
         if texts and self.is_current:
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 

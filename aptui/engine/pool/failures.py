@@ -17,32 +17,32 @@ class FailureTracker:
     """The circuit breaker of builders, and the jobs that ran out of memory."""
 
     def __init__(self) -> None:
-        self._deaths: dict[str, tuple[int, str]] = {}
+        self._failures: dict[str, tuple[int, str]] = {}
         self._answered: set[str] = set()
         self.lonely: dict[Identity, None] = {}
 
     def note_answer(self, builder: str) -> None:
         """A builder came to an end by itself: it is not one that kills every worker."""
         self._answered.add(builder)
-        self._deaths.pop(builder, None)
+        self._failures.pop(builder, None)
 
     def note_death(self, builder: str, reason: str) -> None:
         """A worker died over a builder. Only those count that have never answered."""
         if builder not in self._answered:
-            self._deaths[builder] = (self._deaths.get(builder, (0, ""))[0] + 1, reason)
+            self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
     def broken(self) -> dict[str, str]:
         """Return {builder: why} of those whose circuit breaker is open."""
-        return {name: reason for name, (count, reason) in self._deaths.items() if count >= MAX_DEATHS}
+        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_DEATHS}
 
     def refusal(self, builder: str) -> str:
         """Return why no worker is risked for a builder; "" when one is."""
-        count, reason = self._deaths.get(builder, (0, ""))
+        count, reason = self._failures.get(builder, (0, ""))
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_DEATHS else ""
 
     def let_off(self) -> None:
         """Give every builder a new chance: it may be another one now."""
-        self._deaths.clear()
+        self._failures.clear()
         self._answered.clear()
 
     def isolate(self, identity: Identity | None) -> bool:

@@ -81,11 +81,11 @@ class Pool:
         self._size, self._report, self._clock = size, on_results, clock
         self._settings = settings or PoolSettings()
         self._memory = memory or MemoryBudget(self._settings.memory_budget_bytes, clock, learned_memory)
-        self._crew = WorkerManager(selector, self, clock, self._settings)
+        self._manager = WorkerManager(selector, self, clock, self._settings)
         self._waiting = WaitingOrders()
-        self._deaths = FailureTracker()
-        self._admission = JobAdmission(self._memory, self._deaths)
-        self._answers = OrderAnswers(self._deaths, self._admission, self._waiting, clock)
+        self._failures = FailureTracker()
+        self._admission = JobAdmission(self._memory, self._failures)
+        self._answers = OrderAnswers(self._failures, self._admission, self._waiting, clock)
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
@@ -116,22 +116,24 @@ class Pool:
     @property
     def free_for_looks(self) -> int:
         """How many messages may be sent now that only look; one, where jobs have all workers."""
-        is_one_free = self._crew.busy <= self._size and self._are_all_at_jobs and not any(each.only_looks for each in self._waiting)
+        is_one_free = (
+            self._manager.busy <= self._size and self._are_all_at_jobs and not any(each.only_looks for each in self._waiting)
+        )
         return max(self.free, int(is_one_free))
 
     @property
     def _are_all_at_jobs(self) -> bool:
-        return all(slot.job is not None for slot in self._crew.slots if slot.is_busy)
+        return all(slot.job is not None for slot in self._manager.slots if slot.is_busy)
 
     def _free(self, size: int) -> int:
         held = self._waiting.held_count
-        behind = sum(slot.has_room_behind for slot in self._crew.slots)
-        return min(size - self._crew.busy + behind - (len(self._waiting) - held), max(_LEAST_HELD, 2 * self._size) - held)
+        behind = sum(slot.has_room_behind for slot in self._manager.slots)
+        return min(size - self._manager.busy + behind - (len(self._waiting) - held), max(_LEAST_HELD, 2 * self._size) - held)
 
     @property
     def is_idle(self) -> bool:
         """Whether every order has been answered."""
-        return not self._waiting and not self._answers.results and not any(slot.messages for slot in self._crew.slots)
+        return not self._waiting and not self._answers.results and not any(slot.messages for slot in self._manager.slots)
 
     def jobs_at_work(self) -> dict[int, int]:
         """Return the run keys of the jobs that workers are at in this moment, each with the ms since its worker began it.
@@ -140,13 +142,13 @@ class Pool:
 
         Of copies that travel together nobody knows which one it is: it counts as the first.
         """
-        heads = [slot.messages[0] for slot in self._crew.slots if slot.messages and slot.is_ready]
+        heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
         jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
         return {message.rest[0].run_key: int(1000 * (self._clock() - message.began_s)) for message in jobs}
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
         """Return what is known of the log of a run; None where no worker is at it. `asks`: also have its worker say more."""
-        slot = next((slot for slot in self._crew.slots if slot.is_at(run_key)), None)
+        slot = next((slot for slot in self._manager.slots if slot.is_at(run_key)), None)
         order = slot.messages[0].current if slot else None
         if slot is None or order is None:
             return None
@@ -156,7 +158,7 @@ class Pool:
 
     def workers(self) -> tuple[WorkerInfo, ...]:
         """Return what people want to know of each worker."""
-        return tuple(slot.info(self._clock()) for slot in self._crew.slots)
+        return tuple(slot.info(self._clock()) for slot in self._manager.slots)
 
     def learned_memory(self) -> dict[str, int]:
         """Return what builders were seen to take, {name: bytes}, for the next session."""
@@ -168,7 +170,7 @@ class Pool:
         Critical orders, and those that have to run alone, travel by themselves: nobody waits behind what came along with it.
         """
         fine = [order for order in orders if not self._refuse(order)]
-        for message in messages_of(fine, self._deaths.lonely):
+        for message in messages_of(fine, self._failures.lonely):
             self._waiting.add(message)
         self._dispatch()
 
@@ -186,10 +188,10 @@ class Pool:
             if unwanted and len(unwanted) == len(message.orders):
                 self._waiting.remove(message)
             message.orders = [order for order in message.orders if order not in unwanted]
-        for slot in self._crew.slots:
+        for slot in self._manager.slots:
             for message in slot.messages:
                 message.cancelled |= wanted & {order.run_key for order in message.rest}
-            self._crew.end_if_cancelled(slot)
+            self._manager.end_if_cancelled(slot)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
         """Take over a new configuration: workers finish what they are at, new ones know the new builders, what waits is RETURNED.
@@ -197,17 +199,17 @@ class Pool:
         New processes import the builders' code anew: that is how a changed file of a builder comes into effect.
         """
         self._start = self._make_start(builders, platforms)
-        self._deaths.let_off()
+        self._failures.let_off()
         self._failed_starts, self.fault = 0, ""
         for message in self._waiting.clear():
             self._answers.return_or_keep(message)
-        for slot in self._crew.slots:
+        for slot in self._manager.slots:
             self._outdate(slot)
         self._dispatch()
 
     def _outdate(self, slot: WorkerSlot) -> None:
         if slot.is_ready:
-            self._crew.retire(slot)
+            self._manager.retire(slot)
             return
         for message in slot.messages:
             self._answers.return_or_keep(message)
@@ -221,14 +223,14 @@ class Pool:
         Returns:
             Whether there is such a worker.
         """
-        slot = next((slot for slot in self._crew.slots if slot.number == number), None)
+        slot = next((slot for slot in self._manager.slots if slot.number == number), None)
         if slot is None:
             return False
         order = slot.messages[0].current if slot.messages else None
         if slot.is_ready and not slot.is_retiring:
-            self._crew.retire(slot)
+            self._manager.retire(slot)
         elif slot.is_ready and order is not None:
-            self._crew.end(slot, order.run_key, Verdict(Outcome.LOST, "its worker was ended by hand"))
+            self._manager.end(slot, order.run_key, Verdict(Outcome.LOST, "its worker was ended by hand"))
         else:
             slot.is_retiring = True
             slot.member.break_off("was ended by hand")
@@ -236,11 +238,11 @@ class Pool:
 
     def broken_builders(self) -> dict[str, str]:
         """Return {name: why} of the builders whose circuit breaker is open."""
-        return self._deaths.broken()
+        return self._failures.broken()
 
     def _refuse(self, order: Order) -> bool:
         """Answer an order at once when no worker could do it; return whether that was so."""
-        error = self.fault or self._deaths.refusal(builder_of(order))
+        error = self.fault or self._failures.refusal(builder_of(order))
         if error:
             self._answers.results.append(ended(order, Outcome.FAILED, error))
         return bool(error)
@@ -256,7 +258,7 @@ class Pool:
         for message in self._waiting:
             if is_full and not message.only_looks:
                 continue
-            if message.is_job and (is_barred or not self._admission.may_run(message, self._crew.jobs())):
+            if message.is_job and (is_barred or not self._admission.may_run(message, self._manager.jobs())):
                 is_barred = self._waiting.hold(message, now_s) or is_barred
                 continue
             slot = self._choose(message)
@@ -273,17 +275,17 @@ class Pool:
 
     def _choose(self, message: PoolMessage) -> WorkerSlot | None:
         """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
-        if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
-            free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
+        if self._manager.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
+            free = [slot for slot in self._manager.slots if slot.is_usable and not slot.messages]
             if free:
                 return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
             if slot := self._add_worker():
                 return slot
-        return next((slot for slot in self._crew.slots if slot.takes_behind(message)), None)
+        return next((slot for slot in self._manager.slots if slot.takes_behind(message)), None)
 
     def _add_worker(self) -> WorkerSlot | None:
         try:
-            return self._crew.add(self._start)
+            return self._manager.add(self._start)
         except OSError as error:
             self._note_failed_start(f"cannot start a process: {error.strerror}")
             return None
@@ -292,7 +294,7 @@ class Pool:
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """Take in a frame (`Listener`)."""
-        slot = self._crew.slot_of(member)
+        slot = self._manager.slot_of(member)
         record = wire.decode(kind, payload)
         match kind, record:
             case wire.FrameKind.ANALYSED | wire.FrameKind.RAN, AnalyseResult() | RunResult():
@@ -331,7 +333,7 @@ class Pool:
             slot.messages.popleft()
             self._begin_next(slot)
         else:
-            self._crew.end_if_cancelled(slot)
+            self._manager.end_if_cancelled(slot)
 
     def _on_copies(self, slot: WorkerSlot, results: Sequence[object]) -> None:
         message = self._take_message(slot, wire.FrameKind.COPY)
@@ -350,7 +352,7 @@ class Pool:
     def _begin_next(self, slot: WorkerSlot) -> None:
         if slot.messages:
             slot.messages[0].began_s = self._clock()
-            self._crew.end_if_cancelled(slot)
+            self._manager.end_if_cancelled(slot)
         elif slot.is_retiring:
             slot.member.hang_up()
         else:
@@ -369,7 +371,7 @@ class Pool:
 
     def on_exit(self, member: WorkerProcess) -> None:
         """Account for every order of a worker that is dead (`Listener`)."""
-        slot = self._crew.remove(member)
+        slot = self._manager.remove(member)
         if not slot.is_ready:
             self._give_up_start(slot)
             return
@@ -395,14 +397,14 @@ class Pool:
         """Return when `poll` has something to do, in the clock's seconds; None when only events matter."""
         if self._answers.results:
             return self._clock()
-        times = self._crew.deadlines()
-        if self._waiting.held_count or (self._waiting and not self._crew.slots):
+        times = self._manager.deadlines()
+        if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # memory, or room for a process, may come free that is not ours
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
         """Enforce limits and hand over what is due. Call it at `next_deadline`, and whenever convenient."""
-        self._crew.enforce(now_s)
+        self._manager.enforce(now_s)
         self._dispatch()
         self._deliver()
 
@@ -410,4 +412,4 @@ class Pool:
         """End all workers, those at work too; returns when every process is gone. Results are not delivered any more."""
         self._waiting.clear()
         self._report = lambda _results: None
-        self._crew.close(grace_s)
+        self._manager.close(grace_s)

@@ -52,7 +52,7 @@ class Scanner:
         walk: the way through them.
         remembered: what the last scan left.
         next_seq: gives each event its number.
-        glance: what the up-to-date check has walked already, if anything.
+        check: what the up-to-date check has walked already, if anything.
         is_full: trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
         unfinished: files that another process is writing just now, as they were before; as such they count while they are here.
@@ -66,7 +66,7 @@ class Scanner:
         remembered: RememberedFolders,
         next_seq: Callable[[], int],
         *,
-        glance: UpToDateCheck | None = None,
+        check: UpToDateCheck | None = None,
         is_full: bool = False,
         reassess: bool = False,
         unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
@@ -79,10 +79,10 @@ class Scanner:
         self._walk = walk
         self._remembered = remembered
         self._next_seq = next_seq
-        is_enough = glance is not None and (glance.is_of_bytes or not is_full)
-        self._glance = glance if is_enough and not reassess else None
+        is_enough = check is not None and (check.is_of_bytes or not is_full)
+        self._check = check if is_enough and not reassess else None
         self._walked_before = walk.files_seen
-        self._glanced_at = walk.files_seen if self._glance is not None else 0
+        self._checked_count = walk.files_seen if self._check is not None else 0
         self._is_full = is_full
         self._reassess = reassess
         self._unfinished = unfinished
@@ -90,7 +90,7 @@ class Scanner:
     @property
     def files_seen(self) -> int:
         """How many files were met."""
-        return self._glanced_at or self._walk.files_seen - self._walked_before
+        return self._checked_count or self._walk.files_seen - self._walked_before
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersKept]]:
         """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
@@ -105,8 +105,8 @@ class Scanner:
         events: list[FolderSeen | FoldersKept] = []
         kept: list[str] = []
         changed_count = 0
-        if self._glance is not None:
-            seen.update(self._glance.kept)
+        if self._check is not None:
+            seen.update(self._check.kept)
         for folder, entries in self._met(below):
             seen.add(folder)
             event = self._compare(folder, entries, digests.get(folder, ()))
@@ -120,16 +120,16 @@ class Scanner:
                 events, kept, changed_count = [], [], 0
         for folder in sorted(digests.keys() - seen):
             events.append(self._report_vanished(folder))
-        if self._glance is not None:
-            kept.extend(self._glance.kept)
+        if self._check is not None:
+            kept.extend(self._check.kept)
         yield self._slice(events, kept)
 
     def _met(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
-        if self._glance is None or below:
+        if self._check is None or below:
             parts = self._parts_of(below)
             yield from self._walk.folders([(below, parts)] if parts else [])
             return
-        for folder, parts in self._glance.differing:
+        for folder, parts in self._check.differing:
             yield folder, self._walk.look(parts)[0]
 
     def _slice(self, events: list[FolderSeen | FoldersKept], kept: list[str]) -> list[FolderSeen | FoldersKept]:

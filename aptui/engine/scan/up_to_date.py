@@ -114,31 +114,31 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> UpToDateCh
     """
     frontier = [("", walk.roots())]
     known = _Known(digests, opens)
-    glance = UpToDateCheck(is_of_bytes=known.reads)
+    check = UpToDateCheck(is_of_bytes=known.reads)
     count = known.process_count
     if count == 1:
-        _compare(walk, walk.folders(frontier), known, glance)
+        _compare(walk, walk.folders(frontier), known, check)
     else:
-        _walk_by_many(walk, frontier, known, glance, count)
-    if len(glance.differing) > _MOST_DIFFERING:
+        _walk_by_many(walk, frontier, known, check, count)
+    if len(check.differing) > _MOST_DIFFERING:
         return None
-    glance.vanished = frozenset(digests.keys() - set(glance.kept) - {folder for folder, _parts in glance.differing})
-    return glance
+    check.vanished = frozenset(digests.keys() - set(check.kept) - {folder for folder, _parts in check.differing})
+    return check
 
 
-def _compare(walk: Walk, met: Iterable[Met], known: _Known, glance: UpToDateCheck) -> None:
+def _compare(walk: Walk, met: Iterable[Met], known: _Known, check: UpToDateCheck) -> None:
     with known.opens() as content:
         for folder, entries in met:
             is_unknown = any((part.scan_folder.id, key_of(RelPath(part.rel))) in walk.unknown for part, _files in entries)
             is_same = not is_unknown and dict(known.digests.get(folder, ())) == digests_of(entries)
             if is_same and (content is None or content.is_same(folder, entries)):
-                glance.kept.append(folder)
+                check.kept.append(folder)
             else:
-                glance.differing.append((folder, [part for part, _files in entries]))
+                check.differing.append((folder, [part for part, _files in entries]))
 
 
 def _walk_by_many(
-    walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Known, glance: UpToDateCheck, count: int
+    walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Known, check: UpToDateCheck, count: int
 ) -> None:
     """Look at the top of the tree here, then give shares of what lies below to children."""
     top: list[Met] = []
@@ -150,9 +150,9 @@ def _walk_by_many(
     mine, *others = _shares(dict(frontier), known.digests, count)
     others = [share for share in others if share]
     children = [_Child(partial(_told, walk, share, known)) for share in others]
-    _compare(walk, chain(top, walk.folders(mine)), known, glance)
+    _compare(walk, chain(top, walk.folders(mine)), known, check)
     for child, share in zip(children, others, strict=True):
-        _add(glance, walk, child.answer(), share, known)
+        _add(check, walk, child.answer(), share, known)
 
 
 def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, list[FolderPart]]]]:
@@ -179,23 +179,23 @@ def _told(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Kno
 
         die_with_parent(parent)
     before, said = walk.files_seen, len(walk.sentences)
-    glance = UpToDateCheck()
-    _compare(walk, walk.folders(share), known, glance)
+    check = UpToDateCheck()
+    _compare(walk, walk.folders(share), known, check)
     differing = [
-        (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
+        (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in check.differing
     ]
-    return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:], walk.links.ways))
+    return marshal.dumps((check.kept, differing, walk.files_seen - before, walk.sentences[said:], walk.links.ways))
 
 
-def _add(glance: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Known) -> None:
+def _add(check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Known) -> None:
     if not answer:  # the child died: do its share here
-        _compare(walk, walk.folders(share), known, glance)
+        _compare(walk, walk.folders(share), known, check)
         return
     kept, differing, files_seen, sentences, ways = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
-    glance.kept.extend(kept)
+    check.kept.extend(kept)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
-        glance.differing.append(
+        check.differing.append(
             (folder, [FolderPart(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts])
         )
     walk.files_seen += files_seen

@@ -103,7 +103,7 @@ class _Native:
         is_extra = bool(fence) and os.path.isdir(fence) and not (root.is_recursive and fence.startswith(root.path + b"/"))
         self.extra_watches = int(is_extra)
         paths = [os.fsdecode(path) for path in ((root.path, fence) if is_extra else (root.path,))]
-        self._glance = _OneRead()
+        self._one_read = _OneRead()
         self._window = (0.0, 0)
         with _OPENING:
             before = proc.inotify_descriptors()
@@ -131,9 +131,9 @@ class _Native:
         Raises:
             WatchEndedError: the watch is at its end.
         """
-        self._glance.turns = 0
+        self._one_read.turns = 0
         try:
-            found = self._rust.watch(0, 0, 0, self._glance)
+            found = self._rust.watch(0, 0, 0, self._one_read)
         except _NothingMoreError:
             return set()
         except WatchfilesRustInternalError as error:

@@ -19,15 +19,15 @@ from aptui.shared.errors import UserError
 SETTINGS = "/Amazon/AssetProcessor/Settings"
 
 
-def read_registry(places: ProjectRoots, options: Options, sight: InputRecorder) -> Registry:
+def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorder) -> Registry:
     """Return the settings of a project.
 
     Raises:
         ConfigErrors: all files that cannot be understood.
     """
-    registry = Registry(sight, _tags(places, options))
+    registry = Registry(recorder, _tags(places, options))
     mistakes: list[UserError] = []
-    for step in _steps(registry, places, options, sight):
+    for step in _steps(registry, places, options, recorder):
         try:
             step()
         except UserError as mistake:
@@ -44,7 +44,7 @@ def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
     return (*options.tags[:at], places.name, *options.tags[at:])
 
 
-def _steps(registry: Registry, places: ProjectRoots, options: Options, sight: InputRecorder) -> Iterator[Callable[[], object]]:
+def _steps(registry: Registry, places: ProjectRoots, options: Options, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
     def folder(*parts: str) -> Callable[[], object]:
         return partial(registry.merge_folder, os.path.join(*parts))
 
@@ -57,16 +57,16 @@ def _steps(registry: Registry, places: ProjectRoots, options: Options, sight: In
     yield folder(user_registry())
     yield partial(merge_options, registry, options)
     yield folder(places.project, "user", "Registry")
-    yield from _own_files(registry, places, sight)
+    yield from _own_files(registry, places, recorder)
     yield from (partial(registry.merge_option, option) for option in options.regset_file)
     yield partial(merge_options, registry, options)
 
 
-def _own_files(registry: Registry, places: ProjectRoots, sight: InputRecorder) -> Iterator[Callable[[], object]]:
+def _own_files(registry: Registry, places: ProjectRoots, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
     """Yield what an asset processor merges on its own account, beyond the folders that every program reads."""
     for root in dict.fromkeys((places.engine, places.asset_root)):
         yield _merging(registry, os.path.join(root, PLATFORM_CONFIG))
-        for path in _platform_files(root, sight):
+        for path in _platform_files(root, recorder):
             yield _merging(registry, path)
     for gem in places.gems:
         yield from (_merging(registry, os.path.join(gem.path, f"AssetProcessorGemConfig.{end}")) for end in ("ini", "setreg"))
@@ -80,23 +80,23 @@ def _merging(registry: Registry, path: str) -> Callable[[], object]:
     return partial(registry.merge_file, path)
 
 
-def _platform_files(root: str, sight: InputRecorder) -> list[str]:
+def _platform_files(root: str, recorder: InputRecorder) -> list[str]:
     """Return the files of `AssetProcessorConfig`, of the engine itself and of what lies under restrictions."""
     restricted = os.path.join(root, "restricted")
     folders = [os.path.join(root, "AssetProcessorConfig")]
-    folders += [os.path.join(restricted, name, "AssetProcessorConfig") for name in sight.names(restricted)]
+    folders += [os.path.join(restricted, name, "AssetProcessorConfig") for name in recorder.names(restricted)]
     found: list[str] = []
     for folder in folders:
-        found += _below(folder, sight)
+        found += _below(folder, recorder)
     return found
 
 
-def _below(folder: str, sight: InputRecorder) -> list[str]:
+def _below(folder: str, recorder: InputRecorder) -> list[str]:
     found: list[str] = []
-    for name in sight.names(folder):
+    for name in recorder.names(folder):
         path = os.path.join(folder, name)
         if os.path.isdir(path):
-            found += _below(path, sight)
+            found += _below(path, recorder)
         elif name.lower().endswith((".ini", ".setreg")):
             found.append(path)
     return found

@@ -64,9 +64,9 @@ def merge_options(registry: Registry, options: Options) -> None:
             registry.set(option)
 
 
-def early_registry(options: Options, sight: InputRecorder) -> Registry:
+def early_registry(options: Options, recorder: InputRecorder) -> Registry:
     """Return what is known before it is known where things are: the person's settings and the command line."""
-    registry = Registry(sight, options.tags)
+    registry = Registry(recorder, options.tags)
     registry.merge_folder(user_registry())
     merge_options(registry, options)
     return registry
@@ -77,21 +77,21 @@ def user_registry() -> str:
     return os.path.join(os.path.expanduser("~"), ".o3de", "Registry")
 
 
-def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots:
+def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRoots:
     """Find what belongs to the project in this folder.
 
     Raises:
         UserError: there is no project, or no engine for it.
     """
-    early = early_registry(options, sight)
-    own = read_manifest(os.path.join(project, MARKER), sight)
+    early = early_registry(options, recorder)
+    own = read_manifest(os.path.join(project, MARKER), recorder)
     if own is None:
         raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder that has it, with '-C DIR'")
-    known = read_manifest(_manifest_path(early), sight)
-    engine = _engine(project, own, early, options, known, sight)
-    engine_file = read_manifest(os.path.join(engine, "engine.json"), sight)
-    sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], sight)
-    program, wanted = _program(project, engine, own, early, sight)
+    known = read_manifest(_manifest_path(early), recorder)
+    engine = _engine(project, own, early, options, known, recorder)
+    engine_file = read_manifest(os.path.join(engine, "engine.json"), recorder)
+    sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], recorder)
+    program, wanted = _program(project, engine, own, early, recorder)
     if not wanted:
         wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
     gems, missing = _active(wanted, sources)
@@ -108,13 +108,13 @@ def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots
     )
 
 
-def read_manifest(path: str, sight: InputRecorder) -> Node | None:
+def read_manifest(path: str, recorder: InputRecorder) -> Node | None:
     """Return what a manifest says, None where there is none.
 
     Raises:
         UserError: it is no JSON object.
     """
-    data = sight.read(path)
+    data = recorder.read(path)
     found = None if data is None else read_json(data, path)
     if found is not None and not isinstance(found.value, dict):
         raise UserError("no JSON object stands here", where=found.where, hint='a manifest is one, like {"project_name": "…"}')
@@ -134,31 +134,31 @@ def _manifest_path(early: Registry) -> str:
 # ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: InputRecorder) -> str:
+def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
     """Return the engine's folder: the first way that leads to one.
 
     As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings.
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
-        read_manifest(os.path.join(project, "user", MARKER), sight), "engine_path"
+        read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
     )
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
-        if not sight.is_folder(asked):
+        if not recorder.is_folder(asked):
             raise UserError(f"the engine's folder '{asked}' is not there", hint="see --engine-path")
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
-    around, wanted = _engine_among(roots, sight), _bare(_plain(own, "engine"))
-    registered = _registered_engine(wanted, known, sight)
+    around, wanted = _engine_among(roots, recorder), _bare(_plain(own, "engine"))
+    registered = _registered_engine(wanted, known, recorder)
     if around and (
-        not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), sight), "engine_name") == wanted
+        not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
         return around  # a project inside of an engine belongs to it, unless it names another one that is registered
-    found = registered or (_engine_among(_program_roots(options.program), sight) if options.program else "")
+    found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found
     for folder in reversed(roots):
-        if sight.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
+        if recorder.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
             return folder
     raise UserError(
         f"no engine is found for project '{project}'",
@@ -167,9 +167,9 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     )
 
 
-def _engine_among(folders: Iterable[str], sight: InputRecorder) -> str:
+def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
     """Return the first of these folders that is an engine's, "" when none is."""
-    return next((folder for folder in folders if sight.read(os.path.join(folder, "engine.json")) is not None), "")
+    return next((folder for folder in folders if recorder.read(os.path.join(folder, "engine.json")) is not None), "")
 
 
 def _program_roots(program: str) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _upwards(folder: str) -> Iterator[str]:
         folder = above
 
 
-def _registered_engine(wanted: str, known: Node | None, sight: InputRecorder) -> str:
+def _registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
     """Return the engine of this name in the person's manifest; the only one there if the project names none."""
     name = _bare(wanted)
     if known is None:
@@ -198,7 +198,7 @@ def _registered_engine(wanted: str, known: Node | None, sight: InputRecorder) ->
         return by_name[name]
     found = {}
     for folder in [*by_name.values(), *(node.value for node in listed(known.get("engines")))]:
-        engine = read_manifest(os.path.join(folder, "engine.json"), sight)
+        engine = read_manifest(os.path.join(folder, "engine.json"), recorder)
         if engine is not None:
             found[folder] = _plain(engine, "engine_name")
     if name:
@@ -214,14 +214,14 @@ class _Source(Struct, frozen=True):
     dependencies: tuple[str, ...]
 
 
-def _gem_folders(owners: Sequence[tuple[str, Node | None]], sight: InputRecorder) -> dict[str, _Source]:
+def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _Source]:
     """Return {gem: its folder} of all gems that manifests lead to; of two with one name the first counts."""
     found: dict[str, _Source] = {}
     todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
     seen = set(todo)
     while todo:
         folder = todo.pop(0)
-        gem = read_manifest(os.path.join(folder, "gem.json"), sight)
+        gem = read_manifest(os.path.join(folder, "gem.json"), recorder)
         if gem is None:
             continue
         name = _plain(gem, "gem_name")
@@ -282,7 +282,7 @@ def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[
 # ── the built programs, which know their gems exactly ──────────────────────────────────────────────────────────────────
 
 
-def _program(project: str, engine: str, own: Node, early: Registry, sight: InputRecorder) -> tuple[str, dict[str, str]]:
+def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:
     """Return the folder of built programs, and {active gem: its folder or ""} as the build wrote it down."""
     asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
     builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
@@ -291,21 +291,21 @@ def _program(project: str, engine: str, own: Node, early: Registry, sight: Input
     bins = [os.path.join(build, "bin", *machine, kind) for build in builds for kind in _BUILDS for machine in ((), (os_name(),))]
     for folder in (*bins, *builds[:1]):
         registry = os.path.join(folder, "Registry")
-        names = {each.lower(): each for each in sight.names(registry)}
+        names = {each.lower(): each for each in recorder.names(registry)}
         for program in _PROGRAMS:
             for wanted in (f"cmake_dependencies.{name}.{program}.setreg", f"cmake_dependencies.{program}.setreg"):
                 if wanted in names:
-                    return folder, _gems_in(os.path.join(registry, names[wanted]), engine, sight)
+                    return folder, _gems_in(os.path.join(registry, names[wanted]), engine, recorder)
     return (builds[0] if asked else ""), {}
 
 
-def _gems_in(path: str, engine: str, sight: InputRecorder) -> dict[str, str]:
+def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
     Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below
     `/Amazon/Gems` are called as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
     """
-    registry = Registry(sight)
+    registry = Registry(recorder)
     registry.merge_file(path)
     found: dict[str, str] = {}
     for pointer in ("/O3DE/Gems", "/Amazon/Gems"):

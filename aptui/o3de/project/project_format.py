@@ -79,32 +79,32 @@ def load(
     surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, to_builtins(options)]
     config = _recall(file, surroundings)
     if config is None:
-        sight = InputRecorder()
-        config = _compile(project_dir, sets, wanted, options, sight)
-        compiled.keep(file, _key(surroundings, sight.seen), config)
-        compiled.write_kept(f"{file}.seen", json.dumps(list(sight.seen)))
+        recorder = InputRecorder()
+        config = _compile(project_dir, sets, wanted, options, recorder)
+        compiled.keep(file, _key(surroundings, recorder.seen), config)
+        compiled.write_kept(f"{file}.seen", json.dumps(list(recorder.seen)))
     return config
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
     """Return the layers one by one, what the registry says being the first after the shipped ones."""
     options, sets = _options(options, sets)
-    sight = InputRecorder()
-    return _trees(_open(project_dir, options, sight).tree, _layers(project_dir, sight), sets)[0]
+    recorder = InputRecorder()
+    return _trees(_open(project_dir, options, recorder).tree, _layers(project_dir, recorder), sets)[0]
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
     """Return all that was said about a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
     options, sets = _options(options, sets)
-    sight = InputRecorder()
-    opened = _open(project_dir, options, sight)
+    recorder = InputRecorder()
+    opened = _open(project_dir, options, recorder)
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
         said = opened.registry.explain(pointer)
         if said:
             return _remarked([ConfigMessage(each.where, each.text) for each in said], pointer)
     if key.startswith("/"):
         raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
-    return config_explain.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
+    return config_explain.explained(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
 
 
 def _remarked(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
@@ -117,12 +117,12 @@ def _remarked(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     """Check the configuration as it would be if `file`, the project's YAML or the person's, held `data`."""
-    sight = InputRecorder()
+    recorder = InputRecorder()
     options, _ = _options(None, ())
-    layers = [(name, held) for name, held in _layers(project_dir, sight) if name != str(file)]
+    layers = [(name, held) for name, held in _layers(project_dir, recorder) if name != str(file)]
     at = len(config_load.shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
     layers.insert(at, (str(file), data))
-    _compile_project(project_dir, _open(project_dir, options, sight), layers, (), None, sight)
+    _compile_project(project_dir, _open(project_dir, options, recorder), layers, (), None, recorder)
 
 
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,16 +150,16 @@ def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
 
 
 def _compile(
-    project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: InputRecorder
+    project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, recorder: InputRecorder
 ) -> Config:
-    opened = _open(project_dir, options, sight)
-    return _compile_project(project_dir, opened, _layers(project_dir, sight), sets, wanted, sight)
+    opened = _open(project_dir, options, recorder)
+    return _compile_project(project_dir, opened, _layers(project_dir, recorder), sets, wanted, recorder)
 
 
-def _open(project_dir: Path, options: Options, sight: InputRecorder) -> OpenedO3deProject:
+def _open(project_dir: Path, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
     from aptui.o3de.project.settings import open_project  # the registry is read only where something changed
 
-    return open_project(str(project_dir), options, sight)
+    return open_project(str(project_dir), options, recorder)
 
 
 def _compile_project(
@@ -168,7 +168,7 @@ def _compile_project(
     layers: list[tuple[str, bytes]],
     sets: tuple[str, ...],
     wanted: tuple[str, ...] | None,
-    sight: InputRecorder,
+    recorder: InputRecorder,
 ) -> Config:
     from aptui.config.compiler import Compiler
     from aptui.o3de.facts import to_text
@@ -176,15 +176,15 @@ def _compile_project(
 
     trees, doubts = _trees(opened.tree, layers, sets)
     root = with_overrides(merge.merged(trees), opened.facts.builder_overrides)
-    config = Compiler(root, project_dir, wanted).config(sight.layers())
+    config = Compiler(root, project_dir, wanted).config(recorder.layers())
     return replace(
         config,
         project=signature.signed(
             replace(
                 config.project,
-                builders=(*config.project.builders, *_script_builders(opened, config.project, sight)),
+                builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
                 debug_output=opened.facts.user.debug_output,
-                resting_platforms=_resting(opened, config, sight),
+                resting_platforms=_resting(opened, config, recorder),
                 linked_folders=("/",),  # as the reference does
             ),
             project_dir,
@@ -192,11 +192,11 @@ def _compile_project(
         warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings),
         foreign=to_text(opened.facts),
         sandbox=config.sandbox if config.sandbox == "require" else "off",
-        settings_folders=sight.folders(),
+        settings_folders=recorder.folders(),
     )
 
 
-def _resting(opened: OpenedO3deProject, config: Config, sight: InputRecorder) -> tuple[str, ...]:
+def _resting(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
     """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
 
     What is not enabled is left alone in the reference, so that runs for one platform after the other need no cache each.
@@ -206,11 +206,11 @@ def _resting(opened: OpenedO3deProject, config: Config, sight: InputRecorder) ->
         name
         for name in opened.tree.value["platforms"].value
         if name not in enabled
-        and (name in config.project.resting_platforms or sight.is_folder(os.path.join(config.cache_dir, name)))
+        and (name in config.project.resting_platforms or recorder.is_folder(os.path.join(config.cache_dir, name)))
     )
 
 
-def _script_builders(opened: OpenedO3deProject, project: Project, sight: InputRecorder) -> tuple[Builder, ...]:
+def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
     """Return what stands for the builders of scripts, and note where scripts lie or may come to lie."""
     from aptui.o3de.scripts.overrides import to_text
     from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
@@ -218,16 +218,16 @@ def _script_builders(opened: OpenedO3deProject, project: Project, sight: InputRe
     places, facts = opened.places, opened.facts
     roots = [Path(root) for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project)]
     for root in roots:
-        sight.names(str((root / SCRIPTS).parent))
+        recorder.names(str((root / SCRIPTS).parent))
     platforms = tuple(platform.id for platform in project.platforms)
     overrides = to_text(facts.builder_overrides, facts.job_overrides)
     return scripts_builder(roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides)
 
 
-def _layers(project_dir: Path, sight: InputRecorder) -> list[tuple[str, bytes]]:
+def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:
     """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
     files = [*config_load.shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
-    return [(str(file), data) for file in files if (data := sight.read(str(file))) is not None]
+    return [(str(file), data) for file in files if (data := recorder.read(str(file))) is not None]
 
 
 def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:

@@ -39,23 +39,23 @@ class OpenedO3deProject(Struct, frozen=True):
     registry: Registry
 
 
-def open_project(project: str, options: Options, sight: InputRecorder) -> OpenedO3deProject:
+def open_project(project: str, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
     """Read everything that the settings of the project in this folder say.
 
     Raises:
         ConfigErrors: all mistakes that were found.
         UserError: there is no project, or no engine for it.
     """
-    places = locate(project, options, sight)
-    return _Translation(places, options, read_registry(places, options, sight), sight).opened()
+    places = locate(project, options, recorder)
+    return _Translation(places, options, read_registry(places, options, recorder), recorder).opened()
 
 
 class _Translation:
-    def __init__(self, places: ProjectRoots, options: Options, registry: Registry, sight: InputRecorder) -> None:
+    def __init__(self, places: ProjectRoots, options: Options, registry: Registry, recorder: InputRecorder) -> None:
         self._places = places
         self._options = options
         self._registry = registry
-        self._sight = sight
+        self._recorder = recorder
         self._settings = registry.members(SETTINGS)
         self._mistakes: list[UserError] = []
         self._warnings = list(registry.warnings)
@@ -130,7 +130,7 @@ class _Translation:
     # ── sources and builders ──
 
     def _folders(self, references: set[str]) -> list[ScanFolderEntry]:
-        finder = ScanFolderSettings(self._places, self._options, references, self._sight.is_folder)
+        finder = ScanFolderSettings(self._places, self._options, references, self._recorder.is_folder)
         try:
             folders = finder.find(self._settings)
         except UserError as mistake:
@@ -152,7 +152,7 @@ class _Translation:
     def _overrides(self) -> tuple[list[JobOverride], list[JobOverride]]:
         path = os.path.join(self._places.project, builder_config.FILE_NAME)
         try:
-            data = self._sight.read(path)
+            data = self._recorder.read(path)
             builders, jobs, doubts = builder_config.read_overrides(data or b"", path)
         except UserError as mistake:
             self._mistakes.append(mistake)
@@ -229,7 +229,7 @@ class _Translation:
         if not shared.address and not shared.patterns:
             return {}
         mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
-        if mode != "inactive" and "://" not in shared.address and not (shared.address and self._sight.is_folder(folder)):
+        if mode != "inactive" and "://" not in shared.address and not (shared.address and self._recorder.is_folder(folder)):
             self._warnings.append(
                 f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared "
                 f"cache is used"

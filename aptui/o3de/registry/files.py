@@ -35,7 +35,7 @@ def os_name() -> str:
     return {"darwin": "Mac", "win32": "Windows"}.get(sys.platform, "Linux")
 
 
-def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
+def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
 
     Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first
@@ -53,7 +53,7 @@ def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[li
     found: list[SettingsFile] = []
     doubts: list[str] = []
     for place, is_platform in ((folder, False), (own, True)):
-        for name in sight.names(place):
+        for name in recorder.names(place):
             path = os.path.join(place, name)
             if name.rpartition(".")[2].lower() in (MERGE, PATCH):
                 found.append(_parse_name(path, is_platform=is_platform))

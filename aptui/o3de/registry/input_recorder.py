@@ -64,13 +64,13 @@ class InputRecorder:
 
 def look_again(probes: Iterable[Probe]) -> dict[Probe, str]:
     """Return what is seen now where an earlier `InputRecorder` looked."""
-    sight = InputRecorder()
+    recorder = InputRecorder()
     for kind, path in probes:
         try:
-            {_FILE: sight.read, _FOLDER: sight.is_folder, _NAMES: sight.names}[kind](path)
+            {_FILE: recorder.read, _FOLDER: recorder.is_folder, _NAMES: recorder.names}[kind](path)
         except UserError as error:
-            sight.seen[kind, path] = error.what
-    return sight.seen
+            recorder.seen[kind, path] = error.what
+    return recorder.seen
 
 
 def _read(path: str) -> bytes | None:

@@ -36,14 +36,14 @@ class Registry:
     """A tree of settings. It can be asked for a value, and for all that was ever said about one.
 
     Args:
-        sight: reads the files.
+        recorder: reads the files.
         tags: active specialisations.
     """
 
-    def __init__(self, sight: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
+    def __init__(self, recorder: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
         self.root = Node({}, "")
         self.warnings: list[str] = []
-        self._sight = sight or InputRecorder()
+        self._recorder = recorder or InputRecorder()
         self._tags = tuple(tags)
         self._history: list[tuple[str, Node]] = []
         self._parsed: dict[str, Node] = {}
@@ -52,7 +52,7 @@ class Registry:
 
     def merge_folder(self, folder: str) -> None:
         """Merge the settings files of a `Registry` folder that are meant for this program and machine."""
-        files, doubts = files_of(folder, self._tags, self._sight)
+        files, doubts = files_of(folder, self._tags, self._recorder)
         self.warnings += [doubt for doubt in doubts if doubt not in self.warnings]
         for file in files:
             self.merge_file(file.path)
@@ -75,7 +75,7 @@ class Registry:
 
     def merge_ini(self, path: str, anchor: str) -> bool:
         """Merge an INI file: sections are objects below `anchor`. Return whether it is there."""
-        data = self._sight.read(path)
+        data = self._recorder.read(path)
         if data is None:
             return False
         steps = steps_of(anchor)
@@ -125,7 +125,7 @@ class Registry:
     def _read(self, path: str) -> Node | None:
         """Return a file's value with its imports; what is merged twice is parsed once."""
         if path not in self._parsed:
-            data = self._sight.read(path)
+            data = self._recorder.read(path)
             if data is None:
                 return None
             self._parsed[path] = resolve_imports(read_json(data, path), self._importer(path, (path,)))
@@ -136,7 +136,7 @@ class Registry:
             file = os.path.normpath(os.path.join(os.path.dirname(path), name))
             if file in chain:
                 raise UserError(f"'{name}' imports itself", where=asked)
-            data = self._sight.read(file)
+            data = self._recorder.read(file)
             if data is None:
                 raise UserError(f"there is no file '{file}' to import", where=asked)
             return resolve_imports(read_json(data, file), self._importer(file, (*chain, file)))

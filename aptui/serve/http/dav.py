@@ -24,7 +24,7 @@ from aptui.serve.access import guard
 from aptui.serve.context import room_of
 from aptui.serve.http.confinement import open_beneath
 from aptui.serve.http.files import asked_path, folder_of, send_product, url_of
-from aptui.serve.http.product_opener import SHELF
+from aptui.serve.http.product_opener import PRODUCT_OPENER
 from aptui.serve.http.sending import content_type, http_date, known_moment
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
@@ -113,7 +113,7 @@ def _unauthorized(text: str) -> web.HTTPUnauthorized:
 
 async def _get(request: web.Request) -> web.StreamResponse:
     path = asked_path(request, ROOT).lower()
-    found = None if request.config_dict[SHELF].find(path) else await folder_of(room_of(request), path)
+    found = None if request.config_dict[PRODUCT_OPENER].find(path) else await folder_of(room_of(request), path)
     if found is None:
         return await send_product(request, path)
     folders, files = found
@@ -129,7 +129,7 @@ async def _propfind(request: web.Request) -> web.StreamResponse:
         return web.Response(status=403, body=body.encode(), content_type="application/xml", charset="utf-8")
     wanted = await _read_wanted(request)
     path = asked_path(request, ROOT).lower()
-    product = request.config_dict[SHELF].find(path)
+    product = request.config_dict[PRODUCT_OPENER].find(path)
     if product is not None:
         listed = [_Resource(path, product)]
     else:

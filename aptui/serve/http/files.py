@@ -26,7 +26,7 @@ from aptui.serve.access.guard import require
 from aptui.serve.context import ROOM, GatewayContext, room_of
 from aptui.serve.http import waiting
 from aptui.serve.http.confinement import ConfinedRoot, open_beneath
-from aptui.serve.http.product_opener import SHELF, ProductOpener
+from aptui.serve.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.serve.http.sending import send
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, parse_asset_id
@@ -47,7 +47,7 @@ LOGS = web.AppKey("logs", ConfinedRoot)
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
     room = app[ROOM]
-    app[SHELF] = ProductOpener(room.database.path, room.config.cache_dir)
+    app[PRODUCT_OPENER] = ProductOpener(room.database.path, room.config.cache_dir)
     app[LOGS] = ConfinedRoot(os.fsencode(room.config.log_dir))
     app.on_cleanup.append(_close)
     app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
@@ -58,7 +58,7 @@ def add_routes(app: web.Application) -> None:
 
 
 async def _close(app: web.Application) -> None:
-    app[SHELF].close()
+    app[PRODUCT_OPENER].close()
     app[LOGS].close()
 
 
@@ -131,7 +131,7 @@ async def _product(request: web.Request, name: str) -> web.StreamResponse:
 
 async def send_product(request: web.Request, name: str, *, location: str = "") -> web.StreamResponse:
     """Answer with the product of this name (in lower case); who asks was looked at before."""
-    taken = await request.config_dict[SHELF].take(name)
+    taken = await request.config_dict[PRODUCT_OPENER].take(name)
     if taken is None:
         raise web.HTTPNotFound(text=f"there is no product '{name}'\n")
     try:

@@ -42,7 +42,7 @@ class OpenedProduct(Struct):
     """A product with its open file, which whoever takes it closes; several may have taken the same one.
 
     Args:
-        users: who have it, the shelf among them while it keeps it.
+        users: who have it, the opener among them while it keeps it.
     """
 
     product: ProductFile
@@ -176,4 +176,4 @@ def _digest(descriptor: int) -> bytes:
     return digest.digest()
 
 
-SHELF = web.AppKey("shelf", ProductOpener)
+PRODUCT_OPENER = web.AppKey("product_opener", ProductOpener)

@@ -35,7 +35,7 @@ class Finding(Struct, frozen=True):
     job_id: int
 
 
-class Stray(Struct, frozen=True):
+class OrphanFile(Struct, frozen=True):
     """A file in the cache that belongs to no product.
 
     `is_watched`: the engine knows its folder, and deletes it when it looks there.
@@ -83,10 +83,10 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
     return "damaged" if recorded and found != recorded else ""
 
 
-def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[Stray]]]:
+def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[OrphanFile]]]:
     """Yield every folder of the cache with the files in it that no row knows; only folders of platforms, which are ours.
 
-    A product is in place before its row is: look again at what was found while an engine worked (`still_strays`).
+    A product is in place before its row is: look again at what was found while an engine worked (`still_orphans`).
     """
     watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
     tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
@@ -99,9 +99,9 @@ def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> It
         yield folder, found
 
 
-def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[Stray]]:
+def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[OrphanFile]]:
     below: list[str] = []
-    found: list[Stray] = []
+    found: list[OrphanFile] = []
     known = {name for (name,) in reader.ask(_NAMES_SQL, {"folder": folder})}
     try:
         with os.scandir(root + b"/" + from_text(cache_path(folder))) as entries:
@@ -110,29 +110,29 @@ def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) ->
                 if entry.is_dir(follow_symlinks=False):
                     below.append(name)
                 elif (name not in known or entry.is_symlink()) and not _is_catalog(name):
-                    found.append(Stray(name, entry.stat(follow_symlinks=False).st_size, is_watched))
+                    found.append(OrphanFile(name, entry.stat(follow_symlinks=False).st_size, is_watched))
     except OSError:
         pass  # the folder went away, or is not to be read: nothing of it can be told
-    return below, sorted(found, key=lambda stray: stray.name)
+    return below, sorted(found, key=lambda orphan: orphan.name)
 
 
-def still_strays(found: Sequence[Stray], reader: Reader, cache_dir: Path) -> list[Stray]:
+def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) -> list[OrphanFile]:
     """Return those of `found` that still lie there and still belong to no product."""
     root = os.fsencode(cache_dir)
     return [
-        stray
-        for stray in found
-        if os.path.lexists(root + b"/" + from_text(cache_path(stray.name)))
+        orphan
+        for orphan in found
+        if os.path.lexists(root + b"/" + from_text(cache_path(orphan.name)))
         and (
-            os.path.islink(root + b"/" + from_text(cache_path(stray.name)))
-            or reader.ask("SELECT 1 FROM Products WHERE ProductName = ?", (stray.name,)).fetchone() is None
+            os.path.islink(root + b"/" + from_text(cache_path(orphan.name)))
+            or reader.ask("SELECT 1 FROM Products WHERE ProductName = ?", (orphan.name,)).fetchone() is None
         )
     ]
 
 
-def mark_for_a_look(found: Sequence[Stray], cache_dir: Path) -> int:
+def mark_for_a_look(found: Sequence[OrphanFile], cache_dir: Path) -> int:
     """Set the times of the folders of `found`, so that the engine looks into them at its next scan; return how many there are."""
-    root, folders = os.fsencode(cache_dir), {stray.name.rpartition("/")[0] for stray in found if stray.is_watched}
+    root, folders = os.fsencode(cache_dir), {orphan.name.rpartition("/")[0] for orphan in found if orphan.is_watched}
     for folder in folders:
         try:
             os.utime(root + b"/" + from_text(cache_path(folder)))

@@ -134,29 +134,29 @@ class ReplaySession:
 
     def toggle(self) -> None:
         """Pause, or go on; at the end, play it from the beginning."""
-        self._wish(self._toggle)
+        self._post(self._toggle)
 
     def step(self, direction: int) -> None:
         """Pause, and go to the next (1) or the last (-1) moment at which something was said of a job."""
-        self._wish(lambda: self._step(direction))
+        self._post(lambda: self._step(direction))
 
     def go_to(self, at_ms: int) -> None:
         """Go to a time; what plays goes on from there."""
-        self._wish(lambda: self._go_to(at_ms))
+        self._post(lambda: self._go_to(at_ms))
 
     def jump(self, by_ms: int) -> None:
         """Go on, or back, by so much from where it is when it comes to that: two at once are twice as far."""
-        self._wish(lambda: self._go_to(self.at_ms + by_ms))
+        self._post(lambda: self._go_to(self.at_ms + by_ms))
 
     def change_speed(self, direction: int) -> None:
         """Play at the next of `SPEEDS` (1), or the one before (-1)."""
-        self._wish(lambda: self._change_speed(direction))
+        self._post(lambda: self._change_speed(direction))
 
     def set_speed(self, speed: float) -> None:
         """Play so many times as fast as it was."""
-        self._wish(lambda: self._set_speed(speed))
+        self._post(lambda: self._set_speed(speed))
 
-    def _wish(self, do: Callable[[], None]) -> None:
+    def _post(self, do: Callable[[], None]) -> None:
         with self._changed:
             self._wishes.append(do)
             self._changed.notify()

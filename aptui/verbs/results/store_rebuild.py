@@ -87,7 +87,7 @@ def _kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dic
 
 
 def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduct]:
-    local = found.realm.local
+    local = found.namespace.local
     return {
         name_of(task.job, item, task.scan_folder): ExpectedProduct(
             item.digest, item.size, local.blob_path(item.digest.hex()) if local is not None else ""
@@ -101,8 +101,8 @@ def _remove(kept: Mapping[int, tuple[RebuildTask, FoundResult]], differences: It
     wrong = {_name(item) for item in differences if item.against == KEPT and item.kind != "failed"}
     for task, found in kept.values():
         job = task.job
-        if (task.builder.name, job.source.rel, job.platform, job.key) in wrong and found.realm.local is not None:
-            found.realm.local.drop_record(found.result.key)
+        if (task.builder.name, job.source.rel, job.platform, job.key) in wrong and found.namespace.local is not None:
+            found.namespace.local.drop_record(found.result.key)
     return len(wrong)
 
 

@@ -36,7 +36,7 @@ def refuse_stale(config: Config) -> None:
     opening.close()
     if opening.is_current:
         return
-    if opening.glance is None or opening.glance.is_clean:
+    if opening.check is None or opening.check.is_clean:
         raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_HINT)
     folders = list(_find_changed(opening))
     if folders:
@@ -47,7 +47,7 @@ def refuse_stale(config: Config) -> None:
 
 def is_settled(opening: PreparedSession) -> bool:
     """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
-    if opening.is_current or opening.glance is None or opening.glance.is_clean or next(_find_changed(opening), None) is not None:
+    if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:
         return not archive.unfinished() and not archive.has_intents()
@@ -55,10 +55,10 @@ def is_settled(opening: PreparedSession) -> bool:
 
 def _find_changed(opening: PreparedSession) -> Iterator[str]:
     """Yield folders whose files are others, or have other bytes; times say nothing of what was written just before the check."""
-    assert opening.glance is not None
+    assert opening.check is not None
     assert opening.walk is not None
     with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
-        for folder, parts in opening.glance.differing:
+        for folder, parts in opening.check.differing:
             entries, _below = opening.walk.look(parts)
             here = {
                 (part.scan_folder.id, f"{part.rel}/{name}".lstrip("/"))
@@ -70,4 +70,4 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
             }
             if here != known or not bytes_of.is_same(folder, entries):
                 yield folder
-    yield from sorted(opening.glance.vanished)
+    yield from sorted(opening.check.vanished)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from aptui.batch.options import engine_arguments, load_config, wish_of
+from aptui.batch.options import engine_arguments, load_config, options_of
 from aptui.batch.run import run
 from aptui.engine.cache.restoring import kept_run
 from aptui.shared import printing
@@ -37,9 +37,9 @@ def restore(arguments: Namespace) -> int:
         row = find_job(arguments.job, config, project.database)
         chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
     kept = kept_run(config, row.job_id, chosen.run_key)
-    wish = wish_of(arguments)
-    wish.restores = ((row.job_id, chosen.run_key),)
-    run(config, wish)
+    options = options_of(arguments)
+    options.restores = ((row.job_id, chosen.run_key),)
+    run(config, options)
     with opened(arguments, config) as project:
         now = project.database.job(row.job_id)
     is_done = now is not None and now.status == "completed" and now.origin == kept.origin

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
-from aptui.batch.options import engine_arguments, load_config, load_last_config, wish_of
+from aptui.batch.options import engine_arguments, load_config, load_last_config, options_of
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
@@ -42,7 +42,7 @@ def reprocess(arguments: Namespace) -> int:
     with opened(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     wanted = tuple(dict.fromkeys(keys))
-    _, code = run_and_report(arguments, config, wish_of(arguments, sources=wanted))
+    _, code = run_and_report(arguments, config, options_of(arguments, sources=wanted))
     return code
 
 

@@ -60,7 +60,7 @@ def test_what_was_only_looked_at_is_let_go_of(memory: WorkingSet) -> None:
 
 
 def test_a_view_changes_nothing_and_is_shelved(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_module, "_SHELF_SIZE", 1)
+    monkeypatch.setattr(memory_module, "_RECENT_SIZE", 1)
     seen = memory.view(PathKey("a.s"))
 
     assert seen is not None

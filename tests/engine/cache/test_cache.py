@@ -414,7 +414,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: (looked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
 
-    lost, _strays = cache.lost(diary, print)
+    lost, _orphans = cache.lost(diary, print)
 
     assert lost == ["linux/g/gone.txt"]
     assert looked == [str(cache.root / "linux/g")]
@@ -430,10 +430,10 @@ def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, d
     diary.folders = {"linux/f": 1, "linux": 1}
     said: list[str] = []
 
-    lost, strays = cache.lost(diary, said.append)
+    lost, orphans = cache.lost(diary, said.append)
 
     assert sorted(lost) == ["linux/f/folder.txt", "linux/f/link.txt"]
-    assert sorted(strays) == ["linux/f/link.txt", "linux/f/stranger.txt"]
+    assert sorted(orphans) == ["linux/f/link.txt", "linux/f/stranger.txt"]
     assert not stranger.exists()
     assert list((cache.root / "linux/f").iterdir()) == []
     assert (cache.root / "linux/assetcatalog.xml").exists()

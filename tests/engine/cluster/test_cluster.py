@@ -91,7 +91,7 @@ def watched(done: dict[str, int]) -> Iterator[None]:
     def init(pool, *arguments, **more):
         plain_init(pool, *arguments, **more)
         until(
-            lambda: len([each for each in pool._scheduler.stations.values() if each.builders]) >= 2,
+            lambda: len([each for each in pool._scheduler.workers.values() if each.builders]) >= 2,
             "workers that may work",
         )
 

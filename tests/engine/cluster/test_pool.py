@@ -28,19 +28,19 @@ from aptui.worker.files import stat_key
 
 
 class FakeScheduler:
-    """Takes errands and keeps them; stations are what a test says."""
+    """Takes tasks and keeps them; workers are what a test says."""
 
     def __init__(self, *arguments: object) -> None:
         self.post = arguments[4]
-        self.stations: dict[str, RemoteWorker] = {}
+        self.workers: dict[str, RemoteWorker] = {}
         self.sent: list = []
         self.cancelled: list[int] = []
         self.restarted: list[str] = []
         self.runs: Counter[str] = Counter()
         self.is_over, self.is_connected, self.since_s = False, True, 0.0
 
-    def send(self, errand: object) -> None:
-        self.sent.append(errand)
+    def send(self, task: object) -> None:
+        self.sent.append(task)
 
     def cancel(self, run_keys) -> None:
         self.cancelled += run_keys
@@ -77,11 +77,11 @@ class Room:
     def inputs(self, order: ProcessOrder) -> tuple[messages.TaskInput, ...] | None:
         return (messages.TaskInput(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None
 
-    def station(self, address: str, slots: int = 1, **resources: float) -> None:
+    def worker(self, address: str, slots: int = 1, **resources: float) -> None:
         builders = frozenset({"paint", "bake"})
-        number = FIRST_NUMBER + 1 + len(self.scheduler.stations)
-        station = RemoteWorker(address, slots, resources, host="box", builders=builders, number=number)
-        self.scheduler.stations = {**self.scheduler.stations, address: station}
+        number = FIRST_NUMBER + 1 + len(self.scheduler.workers)
+        worker = RemoteWorker(address, slots, resources, host="box", builders=builders, number=number)
+        self.scheduler.workers = {**self.scheduler.workers, address: worker}
 
     def order(self, key: int, builder: str = "paint", rel: str = "") -> ProcessOrder:
         rel = rel or f"{key}.png"
@@ -98,11 +98,11 @@ class Room:
             self.pool.send([order])
 
     def keys_sent(self) -> list[int]:
-        return [errand.order.run_key for errand in self.scheduler.sent]
+        return [task.order.run_key for task in self.scheduler.sent]
 
     def answer(self, key: int, outcome: Outcome, *, stays: bool = False) -> None:
-        errand = next(errand for errand in self.scheduler.sent if errand.order.run_key == key)
-        self.scheduler.post(errand, ended(errand.order, outcome), stays)
+        task = next(task for task in self.scheduler.sent if task.order.run_key == key)
+        self.scheduler.post(task, ended(task.order, outcome), stays)
         self.pool.poll(self.now_s)
 
     def outcomes(self) -> dict[int, int]:
@@ -118,7 +118,7 @@ def room(tmp_path):
 
 
 def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
 
     assert room.keys_sent() == [1, 2]
@@ -130,7 +130,7 @@ def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
 
 @pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
 def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_ms, under_way):
-    room.station("a", slots=8, gpu=1)
+    room.worker("a", slots=8, gpu=1)
     orders = [room.order(key, "bake") for key in range(1, 60)]
     room.send(*orders)
     before = len(room.scheduler.sent)
@@ -144,15 +144,15 @@ def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_m
 
 
 def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room):
-    room.station("a")
+    room.worker("a")
     room.send(room.order(1, "bake"))
     room.pool.poll(room.now_s)
     assert not room.results
     room.now_s = 59.0
-    room.station("b", gpu=1)
+    room.worker("b", gpu=1)
     room.pool.poll(room.now_s)
     assert room.keys_sent() == [1]
-    room.scheduler.stations = {}
+    room.scheduler.workers = {}
     room.send(room.order(2, "bake"))
     room.now_s = 120.0
 
@@ -163,9 +163,9 @@ def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room
 
 
 def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
-    room.scheduler.stations = {}
+    room.scheduler.workers = {}
 
     room.pool.poll(room.now_s)
 
@@ -173,9 +173,9 @@ def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
 
 
 def test_what_nobody_will_answer_any_more_comes_back(room):
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
     room.send(room.order(1))
-    room.scheduler.stations, room.scheduler.is_over = {}, True
+    room.scheduler.workers, room.scheduler.is_over = {}, True
 
     room.pool.poll(room.now_s)
 
@@ -183,7 +183,7 @@ def test_what_nobody_will_answer_any_more_comes_back(room):
 
 
 def test_job_that_came_back_because_of_itself_stays(room):
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
     room.send(room.order(1, rel="same.png"))
     room.answer(1, Outcome.RETURNED, stays=True)
 
@@ -194,7 +194,7 @@ def test_job_that_came_back_because_of_itself_stays(room):
 
 
 def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
-    room.station("a")
+    room.worker("a")
     room.send(room.order(1))
 
     room.pool.kill([1])
@@ -207,7 +207,7 @@ def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
 
 
 def test_job_whose_files_cannot_be_named_stays(room):
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
 
     room.send(room.order(1, rel="bound.png"))
 
@@ -215,7 +215,7 @@ def test_job_whose_files_cannot_be_named_stays(room):
 
 
 def test_workers_of_the_cluster_are_shown(room):
-    room.station("tcp://a:1", slots=3)
+    room.worker("tcp://a:1", slots=3)
     room.scheduler.runs["tcp://a:1"] = 7
 
     shown = [(each.number, each.state, each.job, each.runs) for each in room.pool.workers()]
@@ -235,8 +235,8 @@ def test_scheduler_that_is_not_there_is_shown_as_lost_and_one_without_workers_as
 
 
 def test_worker_of_the_cluster_is_restarted_by_its_number(room):
-    room.station("tcp://a:1")
-    room.station("tcp://b:1")
+    room.worker("tcp://a:1")
+    room.worker("tcp://b:1")
 
     assert room.pool.restart_worker(1002)
     assert room.scheduler.restarted == ["tcp://b:1"]
@@ -245,7 +245,7 @@ def test_worker_of_the_cluster_is_restarted_by_its_number(room):
 
 def test_share_limits_what_is_under_way(tmp_path):
     room = Room(tmp_path, share=2)
-    room.station("a", slots=8)
+    room.worker("a", slots=8)
 
     room.send(*(room.order(key) for key in (1, 2, 3)))
 
@@ -302,7 +302,7 @@ def test_address_that_is_no_store_is_refused(address):
         messages.open_store(messages.BlobStoreAddress(address, "trusted"))
 
 
-def test_kits_that_differ_are_told_apart():
+def test_toolchains_that_differ_are_told_apart():
     ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
 
     assert difference(ours, ours) == ""
@@ -338,7 +338,7 @@ def test_what_names_folders_or_programs_of_this_machine_stays(room):
 
 
 @pytest.fixture
-def carrier(tmp_path):
+def transfer(tmp_path):
     found = InputTransfer(messages.BlobStoreAddress(str(tmp_path), "trusted"), (str(tmp_path / "assets"),))
     yield found
     found.close()
@@ -347,60 +347,60 @@ def carrier(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_answer_that_missed_a_file_which_is_here_does_not_count(room, carrier):
+def test_answer_that_missed_a_file_which_is_here_does_not_count(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
 
     with pytest.raises(InputElsewhere, match=r"there\.inc"):
-        carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
+        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
 
-    assert carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
-def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, carrier):
+def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputElsewhere):
-        carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
+        transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
 
-    assert carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
 
 
-def test_answer_about_a_source_that_has_changed_is_stale(room, carrier):
+def test_answer_about_a_source_that_has_changed_is_stale(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / order.rel).write_text("newer")
 
-    assert carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
 
 
-def test_source_that_changed_before_it_could_be_sent_is_outdated(room, carrier):
+def test_source_that_changed_before_it_could_be_sent_is_outdated(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputOutdated):
-        carrier.put([messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
+        transfer.put([messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
 
 
-def test_products_are_verified_on_their_way_home(room, carrier):
+def test_products_are_verified_on_their_way_home(room, transfer):
     order = room.order(1)
     source = room.folder / "made"
     source.write_bytes(b"right")
-    digest, size = messages.put_bytes(carrier.store, source.read_bytes())
-    Path(carrier.store.blob_path(digest.hex())).write_bytes(b"wrong")
+    digest, size = messages.put_bytes(transfer.store, source.read_bytes())
+    Path(transfer.store.blob_path(digest.hex())).write_bytes(b"wrong")
     product = StagedProduct("", "made", 0, b"", 1, digest, 0, size)
 
     with pytest.raises(Mismatch):
-        carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
+        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
 
 
-def test_products_are_as_executable_here_as_where_they_were_made(room, carrier):
-    digest, size = messages.put_bytes(carrier.store, b"#!/bin/sh")
+def test_products_are_as_executable_here_as_where_they_were_made(room, transfer):
+    digest, size = messages.put_bytes(transfer.store, b"#!/bin/sh")
     made = [
         StagedProduct("", name, at, b"", 1, digest, 0, size, is_executable=name == "tool")
         for at, name in enumerate(["tool", "text"])
     ]
 
-    taken = carrier.take(room.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
+    taken = transfer.take(room.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
 
     assert [bool(Path(product.staged).stat().st_mode & 0o111) for product in taken.products] == [True, False]
 
@@ -414,7 +414,7 @@ def scheduler(tmp_path):
         found = cluster_scheduler.Scheduler(
             place, messages.BlobStoreAddress(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
         )
-    found._kits = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
+    found._toolchains = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
     yield found, said
     found._loop.close()
 
@@ -430,9 +430,9 @@ def test_worker_with_other_code_of_a_builder_gets_no_jobs_of_it_and_that_is_told
 @pytest.mark.parametrize(("version", "python"), [("1.0 (abd)", "3.11"), ("1.0 (abc)", "3.12")])
 def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, python):
     found, said = scheduler
-    kits = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
+    toolchains = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
 
-    assert list(found._fit(messages.WorkerReport(version, python, "host", 7, kits))) == []
+    assert list(found._fit(messages.WorkerReport(version, python, "host", 7, toolchains))) == []
     assert len(said) == 1
 
 
@@ -452,9 +452,9 @@ def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
 def test_a_variable_that_has_another_value_there_is_a_difference(monkeypatch):
     builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
     monkeypatch.setenv("LEVEL", "1")
-    ours = environment.kits_of([builder])["b"]
+    ours = environment.toolchains_of([builder])["b"]
     monkeypatch.setenv("LEVEL", "2")
-    theirs = environment.kits_of([builder])["b"]
+    theirs = environment.toolchains_of([builder])["b"]
 
     assert environment.difference(ours, theirs).startswith("variable LEVEL is ")
     assert not environment.difference(ours, ours)

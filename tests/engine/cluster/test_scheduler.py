@@ -116,7 +116,7 @@ class Room:
             messages.BlobStoreAddress(str(folder / "store"), "trusted"),
             setup,
             (str(folder / "assets"),),
-            lambda errand, result, stays: self.posted.append((errand.order.run_key, result.outcome, stays)),
+            lambda task, result, stays: self.posted.append((task.order.run_key, result.outcome, stays)),
             lambda: None,
             self.said.append,
         )
@@ -127,7 +127,7 @@ class Room:
         return FakeClient.made[-1]
 
     def wait_for_workers(self, count: int) -> None:
-        until(lambda: sum(bool(each.builders) for each in self.scheduler.stations.values()) == count, f"{count} workers", 10.0)
+        until(lambda: sum(bool(each.builders) for each in self.scheduler.workers.values()) == count, f"{count} workers", 10.0)
 
     def send(self, key: int) -> FakeFuture:
         path = self.folder / "assets" / f"{key}.png"
@@ -210,15 +210,15 @@ def test_time_limit_that_was_exceeded_over_there_counts(room):
 
 
 def test_worker_that_leaves_is_told_and_its_number_is_not_given_again(room):
-    numbers = {address: station.number for address, station in room.scheduler.stations.items()}
+    numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
 
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
-    until(lambda: "tcp://c:1" in room.scheduler.stations and "tcp://a:1" not in room.scheduler.stations, "other workers", 10.0)
+    until(lambda: "tcp://c:1" in room.scheduler.workers and "tcp://a:1" not in room.scheduler.workers, "other workers", 10.0)
 
     lost = numbers["tcp://a:1"]
     assert f"workers have left the cluster: {lost} on 'box'; 2 are left" in room.said
-    assert room.scheduler.stations["tcp://b:1"].number == numbers["tcp://b:1"]
-    assert room.scheduler.stations["tcp://c:1"].number not in numbers.values()
+    assert room.scheduler.workers["tcp://b:1"].number == numbers["tcp://b:1"]
+    assert room.scheduler.workers["tcp://c:1"].number not in numbers.values()
 
 
 def test_scheduler_that_is_lost_gives_all_back_and_is_looked_for_again(room):
@@ -268,9 +268,9 @@ def test_job_whose_workers_are_all_gone_comes_back_and_the_second_time_stays(roo
 
 def test_job_that_one_of_its_workers_can_still_do_is_left_to_dask(room):
     future = room.send(1)
-    before = room.scheduler.stations
+    before = room.scheduler.workers
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
-    until(lambda: room.scheduler.stations.keys() != before.keys(), "another worker", 10.0)
+    until(lambda: room.scheduler.workers.keys() != before.keys(), "another worker", 10.0)
 
     room.end(future, RunResult(1, Outcome.CANCELLED))
     room.wait_for_results()

@@ -34,7 +34,7 @@ class FakeBench:
 
 
 class Room:
-    """A worker's station with a bench of its own, and one task for it."""
+    """A worker's state with a bench of its own, and one task for it."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "jobs").mkdir()
@@ -67,14 +67,14 @@ class Room:
 
 @pytest.fixture
 def room(tmp_path):
-    found, station = Room(tmp_path), cluster_task._WorkerState()
+    found, state = Room(tmp_path), cluster_task._WorkerState()
     with (
-        mock.patch.object(cluster_task, "_station", station),
-        mock.patch.object(station, "store", return_value=found.store),
-        mock.patch.object(station, "bench", return_value=found.bench),
+        mock.patch.object(cluster_task, "_state", state),
+        mock.patch.object(state, "store", return_value=found.store),
+        mock.patch.object(state, "bench", return_value=found.bench),
     ):
         yield found
-        assert not station.jobs
+        assert not state.jobs
         assert not list(Path(found.bench.jobs).iterdir())
 
 
@@ -114,5 +114,5 @@ def test_task_that_is_cancelled_just_when_it_starts_is_killed(room):
 def test_names_of_tasks_that_never_come_are_forgotten_by_and_by(room):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
-    assert len(cluster_task._station.unwanted) <= cluster_task._MOST_UNWANTED
-    assert "job-4999" in cluster_task._station.unwanted
+    assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED
+    assert "job-4999" in cluster_task._state.unwanted

@@ -192,7 +192,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
 
 def test_nothing_starts_beside_a_job_that_runs_alone(harness):
     pool = harness(GOOD, GATED, size=3)
-    pool.pool._deaths.isolate(("gated", str(pool.root), "alone.txt", "linux", "gated"))
+    pool.pool._failures.isolate(("gated", str(pool.root), "alone.txt", "linux", "gated"))
     (alone,) = begin(pool, "alone.txt")
     good = pool.process_order("good")
     pool.pool.send([good])
@@ -503,7 +503,7 @@ def test_nothing_outlives_a_killed_engine(tmp_path):
 def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
-    warden = pool.pool._crew._warden.pid
+    warden = pool.pool._manager._warden.pid
     assert processes._is_alive(warden)
 
     pool.pool.close(1.0)

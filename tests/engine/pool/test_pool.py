@@ -144,7 +144,7 @@ def test_a_short_message_of_jobs_waits_behind_another_of_the_same_builder(harnes
     frees = []
     for orders in (short, behind, others):
         pool.pool.send(orders)
-        frees.append((pool.pool.free, [len(slot.messages) for slot in pool.pool._crew.slots]))
+        frees.append((pool.pool.free, [len(slot.messages) for slot in pool.pool._manager.slots]))
     pool.until(lambda: pool.pool.is_idle)
 
     assert frees == [(1, [1]), (0, [2]), (-1, [2])]

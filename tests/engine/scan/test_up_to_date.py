@@ -1,4 +1,4 @@
-"""The glance: says what differs from what was remembered, with one process or two, and makes up for a child that dies."""
+"""The up-to-date check: says what differs from what was remembered, with one process or two, and makes up for a child that dies."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
 
 
 @pytest.mark.real
-def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monkeypatch):
+def test_where_much_differs_the_check_gives_no_answer(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -192,7 +192,7 @@ def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monk
 
 
 @pytest.mark.real
-def test_who_reads_for_a_glance_does_not_outlive_it(tmp_path, monkeypatch):
+def test_who_reads_for_a_check_does_not_outlive_it(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

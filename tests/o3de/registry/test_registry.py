@@ -328,18 +328,18 @@ def test_a_list_is_a_list_or_a_text_with_commas() -> None:
 
 def test_looking_again_tells_every_change_of_what_was_looked_at(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {}, "sub/b": ""})
-    sight = InputRecorder()
-    sight.read(str(tmp_path / "a.setreg"))
-    sight.read(str(tmp_path / "none"))
-    sight.names(str(tmp_path / "sub"))
-    sight.is_folder(str(tmp_path / "later"))
+    recorder = InputRecorder()
+    recorder.read(str(tmp_path / "a.setreg"))
+    recorder.read(str(tmp_path / "none"))
+    recorder.names(str(tmp_path / "sub"))
+    recorder.is_folder(str(tmp_path / "later"))
 
-    assert look_again(sight.seen) == sight.seen
+    assert look_again(recorder.seen) == recorder.seen
 
     for change in ("a.setreg", "none", "sub/c", "later/x"):
-        before = look_again(sight.seen)
+        before = look_again(recorder.seen)
         write(tmp_path, {change: '{"x": 1}'})
-        assert look_again(sight.seen) != before
+        assert look_again(recorder.seen) != before
 
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
 
 
 def test_nothing_is_at_a_path_that_cannot_be(tmp_path: Path) -> None:
-    sight = InputRecorder()
+    recorder = InputRecorder()
 
     for path in (f"{tmp_path}/a\0b", f"{tmp_path}/{'a' * 5_000}"):
-        assert (sight.read(path), sight.is_folder(path), sight.names(path)) == (None, False, [])
+        assert (recorder.read(path), recorder.is_folder(path), recorder.names(path)) == (None, False, [])

@@ -23,7 +23,7 @@ from homes import own_homes
 from waiting import until
 
 from aptui.serve.http import confinement, sending
-from aptui.serve.http.product_opener import SHELF
+from aptui.serve.http.product_opener import PRODUCT_OPENER
 from aptui.serve.protocol.codec import Scope
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import open_reader
@@ -317,7 +317,7 @@ def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatc
 def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebody_touched_it(
     place: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf, url, file = place.room.app[SHELF], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
+    opener, url, file = place.room.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
     open_file = confinement.open_file_beneath
     monkeypatch.setattr(confinement, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))
@@ -331,8 +331,8 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
     assert opened == [b"linux/sub/a.txt"]
     os.utime(file)
 
-    kept = list(shelf._open_files.values())
-    place.loop.call_soon_threadsafe(shelf._let_go)
+    kept = list(opener._open_files.values())
+    place.loop.call_soon_threadsafe(opener._let_go)
     assert place.get("/v1/products/linux/none").status == 404
     assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from aptui.core.paths import to_text
-from aptui.store.queries.integrity import amount, examined, mark_for_a_look, still_strays, strays
+from aptui.store.queries.integrity import amount, examined, mark_for_a_look, orphans, still_orphans
 from tests.store.conftest import Store, job_row, product_row, source_row
 
 
@@ -31,7 +31,7 @@ def found(store: Store) -> list[tuple[str, str]]:
 
 
 def unowned(store: Store, *platforms: str):
-    return [stray for _, here in strays(store.reader(), store.path.parent, platforms) for stray in here]
+    return [orphan for _, here in orphans(store.reader(), store.path.parent, platforms) for orphan in here]
 
 
 def test_products_as_recorded_are_no_finding(store):
@@ -93,7 +93,7 @@ def test_files_of_no_product_are_found_below_platforms_alone(store):
     ]
 
 
-def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_strays(store):
+def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_orphans(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     (cache / "linux/a.png").unlink()
@@ -104,7 +104,7 @@ def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_strays(sto
     assert [each.name for each in unowned(store)] == ["linux/a.png", to_text(b"linux/bad\xe9")]
 
 
-def test_what_got_its_row_or_is_gone_is_no_stray_any_more(store):
+def test_what_got_its_row_or_is_gone_is_no_orphan_any_more(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("b.png", "c.png", "d.png"):
@@ -113,7 +113,7 @@ def test_what_got_its_row_or_is_gone_is_no_stray_any_more(store):
     (cache / "linux/b.png").unlink()
     store.put(put_product=[product_row(7, 1, "linux/c.png")])
 
-    assert [each.name for each in still_strays(before, store.reader(), cache)] == ["linux/d.png"]
+    assert [each.name for each in still_orphans(before, store.reader(), cache)] == ["linux/d.png"]
 
 
 def test_marking_changes_the_times_of_known_folders_and_nothing_else(store):

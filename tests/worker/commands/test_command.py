@@ -439,7 +439,7 @@ def test_warnings_and_errors_are_lifted_with_file_and_line(room):
 
 @pytest.mark.real
 def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
-    result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.05; echo two"))
+    result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
 
     one, two = (record.time_ms for record in result.log)
     assert {type(record.text) for record in result.log} == {str}, "the wire takes no other text"

@@ -90,9 +90,9 @@ class Scans:
         context.inbox.post(ScanStarted(context.inbox.next_seq(), retries=retries))
         self._begin_to_look()
         self._below = ""
-        glance, opening.glance = opening.glance, None
+        check, opening.check = opening.check, None
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
-        self._scanner = self._make_scanner(glance=glance, is_full=is_full, reassess=not is_known)
+        self._scanner = self._make_scanner(check=check, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
         if not is_known:  # until all is at rest again, the next engine looks at everything too
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
@@ -232,8 +232,8 @@ class Scans:
 
         An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
         """
-        lost, strays = self._context.cache.lost(self._context.archive.products, self._context.news.say_once)
-        self.want_again(PathKey(name.removeprefix(_COMMON)) for name in strays if name.startswith(_COMMON))
+        lost, orphans = self._context.cache.lost(self._context.archive.products, self._context.news.say_once)
+        self.want_again(PathKey(name.removeprefix(_COMMON)) for name in orphans if name.startswith(_COMMON))
         if lost:
             self.is_dirty = True
             self.lose(lost)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aptui.core.paths import normalize, to_text
 from aptui.link import port
 from aptui.serve.access import guard
-from aptui.serve.http.product_opener import SHELF, ProductOpener
+from aptui.serve.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.serve.protocol import model, requests
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
@@ -73,7 +73,7 @@ class _FoundAsset(Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
 
-def _wish(
+def _lookup_of(
     room: GatewayContext, request: requests.AssetStatus | requests.WaitReady | requests.Escalate | requests.JobsInfo
 ) -> _AssetLookup:
     known = [each.id for each in room.config.project.platforms]
@@ -85,30 +85,30 @@ def _wish(
     return _AssetLookup(request.platform, uuid, sub_id, term, match is Match.EXACT)
 
 
-async def _look(room: GatewayContext, wish: _AssetLookup) -> _FoundAsset:
-    platforms = (wish.platform,) if wish.platform else tuple(each.id for each in room.config.project.platforms)
-    return await room.database.ask(lambda reader: _find(reader, wish, platforms))
+async def _look(room: GatewayContext, lookup: _AssetLookup) -> _FoundAsset:
+    platforms = (lookup.platform,) if lookup.platform else tuple(each.id for each in room.config.project.platforms)
+    return await room.database.ask(lambda reader: _find(reader, lookup, platforms))
 
 
-def _find(reader: Reader, wish: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
-    if wish.uuid:
-        return _find_by_id(reader, wish, platforms)
-    owed = owed_jobs(reader, wish.term, wish.platform, is_exact=wish.is_exact)
+def _find(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
+    if lookup.uuid:
+        return _find_by_id(reader, lookup, platforms)
+    owed = owed_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
     if owed:
         return _FoundAsset(owed=tuple(owed[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in owed[:_MOST])))
-    products = products_meant(reader, wish.term, platforms, _MOST)
+    products = products_meant(reader, lookup.term, platforms, _MOST)
     if products:
         rested = jobs_by_id(reader, {product.job_id for product in products})
         return _of_jobs(rested, platforms, products, [row.source for row in rested])
-    numbers = sources_meant(reader, wish.term, is_exact=wish.is_exact, limit=_SOURCES_MOST)
+    numbers = sources_meant(reader, lookup.term, is_exact=lookup.is_exact, limit=_SOURCES_MOST)
     return _find_sources(reader, numbers, platforms)
 
 
-def _find_by_id(reader: Reader, wish: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
-    found = _find_sources(reader, source_ids(reader, wish.uuid), platforms)
-    if wish.sub_id is None or found.owed:
+def _find_by_id(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
+    found = _find_sources(reader, source_ids(reader, lookup.uuid), platforms)
+    if lookup.sub_id is None or found.owed:
         return found
-    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == wish.sub_id)
+    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == lookup.sub_id)
     makers = {each.job_id for each in products}
     rested = tuple(row for row in found.rested if row.status == "failed" or row.job_id in makers)
     return replace(found, products=products, rested=rested)
@@ -137,23 +137,23 @@ def _is_owed(row: JobRow) -> bool:
     return row.status in _OWED and not row.is_finishing
 
 
-def _status(room: GatewayContext, found: _FoundAsset, wish: _AssetLookup) -> Status:
-    if not (wish.uuid or wish.term):
+def _status(room: GatewayContext, found: _FoundAsset, lookup: _AssetLookup) -> Status:
+    if not (lookup.uuid or lookup.term):
         return Status.UNKNOWN
     if found.owed:
         return Status.PROCESSING if any(row.job_id in room.engine.running for row in found.owed) else Status.QUEUED
     if any(row.status == "failed" for row in found.rested):
         return Status.FAILED
-    is_there = bool(found.products) or (bool(found.sources) and wish.sub_id is None)
+    is_there = bool(found.products) or (bool(found.sources) and lookup.sub_id is None)
     return Status.COMPILED if is_there else Status.MISSING
 
 
-def _state(session: WireSession, found: _FoundAsset, wish: _AssetLookup, is_fenced: bool) -> AssetState:
+def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_fenced: bool) -> AssetState:
     shown = [*found.owed, *(row for row in found.rested if row.status == "failed")]
     makers = {product.job_id for product in found.products}
     is_draft = any(row.is_draft and row.job_id in makers for row in (*found.owed, *found.rested))
     return AssetState(
-        _status(session.room, found, wish),
+        _status(session.room, found, lookup),
         _jobs(session.room, shown),
         tuple(map(asset_of, found.products[:_MOST])),
         is_fenced,
@@ -168,7 +168,7 @@ def _jobs(room: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
     return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
 
 
-async def _hurry(session: WireSession, found: _FoundAsset, wish: _AssetLookup, urgency: int) -> int:
+async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
     """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
 
     Raises:
@@ -178,8 +178,8 @@ async def _hurry(session: WireSession, found: _FoundAsset, wish: _AssetLookup, u
     if not (room.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
     keys = {source.lower() for source in found.sources if found.owed}
-    if wish.term and "*" not in wish.term and not (found.sources or found.products):
-        keys.add(wish.term)  # a term is literal, and to the engine a star is a pattern
+    if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
+        keys.add(lookup.term)  # a term is literal, and to the engine a star is a pattern
     if keys or found.owed:
         if not room.guard.may_escalate(session.identity):
             what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
@@ -194,36 +194,36 @@ async def _hurry(session: WireSession, found: _FoundAsset, wish: _AssetLookup, u
 
 async def asset_status(session: WireSession, request: requests.AssetStatus, is_fenced: bool) -> AssetState:
     """Say how far an asset is, and hurry what is owed."""
-    wish = _wish(session.room, request)
-    found = await _look(session.room, wish)
-    await _hurry(session, found, wish, STATUS_URGENCY)
-    return _state(session, found, wish, is_fenced)
+    lookup = _lookup_of(session.room, request)
+    found = await _look(session.room, lookup)
+    await _hurry(session, found, lookup, STATUS_URGENCY)
+    return _state(session, found, lookup, is_fenced)
 
 
 async def escalate(session: WireSession, request: requests.Escalate, _is_fenced: bool) -> requests.Escalated:
     """Hurry everything that makes some assets."""
-    wish = _wish(session.room, request)
-    found = await _look(session.room, wish)
-    return requests.Escalated(await _hurry(session, found, wish, WAIT_URGENCY))
+    lookup = _lookup_of(session.room, request)
+    found = await _look(session.room, lookup)
+    return requests.Escalated(await _hurry(session, found, lookup, WAIT_URGENCY))
 
 
 async def wait_ready(session: WireSession, request: requests.WaitReady, is_fenced: bool) -> AssetState:
     """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
     room, loop = session.room, asyncio.get_running_loop()
-    wish = _wish(room, request)
+    lookup = _lookup_of(room, request)
     deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
-    found = await _look(room, wish)
-    await _hurry(session, found, wish, WAIT_URGENCY)
+    found = await _look(room, lookup)
+    await _hurry(session, found, lookup, WAIT_URGENCY)
     group = {row.job_id for row in found.owed if row.job_id}
     while found.owed and loop.time() < deadline:
         await room.pulse.wait(min(_LOOK_S, deadline - loop.time()))
         await asyncio.sleep(_LEAST_PAUSE_S)
         failed = await room.database.ask(partial(_failed, job_ids=frozenset(group)))
         if failed:
-            return replace(_state(session, found, wish, is_fenced), status=Status.FAILED, jobs=_jobs(room, failed))
-        found = await _look(room, wish)
+            return replace(_state(session, found, lookup, is_fenced), status=Status.FAILED, jobs=_jobs(room, failed))
+        found = await _look(room, lookup)
         group |= {row.job_id for row in found.owed if row.job_id}
-    return _state(session, found, wish, is_fenced)
+    return _state(session, found, lookup, is_fenced)
 
 
 def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
@@ -233,17 +233,17 @@ def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
 async def jobs_info(session: WireSession, request: requests.JobsInfo, is_fenced: bool) -> requests.JobList:
     """List the jobs of what is named."""
     room = session.room
-    wish = _wish(room, request)
+    lookup = _lookup_of(room, request)
     if request.job_key:
         rows = await room.database.ask(lambda reader: jobs_with_key(reader, request.job_key, _MOST + 1))
         rows = [row for row in rows if request.platform in ("", row.platform)]
         found = _FoundAsset(owed=tuple(row for row in rows if row.status in _OWED), sources=tuple({row.source for row in rows}))
     else:
-        found = await _look(room, wish)
+        found = await _look(room, lookup)
         sources = found.sources
         rows = await room.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
-        await _hurry(session, found, wish, JOBS_URGENCY)
+        await _hurry(session, found, lookup, JOBS_URGENCY)
     return requests.JobList(_jobs(room, rows[:_MOST]), len(rows) > _MOST, is_fenced)
 
 
@@ -443,7 +443,7 @@ async def read_product(
 
 def _opener(room: GatewayContext) -> ProductOpener:
     assert room.app is not None
-    return room.app[SHELF]
+    return room.app[PRODUCT_OPENER]
 
 
 def _no_product() -> RequestMistake:

@@ -195,7 +195,7 @@ class AssetsPane(Pane):
             return "the search"
         if queries.is_awaited(TARGET) or self.selected.is_awaited:
             return "the asset"
-        return "the preview" if queries.has_errand(PREVIEW) else ""
+        return "the preview" if queries.has_follow_up(PREVIEW) else ""
 
     # ------------------------------------------------------------------------------------------------------------- the trees
 

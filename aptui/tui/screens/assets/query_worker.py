@@ -40,12 +40,12 @@ class QueryWorker:
         self._database, self._deliver, self._failed = database, deliver, failed
         self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=PREVIEW)
         self._newest: dict[str, _Query] = {}
-        self._errands: dict[str, Callable[[], object]] = {}
+        self._follow_ups: dict[str, Callable[[], object]] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
         """Have `ask` answered in the thread and `then` called with it in the UI, unless the same kind is requested anew before."""
         query = self._newest[kind] = _Query(ask, then)
-        self._errands.pop(kind, None)
+        self._follow_ups.pop(kind, None)
         self._worker.put(query, kind)
 
     @property
@@ -60,13 +60,13 @@ class QueryWorker:
     def after(self, kind: str, do: Callable[[], object]) -> None:
         """Call `do` once the newest query of a kind was answered, or at once; a newer one gives it up."""
         if self.is_awaited(kind):
-            self._errands[kind] = do
+            self._follow_ups[kind] = do
         else:
             do()
 
-    def has_errand(self, kind: str) -> bool:
+    def has_follow_up(self, kind: str) -> bool:
         """Whether something shall be done once a query of a kind was answered."""
-        return kind in self._errands
+        return kind in self._follow_ups
 
     def close(self) -> None:
         """End the thread."""
@@ -87,4 +87,4 @@ class QueryWorker:
     def _end(self, kind: str, query: _Query) -> None:
         if self._newest.get(kind) is query:
             del self._newest[kind]
-            self._errands.pop(kind, lambda: None)()
+            self._follow_ups.pop(kind, lambda: None)()

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import told, uuid_text
-from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
+from aptui.store.queries.integrity import Finding, OrphanFile, amount, examined, orphans, still_orphans
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
@@ -149,16 +149,16 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
     path, told_at, count = asset_database(cache_dir), 0.0, 0
-    found: list[Stray] = []
+    found: list[OrphanFile] = []
     with closing(open_reader(path)) as reader, told(path):
-        for _folder, here in strays(reader, cache_dir, platforms):
+        for _folder, here in orphans(reader, cache_dir, platforms):
             task.check()
             count += 1
             found += here
             if time.monotonic() - told_at > _TELL_EACH_S:
                 told_at = time.monotonic()
                 tell(Looked(count, 0, count, 0, 0, tuple(map(_unowned, found))))
-        found = still_strays(found, reader, cache_dir)  # what was being put in place has its row by now
+        found = still_orphans(found, reader, cache_dir)  # what was being put in place has its row by now
     return Looked(count, 0, count, count, 0, tuple(map(_unowned, found)))
 
 
@@ -166,21 +166,21 @@ def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[C
     """Return those that still lie in the cache and still belong to no product."""
     path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, told(path):
-        left = {stray.name for stray in still_strays([_stray(each) for each in problems], reader, cache_dir)}
+        left = {orphan.name for orphan in still_orphans([_orphan(each) for each in problems], reader, cache_dir)}
     return tuple(each for each in problems if each.name in left)
 
 
-def _unowned(stray: Stray) -> CacheProblem:
-    return CacheProblem("unowned", stray.name, "", stray.size_bytes, is_watched=stray.is_watched)
+def _unowned(orphan: OrphanFile) -> CacheProblem:
+    return CacheProblem("unowned", orphan.name, "", orphan.size_bytes, is_watched=orphan.is_watched)
 
 
-def _stray(problem: CacheProblem) -> Stray:
-    return Stray(problem.name, problem.size_bytes, problem.is_watched)
+def _orphan(problem: CacheProblem) -> OrphanFile:
+    return OrphanFile(problem.name, problem.size_bytes, problem.is_watched)
 
 
-def strays_of(problems: tuple[CacheProblem, ...]) -> list[Stray]:
+def orphans_of(problems: tuple[CacheProblem, ...]) -> list[OrphanFile]:
     """Return problems as the store knows them."""
-    return [_stray(each) for each in problems]
+    return [_orphan(each) for each in problems]
 
 
 def refuse_unreadable(cache_dir: Path) -> None:

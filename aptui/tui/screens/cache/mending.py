@@ -88,7 +88,7 @@ class Mending:
         cache_dir = self._shell.session.cache_dir
 
         def work(_task: BackgroundTask) -> int:
-            return mark_for_a_look(held.strays_of(tuple(gone)), cache_dir)
+            return mark_for_a_look(held.orphans_of(tuple(gone)), cache_dir)
 
         def ask(_folders: int) -> None:
             self.going = gone
