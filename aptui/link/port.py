@@ -208,7 +208,7 @@ class ClearMissing(Struct, frozen=True):
     product_ids: tuple[int, ...] = ()
 
 
-class Fence(Struct, frozen=True):
+class Barrier(Struct, frozen=True):
     """A barrier: answered when everything that changed on the disk before it is known to the engine.
 
     Changed files are read, and their jobs are planned and saved.
@@ -260,7 +260,7 @@ class Shutdown(Struct, frozen=True):
 Verb = (
     Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Interest | TellLog | Rescan | SetOption | ReloadConfig
     | Connections | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate
-    | Shutdown | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
+    | Shutdown | ScanMissing | ClearMissing | Barrier | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
@@ -293,7 +293,7 @@ VERBS: dict[str, type[Verb]] = {
     "report_peers": ReportPeers,
     "peer_order": OrderPeers,
     "shutdown": Shutdown,
-    "fence": Fence,
+    "fence": Barrier,
     "readiness": Readiness,
     "save_catalog": SaveCatalog,
     "show": Show,

@@ -33,7 +33,7 @@ from aptui.engine.live.roots import PRODUCTS, SOURCES, is_setting
 from aptui.engine.live.vcs import Repositories
 from aptui.engine.live.writing import FilesBeingWritten, stat_of
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
-from aptui.engine.watch.sync_cookie import FENCE_TAG
+from aptui.engine.watch.sync_cookie import COOKIE_TAG
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
@@ -139,7 +139,7 @@ class ChangeTracker:
                 hint = self._hints.get_nowait()
             except queue.Empty:
                 break
-            if hint.tag == FENCE_TAG:
+            if hint.tag == COOKIE_TAG:
                 self._cookies.note_passed(hint.paths)
             elif hint.tag.startswith(SOURCES):
                 self._hear_of_sources(hint)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
-from aptui.engine.live.roots import fence_folder
+from aptui.engine.live.roots import cookie_folder
 
 _LIMIT_S = 3.0
 
@@ -35,7 +35,7 @@ class CookieWaits:
     def begin(self, now: float, done: Callable[[bool], None]) -> None:
         """Make a sync cookie; `done(True)` is called once the watcher has come to it, `done(False)` if that takes too long."""
         self._count += 1
-        path = os.path.join(fence_folder(self._cache), b"%d-%d" % (os.getpid(), self._count))
+        path = os.path.join(cookie_folder(self._cache), b"%d-%d" % (os.getpid(), self._count))
         self._waits.append(_CookieWait(path, now + _LIMIT_S, done))
         try:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))

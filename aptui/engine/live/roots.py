@@ -18,7 +18,7 @@ SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
 
 
-def fence_folder(cache: bytes) -> bytes:
+def cookie_folder(cache: bytes) -> bytes:
     """Return the folder in which files are made to learn what was reported."""
     return os.path.join(cache, b"fence")
 

@@ -15,7 +15,7 @@ from aptui.config.model import Config
 from aptui.core.notices import LogLevel
 from aptui.core.project import INTERMEDIATES
 from aptui.engine import registry
-from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
+from aptui.engine.live.roots import PRODUCTS, SOURCES, cookie_folder, roots_of
 from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, WatchTimings
 from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError
@@ -62,14 +62,14 @@ class WatchedRoots:
         """
         cache = self._config().cache_dir
         roots = [root for root in self._wanted() if not root.tag.startswith(PRODUCTS)]
-        fence = fence_folder(os.fsencode(cache))
+        cookies = cookie_folder(os.fsencode(cache))
         try:
-            os.makedirs(fence, exist_ok=True)
+            os.makedirs(cookies, exist_ok=True)
         except OSError as error:
             raise HostError(
                 f"cache '{cache}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
             ) from error
-        watcher = self._watcher = Watcher(roots, self._take, self._hear_health, settings=WatchTimings(fence=fence))
+        watcher = self._watcher = Watcher(roots, self._take, self._hear_health, settings=WatchTimings(cookie_folder=cookies))
         watcher.start()
         deadline = time.monotonic() + _ARMING_S
         while not _is_armed(watcher) and (left_s := deadline - time.monotonic()) > 0:

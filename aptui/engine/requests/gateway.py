@@ -1,4 +1,4 @@
-"""Requests of the gateway (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true.
+"""Requests of the gateway (`port.Barrier`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true.
 
 Tests: `tests/serve/ws/answers/test_routing.py`.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from aptui.link.port import Request
 
 _LOOK_S = 0.01
-_FENCE_LIMIT_S = 60.0
-_FENCE_URGENCY = 200
+_BARRIER_LIMIT_S = 60.0
+_BARRIER_URGENCY = 200
 """The escalation of jobs that a client waits for, as of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
@@ -66,22 +66,22 @@ class GatewayRequests:
 
     def __init__(self, live: EngineSupervisor, state: Callable[[], str]) -> None:
         self._live, self._state = live, state
-        self._fenced: list[_BarrierRequest] = []
+        self._barriers: list[_BarrierRequest] = []
         self._saving: list[Request] = []
         self._is_saved = False
         self._owed = _PendingRequest()
         self._ready_epoch = -1
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.Fence | port.Readiness | port.SaveCatalog | port.Show) -> None:
+    def take(self, request: Request, verb: port.Barrier | port.Readiness | port.SaveCatalog | port.Show) -> None:
         """Take a verb; answer it now or later.
 
         Raises:
             KnownError: there is no engine just now.
         """
         match verb:
-            case port.Fence():
-                self._fence(request, verb)
+            case port.Barrier():
+                self._take_barrier(request, verb)
             case port.Readiness():
                 self._tell_readiness(request)
             case port.SaveCatalog():
@@ -97,7 +97,7 @@ class GatewayRequests:
 
     def left(self, client: int) -> None:
         """A client is gone, and what it waited for."""
-        self._fenced = [item for item in self._fenced if item.request.client != client]
+        self._barriers = [item for item in self._barriers if item.request.client != client]
         self._saving = [request for request in self._saving if request.client != client]
 
     def _engine(self) -> Engine:
@@ -106,42 +106,42 @@ class GatewayRequests:
             raise KnownError("the engine is not working", hint="'aptui status' says why")
         return engine
 
-    # --------------------------------------------------------------------------------------------------------------- fence
+    # --------------------------------------------------------------------------------------------------------------- barrier
 
-    def _fence(self, request: Request, verb: port.Fence) -> None:
+    def _take_barrier(self, request: Request, verb: port.Barrier) -> None:
         engine = self._engine()
-        fenced = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _FENCE_LIMIT_S)), epoch=engine.epoch)
-        self._fenced.append(fenced)
+        barrier = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _BARRIER_LIMIT_S)), epoch=engine.epoch)
+        self._barriers.append(barrier)
 
         def heard(is_whole: bool) -> None:
-            fenced.is_heard = True
-            fenced.is_whole = is_whole and self._live.roots.are_all_native
+            barrier.is_heard = True
+            barrier.is_whole = is_whole and self._live.roots.are_all_native
 
         self._live.watching.when_all_is_heard(heard)
 
-    def _pass_fences(self, now: float) -> None:
+    def _pass_barriers(self, now: float) -> None:
         engine = self._live.engine
-        for fenced in list(self._fenced):
-            is_over = now >= fenced.deadline or engine is None or engine.epoch != fenced.epoch
-            if not is_over and engine is not None and fenced.is_heard and fenced.ticket < 0 and self._is_all_known(engine):
+        for barrier in list(self._barriers):
+            is_over = now >= barrier.deadline or engine is None or engine.epoch != barrier.epoch
+            if not is_over and engine is not None and barrier.is_heard and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.has_unsaved_jobs:
-                    fenced.ticket = engine.ordered_ticket
-                elif not fenced.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
+                    barrier.ticket = engine.ordered_ticket
+                elif not barrier.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
                     engine.ask("save")
-                    fenced.has_saved = True
-            elif not is_over and engine is not None and fenced.is_heard and not fenced.has_hurried:
-                fenced.has_hurried = self._hurry(engine)
-            is_passed = engine is not None and 0 <= fenced.ticket <= engine.saved_ticket
+                    barrier.has_saved = True
+            elif not is_over and engine is not None and barrier.is_heard and not barrier.has_hurried:
+                barrier.has_hurried = self._hurry(engine)
+            is_passed = engine is not None and 0 <= barrier.ticket <= engine.saved_ticket
             if is_over or is_passed:
-                self._fenced.remove(fenced)
+                self._barriers.remove(barrier)
                 epoch, seq = (engine.epoch, engine.inbox.seq) if engine is not None else (0, 0)
-                fenced.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and fenced.is_whole)
+                barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _hurry(self, engine: Engine) -> bool:
         """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
-        engine.ask("analyse", value=_FENCE_URGENCY)
+        engine.ask("analyse", value=_BARRIER_URGENCY)
         return True
 
     def _is_looking(self, engine: Engine) -> bool:
@@ -190,12 +190,12 @@ class GatewayRequests:
 
     def next_deadline(self, now: float) -> float | None:
         """Return when something that is waited for may have come true."""
-        return now + _LOOK_S if self._fenced or self._saving else None
+        return now + _LOOK_S if self._barriers or self._saving else None
 
     def poll(self, now: float) -> None:
         """Answer what has come true."""
-        if self._fenced:
-            self._pass_fences(now)
+        if self._barriers:
+            self._pass_barriers(now)
         if self._saving:
             self._save()
 

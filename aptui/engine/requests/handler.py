@@ -161,7 +161,7 @@ class RequestHandler:
                 self._missing.scan(request, verb)
             case port.ClearMissing():
                 self._missing.clear(request, verb)
-            case port.Fence() | port.Readiness() | port.SaveCatalog() | port.Show():
+            case port.Barrier() | port.Readiness() | port.SaveCatalog() | port.Show():
                 self._serving.take(request, verb)
             case port.ReportPeers():
                 self._peering.take_report(request.client, verb.report)

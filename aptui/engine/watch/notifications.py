@@ -90,7 +90,7 @@ class WatchTimings(Struct, frozen=True):
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
         retry_names_s: the same, the first time, where a name that is not UTF-8 was in the way: it may be renamed soon.
         failures_before_polling: how often watching may break down in a row.
-        fence: an absolute folder in which files are made to learn when all earlier notifications have been handled
+        cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
             (`watch.sync_cookie`).
         clock: seconds that never go back.
         limits: of inotify, at present.
@@ -111,7 +111,7 @@ class WatchTimings(Struct, frozen=True):
     retry_native_s: float = 600.0
     retry_names_s: float = 10.0
     failures_before_polling: int = 4
-    fence: bytes = b""
+    cookie_folder: bytes = b""
     clock: Callable[[], float] = time.monotonic
     limits: Callable[[], WatchLimits] = watch_limits.limits
     mountinfo: Callable[[], bytes] = watch_limits.mountinfo

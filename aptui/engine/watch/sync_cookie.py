@@ -18,7 +18,7 @@ from aptui.engine.watch.notifications import ChangeNotification, Tell
 from aptui.engine.watch.supervisor import Native, Watched
 from aptui.shared.health import WatchMode
 
-FENCE_TAG = "fence"
+COOKIE_TAG = "cookie"
 """Tag of the notification that names a sync cookie that has passed."""
 
 _ADDED = 1
@@ -75,7 +75,7 @@ class SyncCookie:
             for watched in roots:
                 watched.hints.tell_loss()
             del self._passing[path]
-            self._tell(ChangeNotification(FENCE_TAG, frozenset((os.fsencode(path),))))
+            self._tell(ChangeNotification(COOKIE_TAG, frozenset((os.fsencode(path),))))
 
 
 def _is_steady(watched: Watched) -> bool:

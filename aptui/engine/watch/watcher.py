@@ -36,10 +36,10 @@ from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
 from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Tell, WatchTimings
 from aptui.engine.watch.supervisor import Native, NoInstanceError, Watched, WatchEndedError, WatchSupervisor
-from aptui.engine.watch.sync_cookie import FENCE_TAG, SyncCookie
+from aptui.engine.watch.sync_cookie import COOKIE_TAG, SyncCookie
 from aptui.shared.health import WatchedRoot, WatchMode
 
-__all__ = ["FENCE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "WatchTimings", "WatchedRoot", "Watcher"]
+__all__ = ["COOKIE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "WatchTimings", "WatchedRoot", "Watcher"]
 
 TellHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
@@ -95,14 +95,18 @@ class _Native:
         UnicodeError: the root's path is not UTF-8.
     """
 
-    def __init__(self, root: NotifiedRoot, queue_length: int, fence: bytes) -> None:
+    def __init__(self, root: NotifiedRoot, queue_length: int, cookie_folder: bytes) -> None:
         self._queue_length = queue_length
         self._share = 4 if root.wants == ALL else 2
         self.is_signalled = False
         self._silent_finds = 0
-        is_extra = bool(fence) and os.path.isdir(fence) and not (root.is_recursive and fence.startswith(root.path + b"/"))
+        is_extra = (
+            bool(cookie_folder)
+            and os.path.isdir(cookie_folder)
+            and not (root.is_recursive and cookie_folder.startswith(root.path + b"/"))
+        )
         self.extra_watches = int(is_extra)
-        paths = [os.fsdecode(path) for path in ((root.path, fence) if is_extra else (root.path,))]
+        paths = [os.fsdecode(path) for path in ((root.path, cookie_folder) if is_extra else (root.path,))]
         self._one_read = _OneRead()
         self._window = (0.0, 0)
         with _OPENING:
@@ -194,7 +198,7 @@ class Watcher:
         self._closed = threading.Event()
         self._poke = threading.Event()
         self._roots = WatchSupervisor(settings, tell, self._open, self._closed, self._poke)
-        self._fence = SyncCookie(settings.fence, tell, settings.clock)
+        self._cookie = SyncCookie(settings.cookie_folder, tell, settings.clock)
         self._thread_id = 0
         self._reads = threading.Event()
         self._reader = threading.Thread(target=self._supervise, args=("reading", self._read_on), name="watch", daemon=True)
@@ -272,13 +276,13 @@ class Watcher:
                 later = iter(_LATER_S)
             for watched in self._roots.watched:
                 watched.hints.tell_due()
-            self._fence.tell_due(self._roots.watched)
+            self._cookie.tell_due(self._roots.watched)
 
     def _wait_s(self, later_s: float | None) -> float:
         if any(watched.native is not None and not watched.native.is_signalled for watched in self._roots.watched):
             return self._settings.step_ms / 1000
         if later_s is None:
-            return _AWAITED_S if self._fence.is_awaited() else self._settings.beat_s
+            return _AWAITED_S if self._cookie.is_awaited() else self._settings.beat_s
         return later_s
 
     def _check_beat(self, gap_s: float) -> None:
@@ -315,7 +319,7 @@ class Watcher:
                 continue
             if changes:
                 is_found = True
-                changes = self._fence.take(native, changes)
+                changes = self._cookie.take(native, changes)
                 self._pass_on(watched, native, changes)
         return is_found
 
@@ -353,6 +357,6 @@ class Watcher:
             self._tell_health(health)
 
     def _open(self, root: NotifiedRoot, queue_length: int) -> Native:
-        native = _Native(root, queue_length, self._settings.fence)
+        native = _Native(root, queue_length, self._settings.cookie_folder)
         native.signal_to(self._thread_id)
         return native

@@ -23,7 +23,7 @@ TIMEOUT_MOST_S = 600.0
 URGENCY = 200
 """The escalation that O3DE's Asset Processor gives a synchronous asset request."""
 _LOOK_S = 0.03
-_FENCE_LIMIT_S = 10.0
+_BARRIER_LIMIT_S = 10.0
 
 
 class WaitTimeout(Exception):
@@ -53,7 +53,7 @@ class _Wait(Struct):
     async def until_over(self) -> None:
         database = CurrentDatabase(self.room.database.path)
         try:
-            await self.room.engine.ask(port.Fence(_FENCE_LIMIT_S), 2 * _FENCE_LIMIT_S)
+            await self.room.engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
             while not await self._is_over():
                 before = self._moment(database)
                 await asyncio.sleep(_LOOK_S)

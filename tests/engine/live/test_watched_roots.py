@@ -17,7 +17,7 @@ class Watcher:
     """A watcher that watches nothing."""
 
     def __init__(self, roots, _take, hear, settings):
-        self.roots, self.hear, self.fence, self.suspected, self.is_open = roots, hear, settings.fence, [], True
+        self.roots, self.hear, self.fence, self.suspected, self.is_open = roots, hear, settings.cookie_folder, [], True
 
     def start(self):
         self.say()

@@ -32,7 +32,7 @@ def is_all_known(live: EngineSupervisor) -> bool:
     return live.watching.is_quiet and live.engine is not None and live.engine.pipeline.status().reading == 0
 
 
-def test_a_fence_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sources_alone(
+def test_a_barrier_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sources_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
@@ -48,7 +48,7 @@ def test_a_fence_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sourc
         may_commit.clear()
         monkeypatch.setattr(Cache, "commit", commit_later)
         project.write("assets/b.txt", "b")
-        request = Request(port.Fence())
+        request = Request(port.Barrier())
         project.desk.take(request)
         project.until(lambda: live.engine is not None and live.engine.pipeline.has_unsaved_jobs, "its copy is made")
         # Amid a commit nothing is heard: the fence's own notification then waits for the end, and so does the fence.

@@ -509,43 +509,43 @@ def test_a_mount_that_appears_below_sets_the_watch_anew(top):
         room.until(lambda: any("mounted" in why for why in room.losses()))
 
 
-# The fence.
+# The sync cookie.
 
 
-def fenced(top):
-    os.makedirs(top + b"/../fence", exist_ok=True)
-    return os.path.realpath(top + b"/../fence")
+def cookies_beside(top):
+    os.makedirs(top + b"/../cookies", exist_ok=True)
+    return os.path.realpath(top + b"/../cookies")
 
 
-def mark(fence, name=b"1"):
-    path = put(fence + b"/" + name)
+def mark(cookies, name=b"1"):
+    path = put(cookies + b"/" + name)
     os.unlink(path)
     return path
 
 
-def test_a_file_of_the_fence_has_passed_after_all_that_happened_before(top):
-    fence = fenced(top)
+def test_a_sync_cookie_has_passed_after_all_that_happened_before(top):
+    cookies = cookies_beside(top)
     for name in (b"one", b"two", b"three"):
         os.mkdir(top + b"/" + name)
     roots = [native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three")]
-    with watching(*roots, settings=replace(QUICK, fence=fence)) as room:
+    with watching(*roots, settings=replace(QUICK, cookie_folder=cookies)) as room:
         for lap in range(20):
             written = [put(top + b"/%s/%d" % (name, lap)) for name in (b"one", b"two", b"three")]
-            path = mark(fence, b"%d" % lap)
+            path = mark(cookies, b"%d" % lap)
             room.until(lambda path=path: path in room.paths())
-            before = [hint.paths for hint in room.hints if hint.tag != "fence" or path in hint.paths]
+            before = [hint.paths for hint in room.hints if hint.tag != "cookie" or path in hint.paths]
             passed = next(number for number, paths in enumerate(before) if path in paths)
 
             assert set(written) <= set().union(*before[:passed])
-        assert sum(hint.tag == "fence" for hint in room.hints) == 20
+        assert sum(hint.tag == "cookie" for hint in room.hints) == 20
         assert [root.watches for root in room.watcher.health()] == [1, 1, 1]
 
 
-def test_a_file_of_the_fence_waits_for_the_second_look_at_new_folders(top):
-    fence = fenced(top)
-    with watching(native(top), settings=replace(QUICK, fence=fence)) as room:
+def test_a_sync_cookie_waits_for_the_second_look_at_new_folders(top):
+    cookies = cookies_beside(top)
+    with watching(native(top), settings=replace(QUICK, cookie_folder=cookies)) as room:
         os.mkdir(top + b"/new")
-        path = mark(fence)
+        path = mark(cookies)
         room.until(lambda: path in room.paths())
         room.watcher.close()
 
@@ -553,13 +553,13 @@ def test_a_file_of_the_fence_waits_for_the_second_look_at_new_folders(top):
         assert sum(top + b"/new" in hint.trees for hint in before) >= 2
 
 
-def test_a_fence_inside_a_root_is_no_path_of_that_root(top):
-    os.mkdir(top + b"/fence")
-    with watching(native(top, wants="deletions"), settings=replace(QUICK, fence=top + b"/fence")) as room:
-        path = mark(top + b"/fence")
+def test_a_sync_cookie_inside_a_root_is_no_path_of_that_root(top):
+    os.mkdir(top + b"/cookies")
+    with watching(native(top, wants="deletions"), settings=replace(QUICK, cookie_folder=top + b"/cookies")) as room:
+        path = mark(top + b"/cookies")
         room.until(lambda: path in room.paths())
 
-        assert {hint.tag for hint in room.hints} == {"fence"}
+        assert {hint.tag for hint in room.hints} == {"cookie"}
 
 
 # Deletions only.

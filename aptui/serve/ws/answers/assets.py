@@ -148,7 +148,7 @@ def _status(room: GatewayContext, found: _FoundAsset, lookup: _AssetLookup) -> S
     return Status.COMPILED if is_there else Status.MISSING
 
 
-def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_fenced: bool) -> AssetState:
+def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_synced: bool) -> AssetState:
     shown = [*found.owed, *(row for row in found.rested if row.status == "failed")]
     makers = {product.job_id for product in found.products}
     is_draft = any(row.is_draft and row.job_id in makers for row in (*found.owed, *found.rested))
@@ -156,7 +156,7 @@ def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_fe
         _status(session.room, found, lookup),
         _jobs(session.room, shown),
         tuple(map(asset_of, found.products[:_MOST])),
-        is_fenced,
+        is_synced,
         is_draft,
     )
 
@@ -192,22 +192,22 @@ async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup,
 # -------------------------------------------------------------------------------------------------------------- how far
 
 
-async def asset_status(session: WireSession, request: requests.AssetStatus, is_fenced: bool) -> AssetState:
+async def asset_status(session: WireSession, request: requests.AssetStatus, is_synced: bool) -> AssetState:
     """Say how far an asset is, and hurry what is owed."""
     lookup = _lookup_of(session.room, request)
     found = await _look(session.room, lookup)
     await _hurry(session, found, lookup, STATUS_URGENCY)
-    return _state(session, found, lookup, is_fenced)
+    return _state(session, found, lookup, is_synced)
 
 
-async def escalate(session: WireSession, request: requests.Escalate, _is_fenced: bool) -> requests.Escalated:
+async def escalate(session: WireSession, request: requests.Escalate, _is_synced: bool) -> requests.Escalated:
     """Hurry everything that makes some assets."""
     lookup = _lookup_of(session.room, request)
     found = await _look(session.room, lookup)
     return requests.Escalated(await _hurry(session, found, lookup, WAIT_URGENCY))
 
 
-async def wait_ready(session: WireSession, request: requests.WaitReady, is_fenced: bool) -> AssetState:
+async def wait_ready(session: WireSession, request: requests.WaitReady, is_synced: bool) -> AssetState:
     """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
     room, loop = session.room, asyncio.get_running_loop()
     lookup = _lookup_of(room, request)
@@ -220,17 +220,17 @@ async def wait_ready(session: WireSession, request: requests.WaitReady, is_fence
         await asyncio.sleep(_LEAST_PAUSE_S)
         failed = await room.database.ask(partial(_failed, job_ids=frozenset(group)))
         if failed:
-            return replace(_state(session, found, lookup, is_fenced), status=Status.FAILED, jobs=_jobs(room, failed))
+            return replace(_state(session, found, lookup, is_synced), status=Status.FAILED, jobs=_jobs(room, failed))
         found = await _look(room, lookup)
         group |= {row.job_id for row in found.owed if row.job_id}
-    return _state(session, found, lookup, is_fenced)
+    return _state(session, found, lookup, is_synced)
 
 
 def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
     return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
 
 
-async def jobs_info(session: WireSession, request: requests.JobsInfo, is_fenced: bool) -> requests.JobList:
+async def jobs_info(session: WireSession, request: requests.JobsInfo, is_synced: bool) -> requests.JobList:
     """List the jobs of what is named."""
     room = session.room
     lookup = _lookup_of(room, request)
@@ -244,7 +244,7 @@ async def jobs_info(session: WireSession, request: requests.JobsInfo, is_fenced:
         rows = await room.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
         await _hurry(session, found, lookup, JOBS_URGENCY)
-    return requests.JobList(_jobs(room, rows[:_MOST]), len(rows) > _MOST, is_fenced)
+    return requests.JobList(_jobs(room, rows[:_MOST]), len(rows) > _MOST, is_synced)
 
 
 def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
@@ -255,7 +255,7 @@ def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobR
 # ------------------------------------------------------------------------------------------------- sources, products, paths
 
 
-async def source_info(session: WireSession, request: requests.SourceInfo, _is_fenced: bool) -> requests.SourceFacts:
+async def source_info(session: WireSession, request: requests.SourceInfo, _is_synced: bool) -> requests.SourceFacts:
     """Return a source and everything made of it."""
     room = session.room
     if not (request.path or request.asset):
@@ -310,7 +310,7 @@ def _product_names(room: GatewayContext, path: str, platform: str) -> list[str]:
     return [lower, *(f"{each}/{lower}" for each in platforms)] if not platform else [f"{platform}/{lower}"]
 
 
-async def product_info(session: WireSession, request: requests.ProductInfo, _is_fenced: bool) -> requests.ProductFacts:
+async def product_info(session: WireSession, request: requests.ProductInfo, _is_synced: bool) -> requests.ProductFacts:
     """Return products, and what they are made of."""
     room = session.room
 
@@ -338,7 +338,7 @@ def _products(room: GatewayContext, reader: Reader, asset: str, path: str, platf
     return [each for each in found if platform in ("", each.name.partition("/")[0])]
 
 
-async def resolve_path(session: WireSession, request: requests.ResolvePath, _is_fenced: bool) -> requests.ResolvedPath:
+async def resolve_path(session: WireSession, request: requests.ResolvePath, _is_synced: bool) -> requests.ResolvedPath:
     """Say what a path is; a file that is no source yet is resolved too, if it lies in a scan folder."""
     room = session.room
     if not request.path:
@@ -376,7 +376,7 @@ def _resolve_on_disk(room: GatewayContext, path: str) -> requests.ResolvedPath:
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-async def dependencies(session: WireSession, request: requests.Dependencies, _is_fenced: bool) -> requests.DependencyList:
+async def dependencies(session: WireSession, request: requests.Dependencies, _is_synced: bool) -> requests.DependencyList:
     """List what a product needs at run time."""
     room = session.room
 
@@ -406,7 +406,7 @@ def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[model.D
     return list(dict.fromkeys(found))
 
 
-async def unresolved_counts(session: WireSession, request: requests.UnresolvedCounts, _is_fenced: bool) -> requests.Unresolved:
+async def unresolved_counts(session: WireSession, request: requests.UnresolvedCounts, _is_synced: bool) -> requests.Unresolved:
     """Count the dependencies of a product that lead to nothing."""
     room = session.room
 

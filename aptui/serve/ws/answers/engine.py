@@ -30,7 +30,7 @@ _CATALOG_LIMIT_S = 300.0
 _RELOCATION_LIMIT_S = 120.0
 
 
-async def processor_status(session: WireSession, request: requests.ProcessorStatus, _is_fenced: bool) -> requests.ProcessorState:
+async def processor_status(session: WireSession, request: requests.ProcessorStatus, _is_synced: bool) -> requests.ProcessorState:
     """Say what is owed, and whether everything critical is done."""
     room = session.room
     _refuse_unknown(room, request.platform)
@@ -53,7 +53,7 @@ def _sum(counts: Any, platform: str) -> int:
     return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
 
 
-async def platform_status(session: WireSession, request: requests.PlatformStatus, _is_fenced: bool) -> requests.PlatformState:
+async def platform_status(session: WireSession, request: requests.PlatformStatus, _is_synced: bool) -> requests.PlatformState:
     """Say which platforms products are made for."""
     enabled = tuple(platform.id for platform in session.room.config.project.platforms)
     return requests.PlatformState(request.platform in enabled, enabled)
@@ -65,7 +65,7 @@ def _refuse_unknown(room: GatewayContext, platform: str) -> None:
         raise RequestMistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
 
 
-async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is_fenced: bool) -> requests.ScanFolderList:
+async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is_synced: bool) -> requests.ScanFolderList:
     """Say where sources are."""
     folders = sorted(session.room.config.project.scan_folders, key=lambda folder: folder.order)
     return requests.ScanFolderList(
@@ -73,7 +73,7 @@ async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is
     )
 
 
-async def job_log(session: WireSession, request: requests.JobLog, _is_fenced: bool) -> requests.JobLogText:
+async def job_log(session: WireSession, request: requests.JobLog, _is_synced: bool) -> requests.JobLogText:
     """Return what a job logged."""
     log_dir = session.room.config.log_dir
 
@@ -94,7 +94,7 @@ async def job_log(session: WireSession, request: requests.JobLog, _is_fenced: bo
 
 
 async def check_relocation(
-    session: WireSession, request: requests.CheckMove | requests.CheckDelete, _is_fenced: bool
+    session: WireSession, request: requests.CheckMove | requests.CheckDelete, _is_synced: bool
 ) -> requests.RelocationCheck:
     """Say what would come of moving or deleting a source."""
     is_delete = isinstance(request, requests.CheckDelete)
@@ -115,13 +115,13 @@ async def check_relocation(
 # ---------------------------------------------------------------------------------------------------------------- commands
 
 
-async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_fenced: bool) -> Done:
+async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_synced: bool) -> Done:
     """Have the catalogs written."""
     await session.room.engine.ask(port.SaveCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 
-async def clear_fingerprint(session: WireSession, request: requests.ClearFingerprint, _is_fenced: bool) -> Counted:
+async def clear_fingerprint(session: WireSession, request: requests.ClearFingerprint, _is_synced: bool) -> Counted:
     """Have the jobs of the sources that a term means run again, whatever they were made of."""
     term = normalize(request.term).lower()
     if not term:
@@ -138,7 +138,7 @@ async def clear_fingerprint(session: WireSession, request: requests.ClearFingerp
     return Counted(len(keys))
 
 
-async def reprocess(session: WireSession, request: requests.Reprocess, _is_fenced: bool) -> Counted:
+async def reprocess(session: WireSession, request: requests.Reprocess, _is_synced: bool) -> Counted:
     """Have jobs run again."""
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
@@ -147,13 +147,13 @@ async def reprocess(session: WireSession, request: requests.Reprocess, _is_fence
     return Counted(int(str(said["count"])))
 
 
-async def rescan(session: WireSession, _request: requests.Rescan, _is_fenced: bool) -> Done:
+async def rescan(session: WireSession, _request: requests.Rescan, _is_synced: bool) -> Done:
     """Have everything looked at again."""
     await session.room.engine.ask(port.Rescan())
     return Done()
 
 
-async def shutdown(session: WireSession, request: requests.Shutdown, _is_fenced: bool) -> Done:
+async def shutdown(session: WireSession, request: requests.Shutdown, _is_synced: bool) -> Done:
     """Have the engine stop."""
     try:
         await session.room.engine.ask(port.Shutdown(request.is_when_idle))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BUSY = 4
 
 
-async def interest(session: WireSession, request: requests.Interest, _is_fenced: bool) -> requests.Interested:
+async def interest(session: WireSession, request: requests.Interest, _is_synced: bool) -> requests.Interested:
     """Tell the engine what a client looks at.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Requests of clients → records of the protocol: who may, what is fenced and audited, and which part answers."""
+"""Requests of clients → records of the protocol: who may, what is synced and audited, and which part answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.serve.ws.answers import assets, engine, interest
 from aptui.serve.ws.sessions import RequestAnswer, WireSession
 from aptui.shared.errors import HostError, KnownError
 
-_FENCE_LIMIT_S = 5.0
+_BARRIER_LIMIT_S = 5.0
 _AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
 _NOT_ALLOWED = 1
 
@@ -74,17 +74,17 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
             return RequestAnswer(Done())
         case requests.ReadProduct():
             return RequestAnswer(*await assets.read_product(session, request))
-    is_fenced = await fence(session) if getattr(request, "fence", False) else True
-    return RequestAnswer(await _HANDLERS[name](session, request, is_fenced))
+    is_synced = await wait_until_synced(session) if getattr(request, "fence", False) else True
+    return RequestAnswer(await _HANDLERS[name](session, request, is_synced))
 
 
-async def fence(session: WireSession) -> bool:
+async def wait_until_synced(session: WireSession) -> bool:
     """Wait until the engine knows what changed on the disk before now; return whether it does."""
     engine = session.room.engine
     if not engine.is_here:
         return False
     try:
-        said = await engine.ask(port.Fence(_FENCE_LIMIT_S), 2 * _FENCE_LIMIT_S)
+        said = await engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
     except HostError:
         return False
     return bool(said.get("is_whole"))
