@@ -584,9 +584,10 @@ class FakeDisk:
     def write(self, folder: str, rel: str, text: str) -> None:
         """Write a file."""
         self._version += 1
-        self._put(folder, rel, File(text, self._version))
+        self.put(folder, rel, File(text, self._version))
 
-    def _put(self, folder: str, rel: str, file: File) -> None:
+    def put(self, folder: str, rel: str, file: File) -> None:
+        """Put a file back, or there, as it is."""
         names = self._names.setdefault((folder, key_of(RelPath(rel))), [])
         if rel not in names:
             names.append(rel)
@@ -602,7 +603,7 @@ class FakeDisk:
         other = FakeDisk()
         for folder, files in self.files.items():
             for rel, file in files.items() if folder != MADE else ():
-                other._put(folder, rel, file)
+                other.put(folder, rel, file)
         return other
 
     def winner(self, folders: Sequence[str], rel: str) -> tuple[str, str, File] | None:

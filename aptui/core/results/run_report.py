@@ -56,7 +56,7 @@ class Ties(Struct):
     `known` are the stamps, by absolute path, that files of its manifest had when it began; `unproven` are the paths of those of
     which nobody knew then that they still had the bytes of the manifest. `report` is that of an analysis that is not sealed
     yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what changed under it, "" =
-    its source.
+    its source. `runs_here`: what was fetched for it was made of other files.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -64,6 +64,7 @@ class Ties(Struct):
     doubted: dict[str, Stamp] = field(default_factory=dict)
     changed: str = ""
     unproven: tuple[str, ...] = ()
+    runs_here: bool = False
 
 
 def is_other(known: Stamp, found: Stamp) -> bool:

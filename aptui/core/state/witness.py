@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import EdgeKind, FileFact, Job, PathKey, RelPath
-from aptui.core.paths import key_of
+from aptui.core.paths import key_of, normalize
 from aptui.core.patterns import wildcard
 from aptui.core.project import Project
 from aptui.core.results.run_report import NO_FILE, NOTHING_USED, Stamp, Ties, Used, is_other, is_young
@@ -125,6 +125,24 @@ class Witness:
             return False
         source = self._memory.view(key)
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
+
+    def other_here(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the paths of files of which a fetched result was made otherwise than they are known; then the job runs here."""
+        bad = []
+        for path, digest in discovered:
+            fact = self._last_known(key_of(RelPath(rel))) if (rel := self._graph.counting(path)) is not None else None
+            if fact is not None and fact.digest and fact.digest.hex()[: len(digest) or 1] != digest:
+                bad.append(self._place_of(fact)[0])
+        if bad:
+            job.ties = job.ties or Ties()
+            job.ties.runs_here = True
+        return tuple(bad)
+
+    def hiding(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths of the files that hide what a run read: they may have been away for a moment. () the second time."""
+        before = {name for name, _digest in job.discovered}
+        hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
+        return tuple(path for path, stamp in map(self._place_of, hiders) if self._is_new(job, path, stamp))
 
     @staticmethod
     def _unproven_of(looks: Iterable[tuple[str, Stamp, bool]]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_world import World
+from fakes import Setup
 
 from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, CopyOrder
@@ -76,6 +77,20 @@ def test_a_file_that_comes_under_a_run_is_missed_when_nobody_asks(
     with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
         for seed in range(10):
             check_new(word, is_back=is_back, seed=seed)
+
+
+@pytest.mark.parametrize("word", ["read", "include", "jobs-from"])
+def test_a_file_that_is_read_while_what_hides_it_is_away_for_a_moment_is_not_kept(word: str) -> None:
+    for seed in range(10):
+        check_away(word, seed)
+
+
+def test_what_is_hidden_is_kept_where_nobody_asks_whether_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Witness, "hiding", lambda *_args: ())
+
+    with pytest.raises(AssertionError, match="other than a clean build"):
+        for seed in range(10):
+            check_away("read", seed)
 
 
 def check_source(seed: int) -> None:
@@ -233,6 +248,26 @@ def check_second(word: str, seed: int) -> None:
     world.write("e.txt", "new")
     step_until(world, lambda: running(world, has_read=True, rel=second))
     world.delete("e.txt")
+
+    world.run()
+    world.settle(restart=True)
+
+    clean = world.clean()
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+
+
+def check_away(word: str, seed: int) -> None:
+    """Take away a file that hides another while a run reads it, and put it back."""
+    world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
+    world.write("e.txt", "own")
+    world.write("e.txt", "shared", "shared")
+    world.write("a.s", f"{word} e.txt")
+    world.scan()
+    step_until(world, lambda: running(world, has_read=False))
+    own = world.disk.files["game"]["e.txt"]
+    world.disk.delete("game", "e.txt")
+    step_until(world, lambda: running(world, has_read=True))
+    world.disk.put("game", "e.txt", own)
 
     world.run()
     world.settle(restart=True)

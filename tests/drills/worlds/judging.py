@@ -69,9 +69,14 @@ def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
 def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
     """Give who the sources are, what they depend on, their jobs, and the fingerprints of those that found nothing while they ran.
 
-    What a run finds has another name where a file of that name came or went in another scan folder since.
+    What a run finds has another name where a file of that name came or went in another scan folder since; and the products of a job
+    that failed, which others name in theirs, are its last good ones.
     """
-    found = f"EXISTS (SELECT 1 FROM aptui_edges d WHERE d.source_id = s.SourceID AND d.kind = {EdgeKind.DISCOVERED})"
+    names = ", ".join(f"'{name.rpartition(' in ')[0].lower()}'" for name in sorted(failed))
+    found = (
+        "EXISTS (SELECT 1 FROM aptui_edges d WHERE d.source_id = s.SourceID AND "
+        f"(d.kind = {EdgeKind.DISCOVERED} OR (d.kind = {EdgeKind.JOB} AND lower(d.target) IN ({names}))))"
+    )
     told = f"SELECT {_SOURCE}, '', hex(s.SourceGuid) FROM Sources s {_FOLDER}"
     jobs = (
         f"SELECT {_SOURCE}, ' ' || j.JobKey || ' ' || j.Platform, CASE WHEN {found} THEN '' ELSE j.Fingerprint END "

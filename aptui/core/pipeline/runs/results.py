@@ -154,7 +154,15 @@ class Runs:
     def _changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
         """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
         witness = self._jobs.witness
-        return witness.changed(job, result.used) or (witness.unread(result.discovered) if isinstance(result, RunResult) else ())
+        if changed := witness.changed(job, result.used):
+            return changed
+        found = result.discovered if isinstance(result, RunResult) else ()
+        if isinstance(result, RunResult) and (
+            changed := witness.unread(found) or (witness.other_here(job, found) if result.origin else ())
+        ):
+            return changed
+        read = [file.path for file in result.used.files if file.stamp]
+        return witness.hiding(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """Throw away a run that used other code than its builder was described with.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.core.model import Job, ProductFlag
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
-from aptui.core.paths import to_text
+from aptui.core.paths import normalize, to_text
 from aptui.core.project import Builder
 from aptui.core.results.run_report import code_digest
 from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _ABI = "1"
 """Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
 _MOST_DIGESTS = 50_000
+_HIDDEN = "!"
+"""No quoted name of a scan folder begins so."""
 
 
 class SharedInput(Struct, frozen=True):
@@ -51,14 +53,14 @@ class FilePlaces(Struct, frozen=True):
     """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
 
     In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
-    only where it lies beside that source.
+    only where it lies beside that source. One that was read though the file of another scan folder hides it is `@!FOLDER/PATH`.
     """
 
     own: str
     named: Mapping[str, str]
 
-    def name_of(self, path: str) -> str:
-        """Return how a record names a file; what is relative means the file that counts.
+    def name_of(self, path: str, hidden: Container[str] = ()) -> str:
+        """Return how a record names a file; what is relative means the file that counts. `hidden` are absolute paths.
 
         Raises:
             NotShareable: it lies outside.
@@ -67,14 +69,26 @@ class FilePlaces(Struct, frozen=True):
             path = to_text(os.fsencode(place_of(os.path.normpath(path), tuple(self.named.values()))))
         for name, root in self.named.items():
             if path.startswith(f"{root}/"):
-                return f"@{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
+                sign = _HIDDEN if normalize(path) in hidden else ""
+                return f"@{sign}{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
         raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
     def path_of(self, name: str) -> str:
         """Return the absolute path of what a record names, as the system knows it; "" where there is no such scan folder."""
-        folder, _, rel = name.removeprefix("@").partition("/")
+        folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{files.os_path(rel)}" if root else ""
+
+    def counts(self, name: str) -> bool:
+        """Whether what a record names is still what counts, or is hidden, as it was for the run; what is missing counts."""
+        _folder, _, rel = name.removeprefix("@").partition("/")
+        winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
+        return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
+
+    def found_at(self, name: str) -> str:
+        """Return what a result says that it found: a relative path where that is the file that counts."""
+        is_hidden = name.startswith(f"@{_HIDDEN}")
+        return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
 
 
 class Present:
@@ -87,7 +101,9 @@ class Present:
     def beside(self, own: str) -> Callable[[Discovered], bool]:
         """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
         places = FilePlaces(own, self._named)
-        return lambda discovered: all(self._digest(places.path_of(name)) == digest for name, digest in discovered)
+        return lambda discovered: all(
+            self._digest(places.path_of(name)) == digest and places.counts(name) for name, digest in discovered
+        )
 
     def _digest(self, path: str) -> str:
         try:
@@ -109,8 +125,12 @@ class Present:
 
 def place_of(rel: str, roots: Sequence[str]) -> str:
     """Return the absolute path that a relative one means: in the first scan folder that has it, or in the first."""
-    paths = [f"{root}/{files.os_path(rel)}" for root in roots]
+    paths = _paths_of(rel, roots)
     return next((path for path in paths if os.path.isfile(path)), paths[0])
+
+
+def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
+    return [f"{root}/{files.os_path(rel)}" for root in roots]
 
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
@@ -119,8 +139,8 @@ def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], .
     return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
 
-def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: FilePlaces) -> Record:
-    """Return the record of a run that succeeded.
+def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: FilePlaces, hidden: Container[str] = ()) -> Record:
+    """Return the record of a run that succeeded; `hidden` are absolute paths of what it found though other files hide that.
 
     Raises:
         NotShareable: it depends on a file that has no relative name.
@@ -128,7 +148,7 @@ def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: File
     return Record(
         base_key(facts),
         tuple(replace(product, staged="") for product in result.products),
-        as_discovered((places.name_of(path), digest) for path, digest in result.discovered),
+        as_discovered((places.name_of(path, hidden), digest) for path, digest in result.discovered),
         result.log,
         result.warnings,
         result.errors,
@@ -165,7 +185,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
             replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
         ),
         source_digest=order.source_digest,
-        discovered=tuple((to_text(os.fsencode(places.path_of(name))), digest) for name, digest in record.discovered),
+        discovered=tuple((places.found_at(name), digest) for name, digest in record.discovered),
         log=(*record.log, note) if record.log else (),
         warnings=record.warnings,
         errors=record.errors,

@@ -132,7 +132,7 @@ class SharedCache:
         group = _Group()
         for order in orders:
             job = pipeline.running.get(order.run_key)
-            if job is None or not isinstance(order, ProcessOrder) or job.is_forced or not self._takes_part(job):
+            if job is None or not isinstance(order, ProcessOrder) or not self._is_looked_up(job):
                 group.misses.append(order)
             else:
                 group.open_count += 1
@@ -140,6 +140,9 @@ class SharedCache:
         if group.open_count:
             return []
         return group.misses
+
+    def _is_looked_up(self, job: Job) -> bool:
+        return not (job.is_forced or (job.ties is not None and job.ties.runs_here)) and self._takes_part(job)
 
     def _takes_part(self, job: Job) -> bool:
         builder = self._builders[job.builder]
@@ -293,7 +296,11 @@ class SharedCache:
         facts = results.facts_of(job, builder, commit.inputs)
         try:
             record = results.record_of(
-                facts, result, builder, results.FilePlaces(self._root_of[job.source.scan_folder], self._named)
+                facts,
+                result,
+                builder,
+                results.FilePlaces(self._root_of[job.source.scan_folder], self._named),
+                {name for kind, name, _digest in commit.inputs if kind == "discovered" and name.startswith("/")},
             )
         except results.NotShareable:
             return
