@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from disk_project import database, violations_of_rest
@@ -30,11 +32,12 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])
     try:
         failing, failing_there = set(_failed_sources(project.cache)), set(_failed_sources(clean))
+        misled = set(_misled_sources(project.cache, _clashing(project.root)))
         found = [text for text in violations_of_rest(project.cache) if text != "staging: shared"]  # an engine may run
         found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
         found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
         for what, told in (("product", _products), ("row", _rows)):
-            mine, theirs = (dict(told(cache, failing | failing_there)) for cache in (project.cache, clean))
+            mine, theirs = (dict(told(cache, failing | failing_there | misled)) for cache in (project.cache, clean))
             for name in sorted(mine.keys() | theirs.keys()):
                 if mine.get(name) != theirs.get(name):
                     found.append(f"{what} {name}: {mine.get(name)} here, {theirs.get(name)} in a clean build")
@@ -53,6 +56,23 @@ def _failed_sources(cache: Path) -> Iterator[str]:
     with database(cache) as connection:
         for (name,) in connection.execute(f"{jobs} UNION {analyses}"):
             yield name
+
+
+def _clashing(root: Path) -> set[str]:
+    """Return the paths, in lower case, of files of one scan folder that differ in case alone: nobody's sources."""
+    counts = Counter(
+        (top.name, str(path.relative_to(top)).lower()) for top in (root / "assets", root / "shared") for path in top.rglob("*")
+    )
+    return {key for (_top, key), count in counts.items() if count > 1}
+
+
+def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
+    """Give the sources that name a clashing path: no file counts there, and who opens one all the same reads what is not watched."""
+    sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
+    with database(cache) as connection:
+        for source, target in connection.execute(sql):
+            if any(fnmatchcase(key, str(target).lower()) for key in clashing):
+                yield source
 
 
 def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
