@@ -89,6 +89,8 @@ def code_of(builder: Builder) -> Callable[[], bytes]:
 
 def _code_loaded(builder: Builder) -> bytes:
     found = _code.get(builder.name)
+    if found is None and not any(path in _loaded for path, _planned in builder.code_files):
+        return b""  # the run ended before it needed its builder
     if found is None:
         found = _code[builder.name] = code_digest((path, _loaded.get(path, "")) for path, _planned in builder.code_files)
     return found

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fake_world import World
 from fakes import Setup
+from msgspec.structs import replace
 
 from aptui.core.model import Job
-from aptui.core.orders import AnalyseOrder, CopyOrder
+from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome
 from aptui.core.pipeline.runs import results
+from aptui.core.results.run_report import Used
 from aptui.core.state.witness import Witness
 
 
@@ -91,6 +94,27 @@ def test_what_is_hidden_is_kept_where_nobody_asks_whether_that_is_new(monkeypatc
     with pytest.raises(AssertionError, match="other than a clean build"):
         for seed in range(10):
             check_away("read", seed)
+
+
+def test_a_run_that_ended_before_it_loaded_its_builder_says_nothing_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(rng=random.Random(1))
+    world.write("a.s", "x")
+    world.scan()
+    step_until(world, lambda: running(world, has_read=False) and not world.pipeline.memory.hashing)
+    world.write("a.s", "y")
+    perform = world._perform_run
+
+    def with_other_code(*given: Any) -> Any:
+        result = perform(*given)
+        return replace(result, used=Used(b"nothing was loaded")) if result.outcome is Outcome.STALE else result
+
+    monkeypatch.setattr(world, "_perform_run", with_other_code)
+    step_until(world, lambda: world.pipeline.is_outdated)
+
+    assert not world.pipeline.is_outdated
+    monkeypatch.undo()
+    world.settle()
+    assert products(world.live_jobs()) == products(world.clean().live_jobs())
 
 
 def check_source(seed: int) -> None:

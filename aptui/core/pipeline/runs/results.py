@@ -86,10 +86,10 @@ class Runs:
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # stale-result guard
                 continue
             self._note_end(job, result, event.now_ms)
-            if is_of_other_code(self._builders[job.builder].code_files, result.used):
-                self._had_other_code(job, result, event.now_ms)
-            elif result.outcome in _CAME_BACK:
+            if result.outcome in _CAME_BACK:  # perhaps before it had loaded anything
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
+            elif is_of_other_code(self._builders[job.builder].code_files, result.used):
+                self._had_other_code(job, result, event.now_ms)
             elif changed := self._changed(job, result):
                 stale = replace(result, used=replace(result.used, changed=changed))
                 self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
