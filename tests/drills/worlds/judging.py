@@ -67,7 +67,7 @@ def _clashing(root: Path) -> set[str]:
 
 
 def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
-    """Give the sources that name a clashing path: no file counts there, and who opens one all the same reads what is not watched."""
+    """Give the sources that name a clashing path: no file counts there, and who opens one all the same reads what is unwatched."""
     sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
     with database(cache) as connection:
         for source, target in connection.execute(sql):
