@@ -85,6 +85,8 @@ class ChangeTracker:
         """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
         self._whole: set[str] = set()
         """Those of them that are looked at as a whole, not the named files alone."""
+        self._named: dict[PathKey, bytes] = {}
+        """Of the named files, the path that was named: another of that key may be the one that is known."""
         self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
         """Whether clients have their turn, and then there is more to look at."""
@@ -264,7 +266,7 @@ class ChangeTracker:
 
     def _look_everywhere(self, engine: Engine, now: float) -> None:
         retries, self._is_lost, self._retries = self._retries, False, False
-        for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._trees):
+        for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
         engine.start_scan(retries=retries)
         self._note_distrusted(engine, now)
@@ -291,7 +293,8 @@ class ChangeTracker:
         """Look at one folder, or at the files of it alone that were named; all of it is looked at when it has come to rest."""
         is_whole = folder in self._whole
         self._whole.discard(folder)
-        if is_whole or not again or not engine.look_at_files(folder, again):
+        named = {key: self._named.pop(key, b"") for key in again}
+        if is_whole or not again or not engine.look_at_files(folder, named):
             engine.look_at(folder, frozenset(again))
         self._second_looks[folder] = now + _SECOND_LOOK_S
 
@@ -321,7 +324,12 @@ class ChangeTracker:
         elif self._writing.is_ready(engine, path, rels, seen, now):
             self._writing.finish(rels)
             for rel in rels:
+                self._name(key_of(rel), path)
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
+
+    def _name(self, key: PathKey, path: bytes) -> None:
+        if self._named.setdefault(key, path) != path:
+            self._whole.add(parent(key))
 
     def _place_folder(self, engine: Engine, path: bytes, key: PathKey, looks: dict[str, set[PathKey]]) -> None:
         for folder in (key, *_above_replaced_file(engine, key)):
@@ -350,6 +358,7 @@ class ChangeTracker:
                 continue
             self._writing.release(path, now)
             for rel in rels:
+                self._name(key_of(rel), path)
                 self._look_at_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
 
     # -------------------------------------------------------------------------------------------------------- second looks

@@ -14,7 +14,7 @@ import gc
 import math
 import selectors
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -267,9 +267,9 @@ class Engine:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         self.scans.look_at(folder, again)
 
-    def look_at_files(self, folder: str, keys: Collection[PathKey]) -> bool:
+    def look_at_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
         """Look at known files of a relative folder (lower case) by themselves; False: nothing was done, `look_at` the folder."""
-        return self.scans.look_at_files(folder, keys)
+        return self.scans.look_at_files(folder, named)
 
     def is_unheard_of(self, key: PathKey) -> bool:
         """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""

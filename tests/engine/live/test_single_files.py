@@ -119,3 +119,15 @@ def test_what_is_new_hidden_gone_or_spelled_otherwise_is_looked_at_with_its_fold
         project.until_product("linux/a.txt", "gem, hidden")
         project.write("assets/a.txt", "back")
         project.until_product("linux/a.txt", "back")
+
+
+def test_a_file_whose_folder_differs_in_case_from_that_of_the_one_it_hides_counts_at_once(project: LiveProject) -> None:
+    project.write("gem/D1/a.txt", "hidden")
+    with project.running():
+        project.until_product("linux/d1/a.txt", "hidden")
+        project.write("assets/d1/other.txt", "")
+        project.settle()
+        project.until_idle()
+        project.write("assets/d1/a.txt", "own")
+        project.settle()
+        assert project.product("linux/d1/a.txt") == b"own"

@@ -175,9 +175,12 @@ class Scans:
             self._looked_ns[folder] = now_ns  # what was seen before was compared with by the time of the look before
             self._context.inbox.post(event)
 
-    def look_at_files(self, folder: str, keys: Collection[PathKey]) -> bool:
-        """Look at known files of one relative folder (lower case) by themselves; return False where that cannot be."""
-        facts = self._single_files.seen(folder, keys) if not self.unknown and not self.is_scanning else None
+    def look_at_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
+        """Look at known files of one relative folder (lower case) by themselves; return False where that cannot be.
+
+        `named` has the absolute path that was named, for each.
+        """
+        facts = self._single_files.seen(folder, named) if not self.unknown and not self.is_scanning else None
         if facts is None:
             return False
         self.is_dirty = True

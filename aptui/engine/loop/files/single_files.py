@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -46,14 +46,14 @@ class SingleFiles:
         self._context = context
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
-    def seen(self, folder: str, keys: Collection[PathKey]) -> tuple[FileFact, ...] | None:
+    def seen(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
         """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
         context = self._context
-        if len(keys) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
+        if len(named) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
             return None
         facts: list[FileFact] = []
-        for key in keys:
-            fact = None if self._has_company(folder, key) else self._seen(key)
+        for key, path in named.items():
+            fact = None if self._has_company(folder, key) else self._seen(key, path)
             if fact is None:
                 return None
             facts.append(fact)
@@ -63,7 +63,7 @@ class SingleFiles:
         """Whether what the file says concerns others of its folder, or the other way round."""
         return META_SUFFIX in key or key == file_key(folder) or is_told_apart(key, self._context.project.metadata_types)
 
-    def _seen(self, key: PathKey) -> FileFact | None:
+    def _seen(self, key: PathKey, path: bytes) -> FileFact | None:
         found = self._context.archive.folders.variants(key)
         if len(found) != 1:
             return None
@@ -71,8 +71,10 @@ class SingleFiles:
         holders = [root for root in self._watched if self._is_there(root.path, known)]
         if len(holders) != 1 or holders[0].id != known.scan_folder:
             return None  # in another scan folder there is one too, of which nobody has heard yet
+        if from_text(f"{holders[0].path}/{known.rel}") != path:
+            return None  # it is another file, whose name differs in case
         try:
-            now = os.stat(from_text(f"{holders[0].path}/{known.rel}"))
+            now = os.stat(path)
         except OSError:
             return None
         if not stat.S_ISREG(now.st_mode):
