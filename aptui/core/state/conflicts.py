@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
+from aptui.core.model import SETTLED, Job, JobState, PathKey, Product
 from aptui.core.planning.planner import Planner
 from aptui.core.records import rows
 from aptui.core.state.chains import Chains
@@ -152,9 +152,10 @@ class Conflicts:
         return list(found)
 
     def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
-        return [
-            job for job_id, key in claimants.items() for source in self._memory.load((key,)) for job in _jobs_with(source, job_id)
-        ]
+        """Return the jobs of claimants, in their order; the jobs of each source are looked through once."""
+        sources = self._memory.load(dict.fromkeys(claimants.values()))
+        found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
+        return [found[job_id] for job_id in claimants if job_id in found]
 
     def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
         """Two jobs make names that cannot both be, mostly the same.
@@ -286,7 +287,3 @@ class Conflicts:
         names = [product.name for product in job.products]
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)
-
-
-def _jobs_with(source: Source, job_id: int) -> list[Job]:
-    return [job for job in source.jobs.values() if job.id == job_id and not job.is_analysis]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 from fake_world import World
@@ -21,9 +22,10 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
-from aptui.core.model import JobState
+from aptui.core.model import JobState, PathKey, Source
 from aptui.core.notices import JobChanged, LogLevel, ProductsChanged, Said
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.state.working_set import WorkingSet
 
 
 @pytest.fixture
@@ -675,6 +677,27 @@ def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None
 
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
+
+
+def test_many_jobs_of_one_source_that_make_one_product_do_not_look_each_other_up_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, load, lookups = 150, WorkingSet.load, 0
+
+    def counted(memory: WorkingSet, keys: Iterable[PathKey]) -> list[Source]:
+        nonlocal lookups
+        lookups += 1
+        return load(memory, keys)
+
+    monkeypatch.setattr(WorkingSet, "load", counted)
+    world.write("a.s", "\n".join(["make same.bin", *(f"job other{number}" for number in range(count))]))
+
+    world.settle()
+
+    statuses = world.statuses()
+    assert statuses.pop("a.s@linux:main") == "completed"
+    assert list(statuses.values()) == ["failed"] * count
+    assert lookups < 12 * count
 
 
 @pytest.mark.parametrize("order", [("twin", "script"), ("script", "twin")])
