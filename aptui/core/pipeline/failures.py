@@ -91,10 +91,15 @@ class Failures:
 
     def refuse(self, job: Job, text: str) -> None:
         """Fail a job without a run: what it is made of can never work."""
-        if job.state is JobState.FAILED and job.error == text:
+        is_known = job.state is JobState.FAILED and job.error == text
+        if is_known and not job.is_forced:
+            return
+        job.set_reason("it cannot run as it is declared")
+        if is_known:  # a product of it was lost, say, and its row has it owed
+            job.is_forced = False
+            self._jobs.save(job)
             return
         job.planned = None
-        job.set_reason("it cannot run as it is declared")
         self.give_up(job, text)
 
     def give_up(self, job: Job, text: str) -> None:

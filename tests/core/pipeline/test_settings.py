@@ -234,6 +234,25 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     assert same_as_clean(world)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_that_failed_below_broken_settings_rests_failed_when_its_product_is_lost(restart: bool) -> None:
+    world = world_of()
+    say(world, "one", "not yaml")
+    world.settle()
+    world.ask("reprocess", keys=("one/c.txt",))
+    world.settle()
+    world.lose("linux/one/c.txt")
+
+    world.settle(restart=restart)
+    world.restart()
+
+    assert world.statuses()["one/c.txt@linux:data"] == "failed"
+    assert world.job("one/c.txt@linux:data").reason == "it cannot run as it is declared"
+    world.delete("one/.aptui.yaml")
+    world.settle()
+    assert same_as_clean(world)
+
+
 def test_settings_that_break_stop_what_runs() -> None:
     world = world_of()
     world.held.add("one/b.s@linux:main")

@@ -15,6 +15,7 @@ from aptui.core.model import EdgeKind
 
 from ..worlds.programs import Programs
 
+_INTERMEDIATES = "Intermediate Assets"
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
 """Who a source is: two scan folders may have one of a name, and two of one folder may differ in case alone."""
@@ -32,7 +33,9 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])
     try:
         failing, failing_there = set(_failed_sources(project.cache)), set(_failed_sources(clean))
-        misled = set(_misled_sources(project.cache, _clashing(project.root)))
+        kept = _kept_intermediates(project.cache, clean, failing)
+        failing -= kept
+        misled = set(_misled_sources(project.cache, _clashing(project.root))) | kept
         found = [text for text in violations_of_rest(project.cache) if text != "staging: shared"]  # an engine may run
         found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
         found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
@@ -56,6 +59,22 @@ def _failed_sources(cache: Path) -> Iterator[str]:
     with database(cache) as connection:
         for (name,) in connection.execute(f"{jobs} UNION {analyses}"):
             yield name
+
+
+def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
+    """Return the intermediates of makers that fail, and what is made of them, as far as a clean build never had them."""
+    sql = (
+        f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
+        f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE p.ProductName LIKE 'common/%'"
+    )
+    with database(cache) as connection:
+        made = [(f"{name} in {_INTERMEDIATES}", source) for name, source in connection.execute(sql)]
+    with database(clean) as connection:
+        there = {name for (name,) in connection.execute(f"SELECT {_SOURCE} FROM Sources s {_FOLDER}")}
+    kept = {name for name in failing if name.endswith(f" in {_INTERMEDIATES}")} - there
+    for _stage in range(len(made)):
+        kept |= {name for name, source in made if source in failing | kept}
+    return kept - there
 
 
 def _clashing(root: Path) -> set[str]:
