@@ -126,7 +126,7 @@ class EnginePage(ConnectionTables):
         trouble = [(what, why, "warning") for what, why in rows.troubles(session.latest_health)]
         return [
             [
-                ("Engine ", f"pid {engine.pid}", ""),
+                ("Engine ", f"pid {engine.pid}" if engine.pid else "as it was recorded", ""),
                 ("", status.state, {"idle": "completed", "working": "processing"}.get(status.state, "warning")),
                 ("", f"aptui {engine.version}", ""),
                 ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
@@ -139,8 +139,9 @@ class EnginePage(ConnectionTables):
         ]
 
     def _nothing(self, name: str) -> str:
-        if name == "workers" and self._shell.session.is_read_only:
-            return "not asked: the screen was opened with '--read-only'"
+        session = self._shell.session
+        if name == "workers" and session.is_read_only:
+            return "a recording does not tell" if session.label else "not asked: the screen was opened with '--read-only'"
         return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:

@@ -154,6 +154,11 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             left_out = max(0, status.st_size - LARGEST_BYTES)
             stream.seek(left_out)
             data = stream.read(LARGEST_BYTES)
+    except FileNotFoundError:
+        name = path.rpartition("/JobLogs/")[2]
+        raise HostError(
+            f"the log '{name}' is not there: old ones are deleted, and a recording holds none", hint="the next run writes one"
+        ) from None
     except OSError as error:
         raise HostError(
             f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"
