@@ -65,6 +65,10 @@ SHAPES = {
         "platforms: {common: {}}",
         "2:13: platform 'common' must be a free name of at most 64 lower-case letters, digits, _ and -",
     ),
+    "platforms as a list": (
+        "platforms: [linux, server]",
+        "2:12: 'platforms' must be a mapping of platforms, not a list; write platforms: {linux: {}, server: {}}",
+    ),
     "a platform that no folder can be called": (f"platforms: {{{'x' * 65}: {{}}}}", f"2:13: platform '{'x' * 56}"),
     "a number of no wire": (
         f"builders: [{{name: a, copy: [x], priority: {1 << 63}}}]",

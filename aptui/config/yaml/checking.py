@@ -14,6 +14,7 @@ from aptui.config.yaml.schema import folder_schema, schema
 from aptui.shared.errors import UserError
 
 NAMED_LISTS = ("builders", "scan_folders")
+_MOST_NAMED = 8
 
 
 def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
@@ -72,14 +73,17 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
         for key in [key for key in error.validator_value if key not in error.instance]:
             yield UserError(f"'{key}' is missing in '{label}'", where=node.where)
     else:
-        hint = (
-            nearest(error.instance, error.validator_value)
-            if error.validator == "enum"
-            and isinstance(error.instance, str)
-            and all(isinstance(word, str) for word in error.validator_value)
-            else ""
-        )
-        yield UserError(f"'{label}' must be {_expected(error)}, not {shown(node)}", where=node.where, hint=hint)
+        yield UserError(f"'{label}' must be {_expected(error)}, not {shown(node)}", where=node.where, hint=_hint(error, label))
+
+
+def _hint(error: ValidationError, label: str) -> str:
+    found, allowed = error.instance, error.validator_value
+    if error.validator == "enum" and isinstance(found, str) and all(isinstance(word, str) for word in allowed):
+        return nearest(found, allowed)
+    names = [found] if isinstance(found, str) else found
+    if label == "platforms" and isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+        return f"write platforms: {{{', '.join(f'{name}: {{}}' for name in names[:_MOST_NAMED])}}}"
+    return ""
 
 
 def _expected(error: ValidationError) -> str:

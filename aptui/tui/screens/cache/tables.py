@@ -73,7 +73,9 @@ class CacheTables:
     def fit(self, room: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Give tables that are short no more lines than they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
-        self.platforms.styles.height = min(platforms, 5 if is_narrow else 9)
+        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the head, and a row or why there is none
+        for name in ("builders", "folders"):
+            self._widgets[name].display = self._model(name).row_count() > 0
         self.builders.styles.height = min(builders, max(3, room.height // 4 + 1)) if is_narrow else "1fr"
         self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, room.height // 2))
 

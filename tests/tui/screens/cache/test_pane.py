@@ -411,6 +411,17 @@ def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
     assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
 
 
+def test_an_empty_cache_is_one_sentence(tmp_path):
+    (tmp_path / "cache").mkdir()
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "no products yet: what jobs make comes here" in text(app))
+        assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))
+
+    with database(tmp_path / "cache"):
+        in_cache(tmp_path, look)
+
+
 def test_no_head_stands_above_nothing_before_somebody_looked(tmp_path, store):
     async def look(app, pilot, _session):
         assert not app.pane.query_one("#cache-look").display
