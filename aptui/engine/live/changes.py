@@ -326,6 +326,8 @@ class ChangeTracker:
             for rel in rels:
                 self._name(key_of(rel), path)
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
+                if was_folder(engine, key_of(rel)):  # a file in its place
+                    self._trees[key_of(rel)] = None
 
     def _name(self, key: PathKey, path: bytes) -> None:
         if self._named.setdefault(key, path) != path:

@@ -57,3 +57,17 @@ def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: 
 
         project.until_product(f"{HOST}/d/a.txt/below/b.txt", None)
         project.until_product(f"{HOST}/d/a.txt", "a")
+
+
+def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_along(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/d/a.txt", "a")
+    project.engine_run()
+    file = project.write("outside/file", "")
+    with project.running():
+        project.path("assets/d").rename(project.path("outside/d"))
+        file.rename(project.path("assets/d"))
+
+        project.settle()
+
+        assert project.product(f"{HOST}/d/a.txt") is None
