@@ -50,7 +50,7 @@ class Stormy:
             if verb in ("early", "inner"):
                 made.append(request.job_params[rest])
             elif verb in _READS:
-                made.append(self._text(request, verb, rest, answer.dependencies if verb == "read" else []))
+                made.append(self._text(request, verb, rest, answer.dependencies if verb == "read" else None))
             elif verb not in _JOBS:
                 made.append(line)
         name = f"{request.stem}.scr.out"
@@ -59,7 +59,7 @@ class Stormy:
         answer.products.append(sdk.JobProduct(name))
         return answer
 
-    def _text(self, request, verb, rest, found=()):
+    def _text(self, request, verb, rest, found=None):
         """Return what the files hold that a line names, and put into `found` which were read."""
         tops = [request.scan_folder] if _READS[verb] == "own" else request.scan_folders
         texts = {}
@@ -68,8 +68,10 @@ class Stormy:
             for path in sorted(glob.glob(start + rest)) if "*" in rest else [start + rest]:
                 if path.removeprefix(start).lower() not in texts and (text := self._read(path)) is not None:
                     texts[path.removeprefix(start).lower()] = text
-                    if found != ():
+                    if found is not None:
                         found.append(path)
+        if not texts and found is not None and "*" not in rest:
+            found.append(os.path.join(tops[0], rest))  # it runs again when it comes
         return " ".join(text for _name, text in sorted(texts.items())) or "(missing)"
 
     @staticmethod
