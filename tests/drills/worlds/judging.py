@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -78,19 +77,22 @@ def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]
 
 
 def _clashing(root: Path) -> set[str]:
-    """Return the paths, in lower case, of files of one scan folder that differ in case alone: nobody's sources."""
-    counts = Counter(
-        (top.name, str(path.relative_to(top)).lower()) for top in (root / "assets", root / "shared") for path in top.rglob("*")
-    )
-    return {key for (_top, key), count in counts.items() if count > 1}
+    """Return the paths, in lower case, of files and folders that differ from others in case alone."""
+    spelled: dict[str, set[str]] = {}
+    for top in (root / "assets", root / "shared"):
+        for path in top.rglob("*"):
+            rel = str(path.relative_to(top))
+            spelled.setdefault(rel.lower(), set()).add(rel)
+    return {key for key, names in spelled.items() if len(names) > 1}
 
 
 def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
-    """Give the sources that name a clashing path: no file counts there, and who opens one all the same reads what is unwatched."""
+    """Give the sources that name a clashing path, or one below: what counts there is not always what is opened by that name."""
     sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
     with database(cache) as connection:
         for source, target in connection.execute(sql):
-            if any(fnmatchcase(key, str(target).lower()) for key in clashing):
+            name = str(target).lower()
+            if any(fnmatchcase(key, name) or f"/{name}".find(f"/{key}/") >= 0 for key in clashing):
                 yield source
 
 
