@@ -256,6 +256,8 @@ class Storm(Programs):
                 self.project.path(rel).unlink()
                 return "into " + self.put(f"{rel}/{self.draw_name()}", self.random.choice(_WORDS))
             rel = rel.rpartition("/")[0]
+            if "/" not in rel:
+                return "nothing"  # a scan folder
             self.project.delete(rel)
             self.put(rel, "flat")
         return rel
