@@ -231,7 +231,7 @@ class Storm(Programs):
         path = self.random.choice((path, path, path.parent))
         other = path.with_name(path.name.upper() if path.name.islower() else path.name.lower())
         with suppress(OSError):
-            if not other.exists():
+            if not other.exists() and path.parent != self.project.root:  # a scan folder stays
                 path.rename(other)
         return f"{rel} to {other.name}"
 
