@@ -19,6 +19,8 @@ _AROUND_LIST = 2
 """Cells beside its columns: the edge, and the bar that scrolls."""
 _DETAIL_LINES = 17
 """So many lines do for most of what stands below the list; on a high screen the list has the rest."""
+_AROUND_PATTERNS = 3
+"""Lines above the patterns: a rule, the tabs, the head."""
 
 
 class BuildersLayout:
@@ -26,11 +28,14 @@ class BuildersLayout:
 
     Args:
         row_count: returns how many builders are listed.
+        most_patterns: returns how many patterns a builder has at most: no line is kept for more, whoever the cursor is at.
         shown: called when another part is shown.
     """
 
-    def __init__(self, widgets: BuilderWidgets, row_count: Callable[[], int], shown: Callable[[], object]) -> None:
-        self._widgets, self._row_count, self._shown = widgets, row_count, shown
+    def __init__(
+        self, widgets: BuilderWidgets, row_count: Callable[[], int], most_patterns: Callable[[], int], shown: Callable[[], object]
+    ) -> None:
+        self._widgets, self._row_count, self._most_patterns, self._shown = widgets, row_count, most_patterns, shown
         self.part = TABS[0]
         self.is_zoomed = False
 
@@ -43,7 +48,8 @@ class BuildersLayout:
         """Let the list be as high as it needs to be, where the details stand below it."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
-        most = max(_LEAST_LIST, pane.size.height * 2 // 5, pane.size.height - _DETAIL_LINES)
+        lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
+        most = max(_LEAST_LIST, pane.size.height * 2 // 5, pane.size.height - lines)
         self._widgets.list.styles.height = min(most, max(_LEAST_LIST, self._row_count() + 1)) if is_below else "1fr"
         pane.query_one("#builders-rule").display = is_below
         needs = width_of_all(self._widgets.list.columns) + _AROUND_LIST

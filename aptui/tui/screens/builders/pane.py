@@ -75,7 +75,7 @@ class BuildersPane(Pane):
         super().__init__(**named)
         self.list, self.patterns = ListedRows(), ListedRows()
         self.widgets = BuilderWidgets(self)
-        self.parts = BuildersLayout(self.widgets, self.list.row_count, self._open_groups)
+        self.parts = BuildersLayout(self.widgets, self.list.row_count, self._most_patterns, self._open_groups)
         self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
         self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
         self._keys: dict[bytes, int] = {}
@@ -240,6 +240,9 @@ class BuildersPane(Pane):
         self.search.show_list_count(len(builders), len(found.builders))
         self.parts.give_room()
         self._show_builder()
+
+    def _most_patterns(self) -> int:
+        return max((len(each.builder.patterns) for each in self.reading.found.builders if each.builder), default=0)
 
     def _show_builder(self) -> None:
         current = self.current

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from textual import events
 
 from aptui.config.model import Config, ToolSettings
@@ -239,6 +240,20 @@ def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
     visit(tmp_path, open_narrow_metrics, size=(80, 24), builders=(IMAGES, long))
     visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
+
+
+def test_no_line_is_kept_for_patterns_that_no_builder_has(tmp_path, store):
+    many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
+
+    async def look(_app, pilot, _session, pane):
+        await until(pilot, lambda: pane.widgets.list.size.height >= 14)
+        before = pane.widgets.list.size.height
+        await pilot.press("m")
+        await until(pilot, lambda: pane.widgets.list.size.height < before)
+        await pilot.press("p", "j", "j")
+        await until(pilot, lambda: pane.widgets.list.size.height == before)
+
+    visit(tmp_path, look, size=(80, 24), builders=many)
 
 
 def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
