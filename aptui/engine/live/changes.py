@@ -302,6 +302,7 @@ class ChangeTracker:
         """Find out where one path has to be looked at: its folder, itself, or everything that was below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
+            self._absences.settle(path)  # another configuration ignores it by now
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from disk_project import HOST
 from live_project import LiveProject
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.real
 
@@ -71,3 +73,20 @@ def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_alon
         project.settle()
 
         assert project.product(f"{HOST}/d/a.txt") is None
+
+
+def test_a_file_that_is_gone_and_ignored_by_now_holds_up_nothing(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/a.txt", "a")
+    project.engine_run()
+    with project.running() as live:
+        project.until_idle()
+        project.delete("assets/a.txt")
+        project.until(lambda: live.watching._absences)
+        live.watching.configure(replace(live.config.project, ignore_regex="a[.]txt"))
+
+        late = time.monotonic() + 3.0
+        project.until(lambda: not live.watching._absences or time.monotonic() > late)
+
+        assert not live.watching._absences
+        project.until_idle()
