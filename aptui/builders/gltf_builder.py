@@ -11,7 +11,7 @@ from aptui.builders.files import lfs
 from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, needed, placed, read
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
-from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parsed
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parse_document
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.sdk import (
@@ -67,7 +67,7 @@ class GltfBuilder:
         response = one_job_per_platform(request, self.name, self.params_schema)
         if response.result is Result.SUCCESS:
             try:
-                uris = list(file_uris(parsed(request.read_source()).tree))
+                uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
                 uris = []  # the job says what is wrong
             paths = allowed(request, (placed(request.source, uri) for uri in uris))
@@ -79,7 +79,7 @@ class GltfBuilder:
         try:
             options = checked(self.params_schema, request.params)
             data = lfs.source_bytes(request)
-            document = parsed(data)
+            document = parse_document(data)
             checked_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
             request.check_cancelled()
             _check(document, options, request)

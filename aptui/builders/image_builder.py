@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError, check_size, opened
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError, check_size, open_picture
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -115,7 +115,7 @@ def _decode(data: bytes, request: ProcessJobRequest, most_megapixels: float) -> 
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
-            picture = opened(data, request.source, most_megapixels=most_megapixels)
+            picture = open_picture(data, request.source, most_megapixels=most_megapixels)
             if picture.format == "PNG":
                 Image.open(BytesIO(data), formats=("PNG",)).verify()  # decoding does not look at the checksums
             frame_count = getattr(picture, "n_frames", 1) if picture.format != "MPO" else 1

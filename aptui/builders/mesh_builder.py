@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs, obj_file
-from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, opened
+from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, open_picture
 from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, placed, read
 from aptui.builders.needs import MissingError, library
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
@@ -115,7 +115,7 @@ class _Files:
         path = name if self._materials else placed(self._request.source, name)
         data = read(self._request, path)
         # trimesh has Pillow open it as whatever it looks like: what comes here is a picture of a listed format, or nothing.
-        opened(data, path, TEXTURE_FORMATS)
+        open_picture(data, path, TEXTURE_FORMATS)
         return data
 
     __getitem__ = get
@@ -226,7 +226,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest) -> 
     for name in obj_file.textures(materials):
         picture = placed(path, name)
         try:
-            opened(read(request, picture, path), picture, TEXTURE_FORMATS).load()
+            open_picture(read(request, picture, path), picture, TEXTURE_FORMATS).load()
         except ForbiddenNameError:
             raise
         except PictureError as error:

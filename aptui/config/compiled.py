@@ -17,7 +17,7 @@ from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restored_rule
-from aptui.config.sections.serve import restored
+from aptui.config.sections.serve import restore_gateway
 from aptui.config.tools import refresh_tools
 from aptui.config.variables import refresh_variables
 from aptui.core.project import (
@@ -57,9 +57,9 @@ def _unpack(data: dict[str, Any]) -> Config:
         temp_dir=Path(data["temp_dir"]),
         project=_unpack_project(data["project"]),
         limits=ResourceLimits(**data["limits"]),
-        serve=restored(data["serve"]),
-        on=alerts.restored(data["on"]),
-        cluster=config_cluster.restored(data["cluster"]),
+        serve=restore_gateway(data["serve"]),
+        on=alerts.restore_alerts(data["on"]),
+        cluster=config_cluster.restore_cluster(data["cluster"]),
         checks=_unpack_checks(data["checks"]),
         tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),
         sharing=_unpack_sharing(data["sharing"]),

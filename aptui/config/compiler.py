@@ -58,7 +58,7 @@ class Compiler:
         self._tree.mistakes += runs.mistakes(self._tree.root.get("resources"), self._tree.items("builders"))
         if self._tree.mistakes:
             raise ConfigErrors(self._tree.mistakes)
-        all_checks = checks.compiled(self._tree.plain_tree("checks"))
+        all_checks = checks.compile_checks(self._tree.plain_tree("checks"))
         blocking = tuple(check for check in all_checks if check.level == CheckLevel.BLOCK)
         return Config(
             checks=all_checks,
@@ -74,8 +74,8 @@ class Compiler:
             places=self._builders.places,
             warnings=tuple(one_line(warning) for warning in self._tree.warnings),
             tools=tuple(self._builders.tools),
-            serve=serve.compiled(self._tree.plain_tree("serve"), self._tree.folder),
-            on=alerts.compiled(self._tree.plain_tree("on")),
+            serve=serve.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
+            on=alerts.compile_alerts(self._tree.plain_tree("on")),
             cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * scalars.seconds(self._tree.plain("meta_delay", 0.0))),
             sharing=results,

@@ -29,12 +29,12 @@ def read(path: str, rel: str) -> str:
     """
     try:
         with open(path, "rb") as stream:
-            return compiled(stream.read(MAX_BYTES + 1), rel)
+            return compile_folder(stream.read(MAX_BYTES + 1), rel)
     except OSError as error:
         return wrong(rel, UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=rel))
 
 
-def compiled(data: bytes, rel: str) -> str:
+def compile_folder(data: bytes, rel: str) -> str:
     """Return what `data` says."""
     try:
         root = read_yaml(data, rel)

@@ -63,11 +63,11 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
 
 def _read_shipped(data: bytes, name: str) -> Node:
     """Read a layer that is the same for every project: a process that reads many configurations parses it once."""
-    return deepcopy(_parsed(data, name))
+    return deepcopy(_parse_layer(data, name))
 
 
 @lru_cache(maxsize=SHIPPED_LAYERS)
-def _parsed(data: bytes, name: str) -> Node:
+def _parse_layer(data: bytes, name: str) -> Node:
 
     from aptui.config.yaml import nodes
 

@@ -346,7 +346,7 @@ def _ignored_by(rules: Sequence[str]) -> Callable[[str], bool]:
     file = data_dir() / "config" / "defaults.yaml"
     shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value
     every = [*shipped, *(Node(rule, "ignore") for rule in rules)]
-    return ignore_matcher(scalars.joined([scalars.ignore_regex(node) for node in every]))
+    return ignore_matcher(scalars.join_rules([scalars.ignore_regex(node) for node in every]))
 
 
 def _root_documents(folder: Path) -> list[str]:

@@ -54,9 +54,9 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         ("asset type", builder.asset_type.hex(), short(builder.asset_type)),
     ]
     if builder.command is not None:
-        entries.append(("command", builder.command.command, _named(builder.command, _OF_COMMANDS)))
+        entries.append(("command", builder.command.command, _digest_fields(builder.command, _OF_COMMANDS)))
     if builder.references:
-        rules = "\n".join(_named(rule, _OF_REFERENCES) for rule in builder.references)
+        rules = "\n".join(_digest_fields(rule, _OF_REFERENCES) for rule in builder.references)
         entries.append(("references", "", short(rules.encode())))
     if builder.takes_pointers:
         entries.append(("pointers", "copy", short(b"copy")))
@@ -70,7 +70,7 @@ _REQUIRED = object()
 """Instead of a default value, for a field without one."""
 
 
-def _named(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
+def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
     """Return one digest over the fields of a record that count, by name.
 
     A field that has its default value is left out.

@@ -29,11 +29,11 @@ def rings(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list
     for knot in components(edges, lambda thing: edges.get(thing, ())):
         if asked.isdisjoint(knot) or (len(knot) == 1 and knot[0] not in edges.get(knot[0], ())):
             continue
-        found.append(_told(edges, names, set(knot)))
+        found.append(_describe_cycle(edges, names, set(knot)))
     return sorted(found)
 
 
-def _told(edges: Edges, names: Mapping[int, str], knot: set[int]) -> tuple[str, ...]:
+def _describe_cycle(edges: Edges, names: Mapping[int, str], knot: set[int]) -> tuple[str, ...]:
     first = min(knot, key=names.__getitem__)
     came_from: dict[int, int] = {}
     todo = deque([first])

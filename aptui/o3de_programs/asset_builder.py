@@ -129,7 +129,7 @@ class _Session:
                 self._settings.adjustment(self._source.key, builder).order,
             )  # fmt: skip
             answer = workers.analyse([order])[1]
-            is_well &= self._told(answer, "CreateJobs", kept)
+            is_well &= self._report(answer, "CreateJobs", kept)
             for edge in answer.edges:
                 self._say(f"Source dependency = {edge.target}")
             work += [_Work(builder, plan) for plan in answer.plans]
@@ -145,7 +145,7 @@ class _Session:
             staging = os.path.join(kept, str(at))
             self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
             result = workers.run([self._order(item, at, staging)])[at]
-            is_well &= self._told(result, "ProcessJob", kept)
+            is_well &= self._report(result, "ProcessJob", kept)
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
                 self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
@@ -172,7 +172,7 @@ class _Session:
     def _say(self, text: str) -> None:
         self._console.say(text, WINDOW)
 
-    def _told(self, result: AnalyseResult | RunResult, step: str, kept: str) -> bool:
+    def _report(self, result: AnalyseResult | RunResult, step: str, kept: str) -> bool:
         """Say what a builder said and how it ended, and keep its log beside the products; return whether it succeeded."""
         counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
         for record in result.log:

@@ -86,7 +86,7 @@ def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Platf
         is_found = False
         for platform, known in products.items():
             flag = seeds.flag_of(platform)
-            for key in known.named(word):
+            for key in known.find_named(word):
                 listed.add(*key, flag, known.assets[key].path)
                 is_found = True
         if not is_found:
@@ -99,7 +99,7 @@ def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Pl
     for word in words:
         flags = sum(map(seeds.flag_of, products))
         by_hint = [(seed.guid, seed.sub_id) for seed in listed.seeds if seed.hint == word.replace("\\", "/").lower()]
-        keys = {key for known in products.values() for key in known.named(word)} or set(by_hint)
+        keys = {key for known in products.values() for key in known.find_named(word)} or set(by_hint)
         if not [key for key in keys if listed.remove(*key, flags)]:
             output.warn(f"'{word}' is no seed of the list")
 
@@ -162,7 +162,7 @@ def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: Bundle
     for platform in platforms:
         products = project.products(platform)
         reached = products.closure(_starts(given, project, products, listed, output), given.all("skip"))
-        assets = sorted(products.listed(reached), key=lambda item: item.path)
+        assets = sorted(products.list_assets(reached), key=lambda item: item.path)
         if is_written:
             texts[paths[platform]] = asset_lists.text_of(assets)
         if is_written and given.has("generateDebugFile"):
@@ -183,7 +183,7 @@ def _starts(
         more, unmet = project.default_dependencies(products)
         found, missing = [*found, *more], [*missing, *unmet]
     for word in given.all("addSeed"):
-        keys = products.named(word)
+        keys = products.find_named(word)
         if not keys:
             missing.append(f"'{word}' is no product for platform '{products.platform}'")
         found += keys

@@ -167,13 +167,13 @@ class _Processor:
     def _wait(self, waiting: _IdleWaiter) -> None:
         live = self._live
 
-        def heard(is_whole: bool) -> None:
+        def note_heard(is_whole: bool) -> None:
             waiting.is_heard = True
             if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         self._waiting.append(waiting)
-        live.watching.when_all_is_heard(heard)
+        live.watching.when_all_is_heard(note_heard)
 
     @property
     def _done(self) -> _Work:

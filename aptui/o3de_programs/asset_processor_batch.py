@@ -69,7 +69,7 @@ class _Batch:
         with selectors.DefaultSelector() as selector, self._ports(selector), self._stopped_by_signals():
             self._start.console.say_all([lines.STARTED, lines.RULER])
             try:
-                opening = work.opened(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
+                opening = work.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
             except BusyError as busy:
                 self._run_beside(busy, selector)
             else:

@@ -23,7 +23,7 @@ _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateRef
 def perform(start: RunRequest) -> None:
     """Do what the switches say, and tell it; a rule that says no is an error in the log, not the end of the run."""
     try:
-        order = from_switches(_said(start.given))
+        order = from_switches(_format_switches(start.given))
     except RelocationError as refusal:
         for line in refusal.reference.splitlines():
             start.console.complain(line)
@@ -47,7 +47,7 @@ def perform(start: RunRequest) -> None:
     start.console.say_all(relocation_report.closing_lines(report))
 
 
-def _said(given: GivenSwitches) -> list[str]:
+def _format_switches(given: GivenSwitches) -> list[str]:
     """Return the switches in the form that `from_switches` takes."""
     said = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
     return [*said, *(name for name in _OTHERS if given.has(name))]

@@ -46,7 +46,7 @@ _ELSEWHERE = ("common", "all")
 # ------------------------------------------------------------------------------------------------------------------ opening
 
 
-def opened(start: RunRequest, *, trusts_times: bool = True) -> PreparedSession:
+def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSession:
     """Take the cache and find out what there is to do.
 
     Raises:

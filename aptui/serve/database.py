@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aptui.shared.errors import HostError
-from aptui.store.db.schema import told
+from aptui.store.db.schema import translate_errors
 from aptui.store.queries.reader import Reader, open_reader
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
 
     def _answer(self, question: Callable[[Reader], T]) -> T:
-        with told(self.path):
+        with translate_errors(self.path):
             inode, reader = self._take()
             try:
                 with reader.snapshot():

@@ -29,10 +29,10 @@ _END = b"\0"
 
 def folded(*types: bytes) -> bytes:
     """Return the type id of a template: those of its arguments, the template's own last."""
-    return reduce(_joined, types)
+    return reduce(_combine_uuids, types)
 
 
-def _joined(one: bytes, other: bytes) -> bytes:
+def _combine_uuids(one: bytes, other: bytes) -> bytes:
     digest = bytearray(hashlib.sha1(one + other, usedforsecurity=False).digest()[:16])
     digest[6], digest[8] = digest[6] & 0x5F | 0x50, digest[8] & 0xBF | 0x80
     return bytes(digest)
@@ -89,7 +89,7 @@ def map_of(key: bytes, value: bytes, *, is_multi: bool = False) -> bytes:
 
 def bits_of(count: int) -> bytes:
     """Return the type id of a set of bits."""
-    return folded(_joined(b"", str(count).encode()), _id("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
+    return folded(_combine_uuids(b"", str(count).encode()), _id("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
 
 
 _DEPENDENCIES, _BITS_64 = folded(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_of(64)
@@ -150,7 +150,7 @@ def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
 
 def path_uuid(path: str) -> bytes:
     """Return by what a registry knows a path: its name in lower case, as a source's path is known."""
-    return _joined(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
+    return _combine_uuids(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
 
 
 # ---------------------------------------------------------------------------------------------------------------- elements

@@ -212,7 +212,7 @@ def plain_path(text: str) -> str:
     return path
 
 
-def joined(folder: str, path: str) -> str:
+def join_path(folder: str, path: str) -> str:
     """Return what a relative path means in a folder ("" = the top), "" when it climbs out of everything."""
     parts = folder.split("/") if folder else []
     for part in path.split("/"):

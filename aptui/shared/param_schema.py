@@ -36,9 +36,9 @@ def mistakes(schema: Schema, params: Mapping[str, Any]) -> Iterator[ParamError]:
     for name, value in params.items():
         if name not in known:
             if is_closed:
-                yield ParamError(f"unknown parameter {_shown(name)}", _nearest(str(name), [*known]), name)
+                yield ParamError(f"unknown parameter {_shorten_value(name)}", _nearest(str(name), [*known]), name)
         elif not _fits(known[name], value):
-            what = f"parameter '{name}' must be {_expected(known[name])}, not {_shown(value)}"
+            what = f"parameter '{name}' must be {_expected(known[name])}, not {_shorten_value(value)}"
             yield ParamError(what, _guess(known[name], value), name)
 
 
@@ -117,6 +117,6 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

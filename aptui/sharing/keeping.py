@@ -144,7 +144,7 @@ class ResultUploader:
                 is_done = self._send(self._namespace.remote, made, result)
                 self._breaker.succeeded()
         except (StoreFull, StoreRefused) as error:
-            self._breaker.opened()
+            self._breaker.open_now()
             self._teller.tell(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
         except Mismatch as error:
             self._breaker.succeeded()
@@ -164,7 +164,7 @@ class ResultUploader:
             self._broken.discard(digest)
         if not made.is_current():
             return False
-        self._compare(made, results.publish(remote, self._namespace.trust.opened, self._namespace.trust, result))
+        self._compare(made, results.publish(remote, self._namespace.trust.open_sealed, self._namespace.trust, result))
         return True
 
     def _place(self, made: MadeResult, digest: str) -> str:

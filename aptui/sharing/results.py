@@ -19,7 +19,7 @@ from aptui.sharing.store import Mismatch
 Present = Callable[[Discovered], bool]
 """Whether all these dependencies have these bytes here."""
 Open = Callable[[bytes], tuple[str, bytes]]
-"""`Seal.opened`, or what a store of this machine believes."""
+"""`Seal.open_sealed`, or what a store of this machine believes."""
 
 
 class SharedResult(Struct, frozen=True):
@@ -98,9 +98,9 @@ def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResu
     if isinstance(there, Record):  # its builder found nothing that time: it goes on as a variant
         other = variant_key(base, ())
         store.put_record(other, records.sealed(there, seal))
-        listed = listed.joined((), other)
+        listed = listed.put_variant((), other)
     if (discovered, key) not in listed.variants:
-        store.put_record(base, records.sealed(listed.joined(discovered, key), seal), if_absent=False)
+        store.put_record(base, records.sealed(listed.put_variant(discovered, key), seal), if_absent=False)
     return before if isinstance(before, Record) else None
 
 

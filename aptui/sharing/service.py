@@ -330,7 +330,7 @@ def _take_lease(root: str) -> Lease | None:
 
 
 def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
-    return lambda: results.read(store, namespace.trust.opened, base, present)
+    return lambda: results.read(store, namespace.trust.open_sealed, base, present)
 
 
 def _download(

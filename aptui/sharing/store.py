@@ -36,7 +36,7 @@ class Store(Protocol):
     """Where it is, for people; without secrets."""
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the record at `key` as it was put, None when there is none. Its reader checks it (`record.opened`)."""
+        """Return the record at `key` as it was put, None when there is none. Its reader checks it (`record.open_record`)."""
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:

@@ -15,7 +15,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow
 from aptui.verbs.naming import find_job, jobs_named, unknown
-from aptui.verbs.opening import OpenedProject, opened
+from aptui.verbs.opening import OpenedProject, open_for_reading
 
 _SHORT = 12
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
@@ -35,7 +35,7 @@ class _HistoryRun(Struct, frozen=True):
 
 def history(arguments: Namespace) -> int:
     """Show the runs of all jobs that a path names."""
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         rows = [row for row in _jobs(arguments.job, project) if row.job_id]
         found = [(row, _runs(row, project)) for row in rows]
         if arguments.json:
@@ -112,7 +112,7 @@ def _run_json(run: _HistoryRun, project: OpenedProject) -> dict[str, Any]:
 
 def compare(arguments: Namespace) -> int:
     """Show what two runs of a job differ in."""
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         row = find_job(arguments.job, project.config, project.database)
         runs = {run.number: run for run in _runs(row, project)}
         old, new = (_choose_run(number, runs) for number in arguments.compare)

@@ -15,7 +15,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.naming import find_job
-from aptui.verbs.opening import OpenedProject, log_file, opened, os_path
+from aptui.verbs.opening import OpenedProject, log_file, open_for_reading, os_path
 
 if TYPE_CHECKING:
     from aptui.store.logs.joblog import JobLogLine
@@ -45,7 +45,7 @@ def log(arguments: Namespace) -> int:
         raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
     if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
         raise UserError("--follow is of the run that goes on, for people to read", hint="leave out --raw, --json and --run")
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         row, config = find_job(arguments.job, project.config, project.database), project.config
         file = _log_of_run(row, project, arguments.run)
     if arguments.follow and row.job_id:

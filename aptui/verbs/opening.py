@@ -40,7 +40,7 @@ class OpenedProject(Struct, frozen=True):
 
 
 @contextmanager
-def opened(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
+def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
     """Open the project that the command line means (or whose configuration is known already), for one consistent look at it.
 
     Where the configuration is broken, the last one that was not says where the database is.

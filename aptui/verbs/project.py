@@ -186,9 +186,9 @@ def _explain(arguments: Namespace) -> int:
         printing.say_json([{"where": each.where, "value": each.text} for each in reversed(said)])
         return 0
     last = said[-1]
-    printing.say(f"{printing.line(arguments.explain)} is {_told(last.text)}")
+    printing.say(f"{printing.line(arguments.explain)} is {_format_value(last.text)}")
     for before, each in zip(["set by", *["which overrode"] * len(said)], reversed(said), strict=False):
-        printing.say(f"  {before:<15} {printing.line(each.where)}  {_told(each.text)}")
+        printing.say(f"  {before:<15} {printing.line(each.where)}  {_format_value(each.text)}")
     return 0
 
 
@@ -208,7 +208,7 @@ def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list
     return [*said, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
 
 
-def _told(text: str | None) -> str:
+def _format_value(text: str | None) -> str:
     return "removed" if text is None else printing.line(text)
 
 

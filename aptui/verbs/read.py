@@ -24,7 +24,7 @@ from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.asking import engine_answer
 from aptui.verbs.naming import as_text
-from aptui.verbs.opening import OpenedProject, all_builders, opened
+from aptui.verbs.opening import OpenedProject, all_builders, open_for_reading
 from aptui.verbs.sessions.history import pace_json
 from aptui.verbs.steering.running import as_running, counts, resource_line, running_ids
 
@@ -63,7 +63,7 @@ def jobs(arguments: Namespace) -> int:
     """List jobs."""
     config = load_last_config(arguments)
     running = running_ids(config)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         from aptui.store.jobs.parts import read_facts
 
         slower = pace.slower_jobs(project.database)
@@ -132,7 +132,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
     """Yield how many jobs hold all terms, then each in one line, for people who hear them."""
     config = load_last_config(arguments)
     running = running_ids(config)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         everything = list(as_running(project.database.jobs(), running))
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
@@ -146,7 +146,7 @@ def unsettled_jobs(arguments: Namespace) -> set[int]:
     """Return the numbers of the jobs that wait or run."""
     config = load_last_config(arguments)
     running = running_ids(config)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         rows = as_running(project.database.jobs(), running)
         return {row.job_id for row in rows if row.status in ("pending", "processing")}
 
@@ -230,7 +230,7 @@ def status(arguments: Namespace) -> int:
         return _tell_figures(arguments)
     config = load_last_config(arguments)
     running = running_ids(config)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
         slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
@@ -298,7 +298,7 @@ def status(arguments: Namespace) -> int:
 def _tell_figures(arguments: Namespace) -> int:
     from aptui.store.history import figures
 
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         sys.stdout.write(figures.document(project.database, project.builder_of, engine_answer(project.config)))
     return 0
 
@@ -367,7 +367,7 @@ def builders(arguments: Namespace) -> int:
     config = load_config(arguments)
     metrics, slower = {}, {}
     if asset_database(config.cache_dir).is_file():
-        with opened(arguments, config) as project:
+        with open_for_reading(arguments, config) as project:
             metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
             slower = pace.slower_builders(project.database)
     rows = []

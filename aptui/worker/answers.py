@@ -57,8 +57,8 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
     dependencies = [
         JobDependency(
             _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),
-            _named(edge.job_key),
-            _named(edge.platform),
+            _text_of(edge.job_key),
+            _text_of(edge.platform),
             DependencyKind(edge.kind),
             tuple(sorted({int(sub_id) for sub_id in edge.sub_ids})),
             is_uuid=edge.uuid is not None,
@@ -103,7 +103,7 @@ def _param(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | list | dict | tuple) or value is None else str(value)
 
 
-def _named(text: object) -> str:
+def _text_of(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError("job_key and platform of a job dependency must be text")
     return _text(text)

@@ -7,7 +7,7 @@ import pytest
 from gltf_sample import Sample, data_uri, glb, picture, read_glb
 
 from aptui.builders.gltf.check import Checker
-from aptui.builders.gltf.file import BrokenGltfError, file_uris, packed, parsed
+from aptui.builders.gltf.file import BrokenGltfError, file_uris, packed, parse_document
 from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder, _triangle_count
 from aptui.sdk import LoadBehavior, Result
 
@@ -21,7 +21,7 @@ def sample():
 
 def mistakes(tree, numbers=b"", files=None):
     """Return the errors and warnings of a document whose buffer 0 is embedded in a GLB."""
-    checker = Checker(parsed(glb(tree, numbers)), lambda path: (files or {})[path])
+    checker = Checker(parse_document(glb(tree, numbers)), lambda path: (files or {})[path])
     checker.check()
     return checker.errors, checker.warnings
 
@@ -448,7 +448,7 @@ def test_any_document_is_accepted_or_refused_by_name():
         sample = embedded(Sample())
         spoil(sample.tree)
         try:
-            document = parsed(glb(sample.tree, sample.numbers))
+            document = parse_document(glb(sample.tree, sample.numbers))
             list(file_uris(document.tree))
             checker = Checker(document, lambda _path: b"")
             checker.check()
@@ -456,7 +456,7 @@ def test_any_document_is_accepted_or_refused_by_name():
             continue
         if not checker.errors:
             accepted += 1
-            again = Checker(parsed(packed(document, lambda _path: b"", embeds_images=True)), lambda _path: b"")
+            again = Checker(parse_document(packed(document, lambda _path: b"", embeds_images=True)), lambda _path: b"")
             again.check()
             assert not again.errors
 

@@ -7,7 +7,7 @@ from gltf_sample import read_glb
 from PIL import Image
 
 from aptui.builders.gltf.check import Checker
-from aptui.builders.gltf.file import parsed
+from aptui.builders.gltf.file import parse_document
 from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MeshBuilder
 from aptui.sdk import Cancelled, Result
 
@@ -38,7 +38,7 @@ def picture():
 def model(bench, source, **params):
     """Return (tree, {attribute: rows}) of the first primitive of a product, which must be right glTF."""
     ((_, data),) = bench.made(source, **params).items()
-    checker = Checker(parsed(data), lambda _path: b"")
+    checker = Checker(parse_document(data), lambda _path: b"")
     checker.check()
     assert (checker.errors, checker.warnings) == ([], [])
     tree, chunk = read_glb(data)

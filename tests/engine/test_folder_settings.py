@@ -33,7 +33,7 @@ builders:
 
 def compiled(text: str) -> dict[str, object]:
     """Return what a file says."""
-    found: dict[str, object] = json.loads(config_folder.compiled(text.encode(), FILE))
+    found: dict[str, object] = json.loads(config_folder.compile_folder(text.encode(), FILE))
     return found
 
 

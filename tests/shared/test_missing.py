@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.shared import missing
-from aptui.shared.missing import LINE_LIMIT, MissingScanResult, Names, joined, plain_path, specialist
+from aptui.shared.missing import LINE_LIMIT, MissingScanResult, Names, join_path, plain_path, specialist
 
 UUID = "6BDE282B-49C9-57F7-B071-4B26579BCA9A"
 PLAIN = UUID.replace("-", "")
@@ -162,5 +162,5 @@ def test_a_specialist_is_found_by_extension(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_relative_paths_mean_something_in_a_folder(folder: str, path: str, expected: str) -> None:
-    assert joined(folder, path) == expected
+    assert join_path(folder, path) == expected
     assert plain_path("/" + path.replace("/", "\\")).startswith("..") == path.startswith("..")

@@ -27,11 +27,11 @@ class Records(dict):
 
 
 def publish(store, one, seal=SEAL):
-    return results.publish(store, seal.opened, seal, SharedResult(one, sealed(one, seal), one.base))
+    return results.publish(store, seal.open_sealed, seal, SharedResult(one, sealed(one, seal), one.base))
 
 
 def read(store, present=all_here, seal=SEAL):
-    found = results.read(store, seal.opened, BASE, present)
+    found = results.read(store, seal.open_sealed, BASE, present)
     return found.record if found else None
 
 
@@ -119,4 +119,4 @@ def test_a_variant_that_is_gone_is_a_miss():
     store = Records({BASE: sealed(Variants(BASE, ((A, variant_key(BASE, A)),)), SEAL)})
 
     assert read(store) is None
-    assert isinstance(decoded(*SEAL.opened(store[BASE]), BASE), Variants)
+    assert isinstance(decoded(*SEAL.open_sealed(store[BASE]), BASE), Variants)

@@ -22,7 +22,7 @@ from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
 from aptui.sharing import namespaces
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import opened
+from aptui.sharing.records.record import open_record
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.service import Service
 from tests.sharing.lying import FAULTS, KINDS, LyingStore
@@ -197,7 +197,7 @@ class Sharers(RuleBasedStateMachine):
         """Return what lies in the team's store, None where nothing whole does."""
         data = self.store.kept.get(("ac", base_key(job)))
         try:
-            return opened(data, Seal(), base_key(job)) if data is not None else None
+            return open_record(data, Seal(), base_key(job)) if data is not None else None
         except KnownError:
             return None
 

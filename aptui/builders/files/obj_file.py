@@ -40,7 +40,7 @@ class Outline(Struct):
 
 def libraries(text: str) -> list[str]:
     """Return the material files that `text` names, each once."""
-    found = [name for words in re.findall(r"^[ \t]*mtllib[ \t]+(\S.*?)\s*$", text, re.MULTILINE) for name in _named(words)]
+    found = [name for words in re.findall(r"^[ \t]*mtllib[ \t]+(\S.*?)\s*$", text, re.MULTILINE) for name in _find_names(words)]
     return list(dict.fromkeys(found))
 
 
@@ -143,7 +143,7 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
                 highest[kind] = value, number
 
 
-def _named(words: str) -> list[str]:
+def _find_names(words: str) -> list[str]:
     """Return the names after `mtllib`: several, or one with blanks in it."""
     return _LIBRARIES.findall(words) or [words]
 

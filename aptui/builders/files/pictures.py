@@ -30,7 +30,9 @@ class PictureError(Exception):
     """The picture cannot be used; the text is one line."""
 
 
-def opened(data: bytes, name: str, formats: tuple[str, ...] = FORMATS, most_megapixels: float = MOST_MEGAPIXELS) -> Image.Image:
+def open_picture(
+    data: bytes, name: str, formats: tuple[str, ...] = FORMATS, most_megapixels: float = MOST_MEGAPIXELS
+) -> Image.Image:
     """Return `data` as a picture of a listed format that is not decoded yet.
 
     Args:

@@ -137,7 +137,7 @@ class Checker(GltfContents):
     # --------------------------------------------------------------------------------------------------------------- meshes
 
     def _check_mesh(self, index: int, mesh: Object) -> None:
-        name = self._named("meshes", index)
+        name = self._name_of("meshes", index)
         primitives = as_objects(mesh.get("primitives"))
         if not primitives:
             self.errors.append(f"{name}: has no primitives")
@@ -227,7 +227,7 @@ class Checker(GltfContents):
         parents: dict[int, int] = {}
         nodes = self._all("nodes")
         for index, node in enumerate(nodes):
-            with self._watched(self._named("nodes", index)):
+            with self._watched(self._name_of("nodes", index)):
                 for child in dict.fromkeys(self._valid(node.get("children"), len(nodes))):
                     if child in parents:
                         raise BrokenGltfError(f"its child {child} is also one of node {parents[child]}")
@@ -235,7 +235,7 @@ class Checker(GltfContents):
         with self._watched("nodes"):
             self._refuse_cycles(parents)
         for index, scene in enumerate(self._all("scenes")):
-            with self._watched(self._named("scenes", index)):
+            with self._watched(self._name_of("scenes", index)):
                 for node_index in self._some("nodes", scene, "nodes"):
                     if node_index in parents:
                         raise BrokenGltfError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")

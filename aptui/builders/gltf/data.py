@@ -75,7 +75,7 @@ class GltfContents:
 
     def _each(self, kind: str, check: Callable[[int, Object], None]) -> None:
         for index, each in enumerate(self._all(kind)):
-            with self._watched(self._named(kind, index)):
+            with self._watched(self._name_of(kind, index)):
                 check(index, each)
 
     def _all(self, kind: str) -> list[Object]:
@@ -83,7 +83,7 @@ class GltfContents:
             self._lists[kind] = objects(self._tree, kind)
         return self._lists[kind]
 
-    def _named(self, kind: str, index: int) -> str:
+    def _name_of(self, kind: str, index: int) -> str:
         name = self._all(kind)[index].get("name")
         return f"{NAMES[kind]} {index}" + (f" ('{name}')" if isinstance(name, str) and name else "")
 
@@ -111,7 +111,7 @@ class GltfContents:
         """Look at all buffers, buffer views and accessors."""
         self._each("buffers", self._check_buffer)
         for index, view in enumerate(self._all("bufferViews")):
-            with self._watched(self._named("bufferViews", index)):
+            with self._watched(self._name_of("bufferViews", index)):
                 self._bad_views.add(index)
                 self._check_view(view)
                 self._bad_views.discard(index)
@@ -142,7 +142,7 @@ class GltfContents:
         offset, length = count_of(view, "byteOffset"), count_of(view, "byteLength", least=1)
         size = count_of(self._all("buffers")[buffer], "byteLength")
         if offset + length > size:
-            raise BrokenGltfError(f"ends at byte {offset + length:,} of {self._named('buffers', buffer)}, which has {size:,}")
+            raise BrokenGltfError(f"ends at byte {offset + length:,} of {self._name_of('buffers', buffer)}, which has {size:,}")
         if "byteStride" in view:
             stride = count_of(view, "byteStride", least=4)
             if stride > 252 or stride % 4:

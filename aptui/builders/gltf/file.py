@@ -45,7 +45,7 @@ class Document(Struct):
     warnings: list[str] = field(default_factory=list)
 
 
-def parsed(data: bytes) -> Document:
+def parse_document(data: bytes) -> Document:
     """Return `data` as a document.
 
     Raises:

@@ -146,7 +146,7 @@ class BuilderCompiler:
         pattern = scalars.pattern_of(node)
         if pattern.kind is PatternKind.GLOB and re.search(r"\{[^}]*,[^}]*\}|\[[^\]]+\]", pattern.text):
             self._tree.warnings.append(
-                f"{node.where}: braces and brackets stand for themselves in {nodes.shown(node)}; there is {{regex: …}}"
+                f"{node.where}: braces and brackets stand for themselves in {nodes.describe_value(node)}; there is {{regex: …}}"
             )
         return pattern
 

@@ -85,7 +85,7 @@ class FolderCompiler:
         ):  # with several, a relative path would hit the others too; the scanner prunes these by absolute path anyway
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
-        return scalars.joined(rules)
+        return scalars.join_rules(rules)
 
 
 def _contains(folder: str, path: str) -> bool:

@@ -74,7 +74,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     node = tree.root.get("pool") or tree.root
     said, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
     try:
-        cluster = config_cluster.compiled(said, builders, tree.folder)
+        cluster = config_cluster.compile_cluster(said, builders, tree.folder)
     except UserError as mistake:
         raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
     if cluster.is_used and not cluster.store and "store" not in tree.members("shared_cache"):

@@ -48,7 +48,7 @@ class AlertSettings(Struct, frozen=True):
     quiet_s: float = QUIET_S
 
 
-def compiled(given: Mapping[str, Any]) -> AlertSettings:
+def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
     """Return what the checked mapping `on:` means."""
     from aptui.config.yaml import scalars
 
@@ -83,7 +83,7 @@ def _fault(address: str) -> str:
     return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
 
 
-def restored(data: Mapping[str, Any]) -> AlertSettings:
+def restore_alerts(data: Mapping[str, Any]) -> AlertSettings:
     """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
     return AlertSettings(tuple(map(_alert, data["alerts"])), data["quiet_s"])
 

@@ -22,7 +22,7 @@ _LOOKS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command
 _OF_MANY = ("budget", "lint", "command")
 
 
-def compiled(given: Mapping[str, Any]) -> tuple[Check, ...]:
+def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
     """Return what the mapping `checks:` means, in which `mistakes` found none."""
     return tuple(
         Check(

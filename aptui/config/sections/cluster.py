@@ -47,7 +47,7 @@ class ClusterSettings(Struct, frozen=True):
         return self.kind != "local"
 
 
-def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
+def compile_cluster(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
     """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
 
     Raises:
@@ -98,7 +98,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
         )
 
 
-def restored(data: Mapping[str, Any]) -> ClusterSettings:
+def restore_cluster(data: Mapping[str, Any]) -> ClusterSettings:
     """Return the record that `config.pack` and JSON made `data` of."""
     known = set(ClusterSettings.__struct_fields__)
     plain: dict[str, Any] = {

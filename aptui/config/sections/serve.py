@@ -55,7 +55,7 @@ class GatewaySettings(Struct, frozen=True):
     connections: tuple[Dial, ...] = ()
 
 
-def compiled(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
+def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
     """Return what the checked mapping `serve:` means; paths are relative to the project."""
     texts: dict[str, Any] = {
         name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
@@ -96,7 +96,7 @@ def mistakes(given: Node | None) -> list[UserError]:
     return found
 
 
-def restored(data: Mapping[str, Any]) -> GatewaySettings:
+def restore_gateway(data: Mapping[str, Any]) -> GatewaySettings:
     """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
     known = set(GatewaySettings.__struct_fields__)
     plain: dict[str, Any] = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from jsonschema import Draft202012Validator, ValidationError
 
-from aptui.config.yaml.nodes import Node, nearest, shown
+from aptui.config.yaml.nodes import Node, describe_value, nearest
 from aptui.config.yaml.schema import folder_schema, schema
 from aptui.shared.errors import UserError
 
@@ -73,7 +73,9 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
         for key in [key for key in error.validator_value if key not in error.instance]:
             yield UserError(f"'{key}' is missing in '{label}'", where=node.where)
     else:
-        yield UserError(f"'{label}' must be {_expected(error)}, not {shown(node)}", where=node.where, hint=_hint(error, label))
+        yield UserError(
+            f"'{label}' must be {_expected(error)}, not {describe_value(node)}", where=node.where, hint=_hint(error, label)
+        )
 
 
 def _hint(error: ValidationError, label: str) -> str:

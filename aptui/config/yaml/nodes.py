@@ -200,7 +200,7 @@ class _YamlReader:
         return text
 
 
-def shown(node: Node) -> str:
+def describe_value(node: Node) -> str:
     """Return a value for a message: short, on one line."""
     if isinstance(node.value, dict | list):
         return "a mapping" if isinstance(node.value, dict) else "a list"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from aptui.config.yaml.nodes import Node, shown
+from aptui.config.yaml.nodes import Node, describe_value
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.shared.errors import UserError
@@ -59,7 +59,7 @@ def checked_regex(node: Node) -> re.Pattern[str]:
     except (re.error, OverflowError, RecursionError) as error:
         where = f" at character {error.pos + 1}" if isinstance(error, re.error) and error.pos is not None else ""
         problem = error.msg if isinstance(error, re.error) else str(error)
-        raise UserError(f"not a regular expression: {problem}{where}: {shown(node)}", where=node.where) from None
+        raise UserError(f"not a regular expression: {problem}{where}: {describe_value(node)}", where=node.where) from None
 
 
 def pattern_of(node: Node) -> Pattern:
@@ -69,7 +69,7 @@ def pattern_of(node: Node) -> Pattern:
         is_absolute = absolute is not None and bool(absolute.value)
         return Pattern(PatternKind.REGEX, regex.value, checked_regex(regex).pattern, is_absolute)
     if node.value.startswith("/") or "\\" in node.value:
-        raise UserError(f"pattern {shown(node)} must be relative, with '/' between folders", where=node.where)
+        raise UserError(f"pattern {describe_value(node)} must be relative, with '/' between folders", where=node.where)
     text = node.value.removeprefix("./")
     if len(text) > PATTERN_LIMIT:
         raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", where=node.where, hint="take several shorter ones")
@@ -90,11 +90,11 @@ def ignore_regex(node: Node) -> str:
         text, is_ignoring = None, None
     if text is None or not is_ignoring:
         hint = "exceptions (!) are not supported" if node.value.startswith("!") else "quote it as in .gitignore"
-        raise UserError(f"{shown(node)} is not an ignore rule", where=node.where, hint=hint)
+        raise UserError(f"{describe_value(node)} is not an ignore rule", where=node.where, hint=hint)
     return f"(?s:{re.sub(r'[(][?]P<[^>]*>', '(?:', str(text))}.*)"
 
 
-def joined(rules: Iterable[str]) -> str:
+def join_rules(rules: Iterable[str]) -> str:
     """Join ignore rules; those for a name at any depth share their beginning, which makes matching three times as fast."""
     start = "(?s:^(?:.+/)?"
     unique = list(dict.fromkeys(rules))

@@ -57,7 +57,7 @@ class Check(Struct, frozen=True):
 
     def wants(self, rel: str) -> bool:
         """Whether it is about this source."""
-        return not self.files or any(_compiled(regex).fullmatch(rel) for regex in self.files)
+        return not self.files or any(_compile_regex(regex).fullmatch(rel) for regex in self.files)
 
 
 class CheckedProduct(Struct, frozen=True):
@@ -71,7 +71,7 @@ class CheckedProduct(Struct, frozen=True):
 def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
     """Say what is wrong with a source's name."""
     name = rel.rpartition("/")[2]
-    if check.file_name and not _named(check.file_name).fullmatch(name):
+    if check.file_name and not _compile_name_regex(check.file_name).fullmatch(name):
         yield f"the name '{name}' is not like '{check.file_name}'"
 
 
@@ -115,10 +115,10 @@ def _is_power(number: int) -> bool:
 
 
 @cache
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compile_regex(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.IGNORECASE)
 
 
 @cache
-def _named(regex: str) -> re.Pattern[str]:
+def _compile_name_regex(regex: str) -> re.Pattern[str]:
     return re.compile(regex)  # a rule about names may be one about capitals

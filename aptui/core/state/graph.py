@@ -132,13 +132,13 @@ class Graph:
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
         """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
-        entries = list(self.told(job, platforms))
+        entries = list(self.assemble_question(job, platforms))
         assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
         assembly.manifest = (*entries, *self._places(job.source, "places", entries))
         return assembly
 
-    def told(self, job: Job, platforms: Iterable[str]) -> Manifest:
+    def assemble_question(self, job: Job, platforms: Iterable[str]) -> Manifest:
         """Return the part of an analysis' manifest that it is told when it starts: builder, platforms, settings, source."""
         builder = self._builders[job.builder]
         settings = self._settings.adjustment(job.source.key, builder).entries

@@ -27,7 +27,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, opened, remove_staged, stamp_of
+from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, open_folder, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -325,7 +325,7 @@ class Cache:
         for name in names:
             self.deleted[name] = None
             try:
-                with opened(self._root, parent(name)) as descriptor:
+                with open_folder(self._root, parent(name)) as descriptor:
                     os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=descriptor)
             except FileNotFoundError:
                 pass
@@ -445,7 +445,7 @@ class Cache:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
-            with opened(self._root, folder) as descriptor, os.scandir(descriptor) as found:
+            with open_folder(self._root, folder) as descriptor, os.scandir(descriptor) as found:
                 for entry in found:
                     path = self._path(f"{folder}/{to_text(os.fsencode(entry.name))}")
                     name = f"{folder}/{to_text(os.fsencode(entry.name))}"

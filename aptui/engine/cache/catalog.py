@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from aptui.config.dirs import own_folder
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.db.schema import told, uuid_text
+from aptui.store.db.schema import translate_errors, uuid_text
 
 if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
@@ -138,7 +138,7 @@ class Catalogs:
         """Write what has changed in the products `names`, None = everything."""
         from aptui.store.queries.reader import open_reader
 
-        with told(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():
+        with translate_errors(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():
             for platform in self._platforms:
                 mine = None if names is None else sorted(name for name in names if name.startswith(f"{platform}/"))
                 if mine is None or mine:

@@ -29,7 +29,7 @@ def close_to_others(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened(root: bytes, folder: str) -> Iterator[int]:
+def open_folder(root: bytes, folder: str) -> Iterator[int]:
     """Open a folder of the cache `root` without following a link on the way (ELOOP)."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -58,10 +58,10 @@ class LastFolder:
         self._held = contextlib.ExitStack()
 
     def descriptor_of(self, folder: str) -> int:
-        """Return a descriptor of a folder that was opened as `opened` does; it counts until the next call."""
+        """Return a descriptor of a folder that was opened as `open_folder` does; it counts until the next call."""
         if folder != self._folder:
             self.close()
-            self._descriptor, self._folder = self._held.enter_context(opened(self._root, folder)), folder
+            self._descriptor, self._folder = self._held.enter_context(open_folder(self._root, folder)), folder
         return self._descriptor
 
     def close(self) -> None:

@@ -101,7 +101,7 @@ def _placed(name: str, roots: Sequence[str]) -> str:
     return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
 
 
-def restored(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
+def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
     """Return the products of a run as the result of this order; one that is not what it was fails."""
     began_s = time.monotonic()
     staging = files.os_path(order.staging)

@@ -197,7 +197,7 @@ class EngineSupervisor:
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
         try:
-            with schema.told(dirs.asset_database(self.config.cache_dir)):
+            with schema.translate_errors(dirs.asset_database(self.config.cache_dir)):
                 if engine is None:
                     for key, mask in self.selector.select(None if wait_s == math.inf else wait_s):
                         key.data(mask)
@@ -350,7 +350,7 @@ class EngineSupervisor:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self._configuration_error = error
         if self.engine is not None and not is_changed:
-            code.told(self.engine, error)
+            code.note_described(self.engine, error)
         for listener in loaded.told:
             listener(error, is_changed or is_told)
         if is_changed and loaded.config is not None:

@@ -98,7 +98,7 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
     return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
 
 
-def told(engine: DescribedEngine, error: str) -> None:
+def note_described(engine: DescribedEngine, error: str) -> None:
     """Builders were described anew for an engine that stays.
 
     They are as they were, or, for `error`, nobody can tell how they are.

@@ -188,7 +188,7 @@ class RunDispatcher:
         if trace.active is not None:
             for order in command.orders:
                 trace.begin("run", order.run_key, **self._run_details(order.run_key))
-        orders = self._restored(command.orders) if self._restores else command.orders
+        orders = self._answer_restores(command.orders) if self._restores else command.orders
         shared = self._open_shared() if orders and isinstance(orders[0], ProcessOrder) else None
         orders = shared.take(orders, self._context.pipeline) if shared is not None else orders
         if orders:
@@ -204,9 +204,11 @@ class RunDispatcher:
 
         self._restores[job_id] = kept_run(self._context.config, job_id, run_key)
 
-    def _restored(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
+    def _answer_restores(
+        self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]
+    ) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
         """Answer the orders of jobs that are to be restored; return the others."""
-        from aptui.engine.cache.restoring import restored  # only who restores pays for it
+        from aptui.engine.cache.restoring import restore_run  # only who restores pays for it
 
         others = []
         for order in orders:
@@ -214,7 +216,7 @@ class RunDispatcher:
             if job is None or job.id not in self._restores or not isinstance(order, ProcessOrder):
                 others.append(order)
             else:
-                self._take([restored(self._restores.pop(job.id), order, job, self._context.roots)])
+                self._take([restore_run(self._restores.pop(job.id), order, job, self._context.roots)])
         return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:

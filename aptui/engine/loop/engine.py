@@ -125,7 +125,7 @@ class Engine:
         self.cache = self._opening.cache
         self.closing.callback(self._opening.close)
         try:
-            with schema.told(self._opening.database):
+            with schema.translate_errors(self._opening.database):
                 self._open(self._opening)
         except BaseException:
             self.close()
@@ -238,7 +238,7 @@ class Engine:
         """
         assert self._opening is not None
         self.sessions.begin_scan(self.archive.state("signature"), self._opening.signature)
-        with schema.told(self._opening.database):
+        with schema.translate_errors(self._opening.database):
             self.deeds.finish()
             is_full = self._is_full_scan if is_full is None else is_full
             self.scans.start(retries=retries, is_full=is_full)
@@ -308,7 +308,7 @@ class Engine:
         Raises:
             HostError: the database or the cache cannot be written any more.
         """
-        with schema.told(asset_database(self.config.cache_dir)):
+        with schema.translate_errors(asset_database(self.config.cache_dir)):
             self._run_until_idle()
 
     def _run_until_idle(self) -> None:

@@ -81,12 +81,12 @@ class PreparedSession:
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in path):
                 raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
-        with schema.told(self.database):
+        with schema.translate_errors(self.database):
             schema.refuse_foreign(self.database)
         self.cache.take()
         self._closing.callback(self.cache.close)
         try:
-            with schema.told(self.database):
+            with schema.translate_errors(self.database):
                 self._take()
         except BaseException:
             self.close()

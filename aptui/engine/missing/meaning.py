@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from aptui.engine.missing.rules import ScanRules
-from aptui.shared.missing import Names, joined
+from aptui.shared.missing import Names, join_path
 from aptui.store.queries.problems.missing import DeclaredReference, KnownName, MissingHit, MissingTarget
 
 
@@ -43,7 +43,7 @@ def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> No
 
 def _meanings(subject: ScannedProduct, name: str) -> list[str]:
     """Return which paths a name can mean: as it stands, and relative to who names it."""
-    relative = joined(subject.inner.rpartition("/")[0], name)
+    relative = join_path(subject.inner.rpartition("/")[0], name)
     return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
 
 
@@ -80,10 +80,10 @@ def _targets(
             yield text, targets
     for name, text in names.paths.items():
         if not declared.has_path(name):
-            yield text, _named(known, subject, name, declared)
+            yield text, _find_by_name(known, subject, name, declared)
 
 
-def _named(known: KnownName, subject: ScannedProduct, name: str, declared: DeclaredReference) -> tuple[MissingTarget, ...]:
+def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared: DeclaredReference) -> tuple[MissingTarget, ...]:
     for path in _meanings(subject, name):
         targets = known.of_source(path)
         if targets:

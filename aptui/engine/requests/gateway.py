@@ -113,11 +113,11 @@ class GatewayRequests:
         barrier = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _BARRIER_LIMIT_S)), epoch=engine.epoch)
         self._barriers.append(barrier)
 
-        def heard(is_whole: bool) -> None:
+        def note_heard(is_whole: bool) -> None:
             barrier.is_heard = True
             barrier.is_whole = is_whole and self._live.roots.are_all_native
 
-        self._live.watching.when_all_is_heard(heard)
+        self._live.watching.when_all_is_heard(note_heard)
 
     def _pass_barriers(self, now: float) -> None:
         engine = self._live.engine

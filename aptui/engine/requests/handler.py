@@ -357,14 +357,14 @@ class RequestHandler:
         settling = _Settling(request, time.monotonic(), *before, _shared(engine))
         self._settling.append(settling)
 
-        def heard(is_whole: bool) -> None:
+        def note_heard(is_whole: bool) -> None:
             settling.is_heard = True
             if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         if verb.is_full_scan and not engine.is_scanning:
             engine.start_scan(is_full=True)
-        live.watching.when_all_is_heard(heard)
+        live.watching.when_all_is_heard(note_heard)
 
     def _other_options(self, verb: port.Settle) -> str:
         project = self._live.config.project

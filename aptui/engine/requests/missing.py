@@ -119,14 +119,14 @@ class MissingScanRequests:
     # -------------------------------------------------------------------------------------------------------- the thread
 
     def _run(self, running: _Running, place: NamePlace, verb: port.ScanMissing) -> None:
-        def told(tally: Tally) -> None:
+        def tell_progress(tally: Tally) -> None:
             self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 
         try:
             wanted = _chosen(place.database, verb.patterns, verb.product_ids)
-            told(Tally(files=len(wanted)))
+            tell_progress(Tally(files=len(wanted)))
             search = MissingSearch(place, verb.max_matches, lambda: running.is_given_up)
-            tally = search.products(wanted, lambda rows: self._save(running, rows), told)
+            tally = search.products(wanted, lambda rows: self._save(running, rows), tell_progress)
             self._later(lambda: self._ended(running, tally, None))
         except KnownError as error:
             failure = error

@@ -170,7 +170,7 @@ def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) 
     said = dict(said) if isinstance(said, dict) else {}
     said.setdefault("__version", 0)
     said["uuid"] = said.get("uuid") or braced(identity.uuid)
-    said["legacyUuids"] = [*_listed(said), *([] if _legacy(said) else map(braced, identity.legacy))]
+    said["legacyUuids"] = [*_read_legacy(said), *([] if _legacy(said) else map(braced, identity.legacy))]
     said["originalPath"] = _original(said) or rel
     said["creationUnixEpochMS"] = _creation_ms(said) or time.time_ns() // 1_000_000
     whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}
@@ -180,13 +180,13 @@ def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) 
         return None
 
 
-def _listed(said: Mapping[str, Any]) -> list[str]:
+def _read_legacy(said: Mapping[str, Any]) -> list[str]:
     found = said.get("legacyUuids")
     return [str(item) for item in found] if isinstance(found, list) else []
 
 
 def _legacy(said: Mapping[str, Any]) -> tuple[SourceUuid, ...]:
-    return tuple(known for text in _listed(said) if (known := _uuid(text)) is not None)
+    return tuple(known for text in _read_legacy(said) if (known := _uuid(text)) is not None)
 
 
 def _original(said: Mapping[str, Any]) -> str:

@@ -186,7 +186,7 @@ class Scanner:
         was, was_clashing = self._merge(before)
         now, clashing = self._merge(facts_of)
         metas_before, metas = _identity_files(before), _identity_files(facts_of)
-        named = _named(now, metas_before, metas)
+        named = _find_reidentified(now, metas_before, metas)
         changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
         if self._reassess:  # another configuration may have told other files apart, or had them in another order
@@ -366,7 +366,7 @@ def _meta_of(source: FileFact, metas: IdentityFiles) -> FileFact | None:
     return metas.get((source.scan_folder, rel)) or metas.get((source.scan_folder, rel.lower()))
 
 
-def _named(now: Mapping[PathKey, FileFact], metas_before: IdentityFiles, metas: IdentityFiles) -> set[PathKey]:
+def _find_reidentified(now: Mapping[PathKey, FileFact], metas_before: IdentityFiles, metas: IdentityFiles) -> set[PathKey]:
     """Return the keys of sources whose identity file is not as it was."""
     if not metas_before and not metas:
         return set()

@@ -149,7 +149,7 @@ def _walk_by_many(
         frontier.extend(sorted(below.items()))
     mine, *others = _shares(dict(frontier), known.digests, count)
     others = [share for share in others if share]
-    children = [_Child(partial(_told, walk, share, known)) for share in others]
+    children = [_Child(partial(_answer_share, walk, share, known)) for share in others]
     _compare(walk, chain(top, walk.folders(mine)), known, check)
     for child, share in zip(children, others, strict=True):
         _add(check, walk, child.answer(), share, known)
@@ -173,7 +173,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
     return shares
 
 
-def _told(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Known, parent: int) -> bytes:
+def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Known, parent: int) -> bytes:
     if known.reads:  # to read everything may take long, and nobody needs it when the parent is gone
         from aptui.worker.processes import die_with_parent
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from aptui.config.yaml.nodes import Node
 from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.ini_file import read_ini
-from aptui.o3de.registry.registry import listed, plain_text, truth, whole
+from aptui.o3de.registry.registry import plain_text, split_texts, truth, whole
 from aptui.shared.errors import UserError
 
 FILE_NAME = "BuilderConfig.ini"
@@ -49,7 +49,7 @@ def _override(name: str, node: Node) -> JobOverride:
         name=name,
         fingerprint=text("fingerprint"),
         version=text("version"),
-        patterns=tuple(item.value for item in listed(keys.get("patterns"))),
+        patterns=tuple(item.value for item in split_texts(keys.get("patterns"))),
         flags=_whole(keys.get("flags")),
         priority=_whole(keys.get("priority")),
         is_critical=truth(keys["critical"]) if "critical" in keys else None,

@@ -17,7 +17,7 @@ from aptui.o3de.registry.files import os_name
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import MARKER, TAGS, Options, is_project
-from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
+from aptui.o3de.registry.registry import Registry, plain_text, split_texts, truth
 from aptui.shared.errors import UserError
 
 BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
@@ -197,7 +197,7 @@ def _registered_engine(wanted: str, known: Node | None, recorder: InputRecorder)
     if by_name.get(name):
         return by_name[name]
     found = {}
-    for folder in [*by_name.values(), *(node.value for node in listed(known.get("engines")))]:
+    for folder in [*by_name.values(), *(node.value for node in split_texts(known.get("engines")))]:
         engine = read_manifest(os.path.join(folder, "engine.json"), recorder)
         if engine is not None:
             found[folder] = _plain(engine, "engine_name")
@@ -226,7 +226,7 @@ def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecor
             continue
         name = _plain(gem, "gem_name")
         if name:
-            found.setdefault(name, _Source(folder, tuple(_bare(node.value) for node in listed(gem.get("dependencies")))))
+            found.setdefault(name, _Source(folder, tuple(_bare(node.value) for node in split_texts(gem.get("dependencies")))))
         below = [os.path.normpath(os.path.join(folder, each)) for each in _subfolders(gem)]
         todo += [each for each in below if each not in seen]
         seen.update(below)
@@ -234,7 +234,7 @@ def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecor
 
 
 def _subfolders(file: Node | None) -> Iterable[str]:
-    return [node.value for node in listed(file.get("external_subdirectories"))] if file is not None else []
+    return [node.value for node in split_texts(file.get("external_subdirectories"))] if file is not None else []
 
 
 def _gem_names(file: Node | None) -> Iterator[str]:
@@ -310,7 +310,7 @@ def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     found: dict[str, str] = {}
     for pointer in ("/O3DE/Gems", "/Amazon/Gems"):
         for name, node in registry.members(pointer).items():
-            paths = listed(node.get("SourcePaths"))
+            paths = split_texts(node.get("SourcePaths"))
             folder: Any = os.path.normpath(os.path.join(engine, paths[0].value)) if paths else ""
             found.setdefault(name.partition(".")[0], folder)
     return found

@@ -54,7 +54,7 @@ def python_regex(text: str) -> str:
     return re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found[1].lower(), found[0]), text)
 
 
-def named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[str, Node]]:
+def iter_named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[str, Node]]:
     """Yield (name, value) of the keys `<prefix> <name>` whose values are objects."""
     for key, node in settings.items():
         prefix, _, name = key.partition(" ")
@@ -83,7 +83,7 @@ class AssetRules:
     def builders(self, settings: Mapping[str, Node]) -> list[Node]:
         """Return a copy builder for each recogniser, in their order."""
         found: dict[str, Node] = {}
-        for name, node in named(settings, "rc", "sj"):
+        for name, node in iter_named(settings, "rc", "sj"):
             builder = self._builder(name, node)
             if builder is None:
                 continue
@@ -186,7 +186,7 @@ class AssetRules:
     def ignored(self, settings: Mapping[str, Node]) -> list[Node]:
         """Return an ignore rule for each exclude."""
         found: list[Node] = []
-        for name, node in named(settings, "exclude"):
+        for name, node in iter_named(settings, "exclude"):
             regex, glob = node.get("pattern"), node.get("glob")
             if regex is not None and plain_text(regex):
                 rule = Node({"regex": replace(regex, value=python_regex(plain_text(regex)))}, regex.where, regex.key_where)

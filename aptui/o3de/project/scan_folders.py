@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard
 from aptui.o3de.project.project import Options, ProjectRoots
-from aptui.o3de.project.rules import named
-from aptui.o3de.registry.registry import listed, plain_text, truth, whole
+from aptui.o3de.project.rules import iter_named
+from aptui.o3de.registry.registry import plain_text, split_texts, truth, whole
 from aptui.shared.errors import UserError
 
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
@@ -65,7 +65,7 @@ class ScanFolderSettings:
         for index, path in enumerate(self._options.scan_folders):
             yield ScanFolderEntry(f"SF{index}", os.path.abspath(path), index, where="--scanfolders")
         project_order = 0
-        for name, node in named(settings, "scanfolder"):
+        for name, node in iter_named(settings, "scanfolder"):
             folder = self._configured(name, node)
             if name.lower() == _PROJECT_FOLDER.lower() and folder is not None:
                 project_order = folder.order
@@ -87,7 +87,7 @@ class ScanFolderSettings:
         if path is None:
             return None
         include = self._platforms(node.get("include"))
-        if listed(node.get("include")) and not include:
+        if split_texts(node.get("include")) and not include:
             return None  # for platforms only that nobody has declared
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
@@ -102,7 +102,7 @@ class ScanFolderSettings:
 
     def _platforms(self, node: Node | None) -> tuple[str, ...]:
         found = []
-        for item in listed(node):
+        for item in split_texts(node):
             if item.value.lower() in self._references:
                 found.append(item.value.lower())
             else:

@@ -16,10 +16,10 @@ from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, Pr
 from aptui.o3de.project import builder_config
 from aptui.o3de.project.layout import SETTINGS, read_registry
 from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, ProjectRoots, locate
-from aptui.o3de.project.rules import AssetRules, named
+from aptui.o3de.project.rules import AssetRules, iter_named
 from aptui.o3de.project.scan_folders import ScanFolderEntry, ScanFolderSettings, as_node
 from aptui.o3de.registry.input_recorder import InputRecorder
-from aptui.o3de.registry.registry import Registry, listed, plain_text, truth, whole
+from aptui.o3de.registry.registry import Registry, plain_text, split_texts, truth, whole
 from aptui.shared.errors import UserError
 
 OWN = "/O3DE/AssetProcessor"
@@ -47,7 +47,7 @@ def open_project(project: str, options: Options, recorder: InputRecorder) -> Ope
         UserError: there is no project, or no engine for it.
     """
     places = locate(project, options, recorder)
-    return _Translation(places, options, read_registry(places, options, recorder), recorder).opened()
+    return _Translation(places, options, read_registry(places, options, recorder), recorder).translate()
 
 
 class _Translation:
@@ -60,7 +60,7 @@ class _Translation:
         self._mistakes: list[UserError] = []
         self._warnings = list(registry.warnings)
 
-    def opened(self) -> OpenedO3deProject:
+    def translate(self) -> OpenedO3deProject:
         """Translate, or raise all that is wrong."""
         if self._places.missing and self._options.has_gem_scan_folders:
             self._warnings.append(_missing_gems(self._places.missing))
@@ -74,7 +74,7 @@ class _Translation:
             "scan_folders": Node([as_node(folder) for folder in self._folders(references)], MARKER),
             "ignore": Node(rules.ignored(self._settings), MARKER),
             "builders": Node(self._builders(rules), MARKER),
-            "companions": rules.companions(self._members("MetaDataTypes"), listed(self._registry.node(_IMPORTER))),
+            "companions": rules.companions(self._members("MetaDataTypes"), split_texts(self._registry.node(_IMPORTER))),
             "workers": self._workers(),
             "products": self._node({"touch_unchanged": self._node(value=True)}),
             "cache": self._node(self._place("project_cache_path", "Cache")),
@@ -105,9 +105,9 @@ class _Translation:
     def _platforms(self) -> Node:
         """Return {id: its tags, and whether it is enabled}; a platform that nobody declares cannot be enabled."""
         found: dict[str, Node] = {}
-        for name, node in named(self._settings, "platform"):
+        for name, node in iter_named(self._settings, "platform"):
             where = node.key_where or node.where
-            tags = [replace(tag, value=tag.value.lower()) for tag in listed(node.get("tags"))]
+            tags = [replace(tag, value=tag.value.lower()) for tag in split_texts(node.get("tags"))]
             entry = {"tags": Node(tags, where), "enabled": Node(value=name.lower() == host_platform(), where=where)}
             found[name.lower()] = Node(entry, where, where)
         if not found:
@@ -175,7 +175,7 @@ class _Translation:
         delay = self._registry.node(f"{OWN}/Settings/Metadata/MetaCreationDelayMs")
         found: dict[str, Node] = {}
         if types is not None:
-            names = [replace(item, value=f".{item.value.lower().lstrip('.')}") for item in listed(types)]
+            names = [replace(item, value=f".{item.value.lower().lstrip('.')}") for item in split_texts(types)]
             found["metadata_types"] = replace(types, value=names)
         if delay is not None and self._count(delay, 0) > 0:
             found["meta_delay"] = replace(delay, value=self._count(delay, 0) / 1000)
@@ -210,7 +210,7 @@ class _Translation:
             word = "inactive"
         folder = plain_text(address) if address is not None else ""
         patterns = []
-        for key, node in named({**self._members_of_own(), **server}, "acs"):
+        for key, node in iter_named({**self._members_of_own(), **server}, "acs"):
             kind = "pattern" if node.get("pattern") is not None else "glob"
             text, name, asset_type = node.get(kind), node.get("name"), node.get("productAssetType")
             patterns.append(

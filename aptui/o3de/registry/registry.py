@@ -175,7 +175,7 @@ class Registry:
                 if now is None:
                     said.append(RegistryMessage(label, None))
                 elif before is None or not _is_same(now, before):
-                    said.append(RegistryMessage(_place(now, label), shown(now)))
+                    said.append(RegistryMessage(_place(now, label), describe_node(now)))
             before = now
         return said
 
@@ -194,7 +194,7 @@ def _is_same(one: Node, other: Node) -> bool:
     return one.where == other.where and bool(one.plain() == other.plain())
 
 
-def shown(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Return a value on one line, for people."""
     text = json.dumps(node.plain(), ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
@@ -244,7 +244,7 @@ def whole(number: float) -> int:
     return int(number)
 
 
-def listed(node: Node | None) -> list[Node]:
+def split_texts(node: Node | None) -> list[Node]:
     """Return a list of texts, which may be one text with commas, as nodes without blanks."""
     if node is None:
         return []

@@ -36,7 +36,7 @@ class _Lines(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def heard(log: sdk.JobLog) -> Iterator[None]:
+def capture_output(log: sdk.JobLog) -> Iterator[None]:
     """Have what a script prints in the job's log, in its place among the rest: `stderr` as errors, as O3DE does it."""
     out, errors = _Lines(log.info), _Lines(log.error)
     try:

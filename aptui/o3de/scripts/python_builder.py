@@ -24,7 +24,7 @@ from aptui.o3de.scripts import answers, sandbox
 from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.o3de.scripts.azlmbr.math import uuid_of
-from aptui.o3de.scripts.output import heard
+from aptui.o3de.scripts.output import capture_output
 from aptui.o3de.scripts.overrides import DELETES_ON_FAILURE, described, pattern_of
 from aptui.o3de.scripts.sandbox import Surroundings
 
@@ -183,7 +183,7 @@ class ScriptBuilder:
         if callback is None:
             return failed(error=f"the script has no callback {name!r}")
         try:
-            with heard(log):
+            with capture_output(log):
                 return translate(callback([question]))
         except sdk.Cancelled:
             raise

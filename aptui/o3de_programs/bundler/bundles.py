@@ -117,7 +117,7 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
         products = project.products(platform)
         keys = []
         for word in words:
-            found = products.named(word)
+            found = products.find_named(word)
             if not found:
                 output.warn(f"'{word}' is no product for platform '{platform}'")
             keys += found
@@ -126,10 +126,10 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
                 f"none of the seeds has a product for platform '{platform}'",
                 hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
             )
-        listed = products.listed(products.closure(keys, ()))
+        list_assets = products.list_assets(products.closure(keys, ()))
         path = project.path(for_platform(target or said.bundle, platform), BUNDLE_SUFFIX)
         max_mib = given.number("maxSize", 1, MOST_MIB) or said.max_mib
-        orders.append(_Order(platform, path, _version(given) or said.version, max_mib, None, listed))
+        orders.append(_Order(platform, path, _version(given) or said.version, max_mib, None, list_assets))
     _make(orders, given, project, output)
 
 

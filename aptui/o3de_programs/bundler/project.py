@@ -42,7 +42,7 @@ class PlatformProducts(Struct, frozen=True):
     assets: Mapping[AssetKey, RegistryAsset]
     by_path: Mapping[str, AssetKey]
 
-    def named(self, word: str) -> list[AssetKey]:
+    def find_named(self, word: str) -> list[AssetKey]:
         """Return the products that a path or a pattern names, relative to the platform's folder."""
         path = word.replace("\\", "/").lower().removeprefix(f"{self.platform}/")
         if path in self.by_path:
@@ -54,7 +54,7 @@ class PlatformProducts(Struct, frozen=True):
 
     def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
         """Return what ships: {product: what pulled it in, None for the starts}; what is skipped pulls in nothing."""
-        left_out = {key for word in skipped for key in self.named(word)}
+        left_out = {key for word in skipped for key in self.find_named(word)}
         reached: dict[AssetKey, AssetKey | None] = {}
         todo: list[tuple[AssetKey, AssetKey | None]] = [(key, None) for key in starts]
         while todo:
@@ -71,7 +71,7 @@ class PlatformProducts(Struct, frozen=True):
         """Return the file of a product."""
         return self.folder / os.fsdecode(from_text(self.assets[key].path))
 
-    def listed(self, keys: Iterable[AssetKey]) -> list[ListedAsset]:
+    def list_assets(self, keys: Iterable[AssetKey]) -> list[ListedAsset]:
         """Return the entries of an asset list for these products.
 
         Raises:
@@ -187,9 +187,9 @@ class BundlerProject:
             if not path.is_file():
                 continue
             entries = list(_dependencies(path))
-            without = {key for name, _is_optional in entries if name.startswith(":") for key in products.named(name[1:])}
+            without = {key for name, _is_optional in entries if name.startswith(":") for key in products.find_named(name[1:])}
             for name, is_optional in entries:
-                keys = [] if name.startswith(":") else products.named(name)
+                keys = [] if name.startswith(":") else products.find_named(name)
                 found.update(dict.fromkeys(key for key in keys if key not in without))
                 if not keys and not is_optional and not name.startswith(":"):
                     missing.append(f"{path.name} names '{name}', and platform '{products.platform}' has no such product")

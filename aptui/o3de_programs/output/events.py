@@ -68,7 +68,7 @@ class EventPrinter:
             case SourcesChanged():
                 self._analysed.update(rel for rel, is_present in notice.sources if is_present)
             case Said():
-                self._said(notice)
+                self._print_said(notice)
             case _:
                 pass
 
@@ -174,7 +174,7 @@ class EventPrinter:
         if not progress.is_scanning:
             self.end_scan()
 
-    def _said(self, said: Said) -> None:
+    def _print_said(self, said: Said) -> None:
         if said.text.startswith(RING):
             self._console.complain(lines.preload_ring(said.text.removeprefix(RING).split(JOIN)))
         elif said.level >= LogLevel.ERROR:

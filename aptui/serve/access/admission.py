@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.serve import tasks
-from aptui.shared.connections.addresses import Address, entry_for, host_names, parsed, plain
+from aptui.shared.connections.addresses import Address, entry_for, host_names, parse_address, plain
 from aptui.shared.connections.peers import PeerSettings, TurnedAway
 
 _TURNED_AWAY_KEPT = 256
@@ -29,7 +29,7 @@ _NAMES_AGAIN_S = 5.0
 _NAMES_LIMIT_S = 5.0
 _LOCAL_KEPT_S = 5.0
 _NETWORK = Path("/proc/net")
-_parsed = lru_cache(maxsize=256)(parsed)
+_parsed = lru_cache(maxsize=256)(parse_address)
 """Asked for each request."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
@@ -112,7 +112,7 @@ class Admission:
     def forget(self, entry: str) -> None:
         """Forget that those whom a canonical entry names were turned away."""
         for each in list(self.turned_away):
-            address = parsed(each)
+            address = parse_address(each)
             if address is not None and entry_for(address, [entry], self._known) is not None:
                 del self.turned_away[each]
 
@@ -160,12 +160,12 @@ async def resolved(name: str) -> set[Address]:
         OSError: nobody knows it.
     """
     answers = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return {address for *_, place in answers if (address := parsed(str(place[0]))) is not None}
+    return {address for *_, place in answers if (address := parse_address(str(place[0]))) is not None}
 
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine is meant; a name that is not `localhost` counts as not."""
-    found = parsed(address)
+    found = parse_address(address)
     return address == "localhost" or (found is not None and found.is_loopback)
 
 

@@ -22,7 +22,7 @@ from aptui.serve import tasks
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
 from aptui.serve.wires import Wires
-from aptui.shared.connections.addresses import parsed
+from aptui.shared.connections.addresses import parse_address
 from aptui.shared.connections.peers import Dial, PeerState
 from aptui.shared.errors import UserError
 
@@ -82,7 +82,7 @@ class OutboundConnections:
     @property
     def url(self) -> str:
         """What is dialled."""
-        address = parsed(self.dial.address)
+        address = parse_address(self.dial.address)
         host = f"[{self.dial.address}]" if address is not None and ":" in self.dial.address else self.dial.address
         scheme = "ws" if is_loopback(self.dial.address) else "wss"
         return f"{scheme}://{host}:{self.dial.port}{PATH}"

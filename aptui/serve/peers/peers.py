@@ -30,7 +30,7 @@ from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trus
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.wires import Wires
 from aptui.serve.ws.sessions import SESSIONS
-from aptui.shared.connections.addresses import canonical, parsed
+from aptui.shared.connections.addresses import canonical, parse_address
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.errors import KnownError
 
@@ -147,7 +147,7 @@ class Peers:
             dialler.start()
 
     def _denied(self, remote: str) -> str:
-        address = parsed(remote)
+        address = parse_address(remote)
         if address is not None:
             return self.admission.denied(address)
         return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""

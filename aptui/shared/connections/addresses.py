@@ -63,7 +63,7 @@ def is_host_name(word: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether a name or address certainly means this machine."""
-    found = parsed(host)
+    found = parse_address(host)
     return found.is_loopback if found is not None else host == "localhost"
 
 
@@ -74,7 +74,7 @@ def plain(address: Address) -> Address:
     return address
 
 
-def parsed(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Return the address that somebody calls from; None = it is none (a local socket)."""
     try:
         return plain(ip_address(text))
@@ -90,7 +90,7 @@ def _unmap(network: Range) -> Range:
 
 def host_names(entries: Iterable[str]) -> list[str]:
     """Return those entries that are names of machines."""
-    return [entry for entry in entries if entry != EVERYONE and "/" not in entry and parsed(entry) is None]
+    return [entry for entry in entries if entry != EVERYONE and "/" not in entry and parse_address(entry) is None]
 
 
 def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Collection[Address]]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from aptui.shared.connections.addresses import canonical, is_host_name, parsed
+from aptui.shared.connections.addresses import canonical, is_host_name, parse_address
 from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import UserError
 
@@ -27,7 +27,7 @@ def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:
             return replace(settings, connections=_dialled(settings, order))
         case PeerAction.ALLOW | PeerAction.REJECT | PeerAction.FORGET:
-            return _listed(settings, order)
+            return _put_entry(settings, order)
         case PeerAction.LIST_ON | PeerAction.LIST_OFF:
             return replace(settings, has_allow_list=order.deed is PeerAction.LIST_ON)
         case PeerAction.DISCONNECT:
@@ -51,9 +51,9 @@ def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
     return (*before, becomes) if is_new else tuple(becomes if each is known else each for each in before)
 
 
-def _listed(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
+def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     entry = canonical(order.entry)
-    address = parsed(entry)
+    address = parse_address(entry)
     if order.deed is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
         raise UserError("this machine may always come in", hint="reject another address")
     allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
@@ -75,7 +75,7 @@ def checked(dial: Dial | None) -> Dial:
     name, address = dial.id.strip(), dial.address.strip().strip("[]")
     if not name or not name.isprintable() or len(name) > _ID_LENGTH:
         raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")
-    if parsed(address) is None and not is_host_name(address):
+    if parse_address(address) is None and not is_host_name(address):
         raise UserError("address: expected an address or a host name", hint="as '192.168.1.20' or 'tablet.local'")
     if not 0 < dial.port <= _LAST_PORT:
         raise UserError(f"port: expected a number from 1 to {_LAST_PORT}")

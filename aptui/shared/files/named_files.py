@@ -62,16 +62,16 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     """
     try:
         if "\0" in path or _SCHEME.match(path):
-            raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is no path of a file of the project")
+            raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is no path of a file of the project")
         roots = (scan_folder, *scan_folders)
         full = os.path.normpath(os.path.join(scan_folder, path))
         real = os.path.realpath(full)
     except (ValueError, OSError) as error:
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is no path: {error}") from None
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is no path: {error}") from None
     if not any(_is_below(full, root) or _is_below(full, _real(root)) for root in roots):
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is outside the project's scan folders")
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is outside the project's scan folders")
     if not any(_is_below(real, _real(root)) for root in roots):
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', a link that leads out of the project's scan folders")
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', a link that leads out of the project's scan folders")
     return real
 
 
@@ -90,24 +90,24 @@ def read_named(
             raise _no_file(real, path, named_by)
         descriptor = os.open(real, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
-        raise NamedFileError(f"the file '{_shown(path)}' is missing") from None
+        raise NamedFileError(f"the file '{_shorten_path(path)}' is missing") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or error
-        raise NamedFileError(f"the file '{_shown(path)}' cannot be read: {what}") from None
+        raise NamedFileError(f"the file '{_shorten_path(path)}' cannot be read: {what}") from None
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise _no_file(real, path, named_by)
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is larger than {most_bytes >> 20} MiB")
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is larger than {most_bytes >> 20} MiB")
     return data
 
 
 def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
     if os.path.isdir(real):
-        return NamedFileError(f"the file '{_shown(path)}' cannot be read: Is a directory")
-    return ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is a pipe, a socket or a device")
+        return NamedFileError(f"the file '{_shorten_path(path)}' cannot be read: Is a directory")
+    return ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is a pipe, a socket or a device")
 
 
 @lru_cache(maxsize=256)
@@ -123,5 +123,5 @@ def _who(named_by: str) -> str:
     return f"{named_by} names " if named_by else "a name says "
 
 
-def _shown(path: str) -> str:
+def _shorten_path(path: str) -> str:
     return path if len(path) <= 120 else f"{path[:119]}…"

@@ -82,7 +82,7 @@ class Variants(Struct, frozen=True):
     base: str
     variants: tuple[tuple[Discovered, str], ...] = ()
 
-    def joined(self, discovered: Discovered, key: str) -> Variants:
+    def put_variant(self, discovered: Discovered, key: str) -> Variants:
         """Return the list with this variant first; beyond the limit the oldest goes."""
         others = [pair for pair in self.variants if pair[0] != discovered]
         return replace(self, variants=((discovered, key), *others)[:MAX_VARIANTS])
@@ -104,17 +104,17 @@ def sealed(entry: Record | Variants, seal: Seal) -> bytes:
     return seal.sealed(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
 
 
-def opened(data: bytes, seal: Seal, base: str) -> Record | Variants:
+def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
     """Return what lies in a store for the job with base key `base`.
 
     Raises:
         Mismatch: it is damaged, not authentic, of another job, or says what no record of ours may say.
     """
-    return decoded(*seal.opened(data), base)
+    return decoded(*seal.open_sealed(data), base)
 
 
 def decoded(kind: str, body: bytes, base: str) -> Record | Variants:
-    """Return the record in the bytes of an opened one, checked; `Mismatch` as `opened`."""
+    """Return the record in the bytes of an opened one, checked; `Mismatch` as `open_record`."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
         entry = msgspec.json.decode(body, type=prepared(form), strict=True)

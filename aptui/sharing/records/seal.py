@@ -57,7 +57,7 @@ class Seal(Struct, frozen=True):
             fields.append(f"by={public.hex()} sig={signature.hex()}")
         return b"%s %s %s\n%s" % (_MAGIC, kind.encode(), " ".join(fields).encode(), body)
 
-    def opened(self, data: bytes) -> tuple[str, bytes]:
+    def open_sealed(self, data: bytes) -> tuple[str, bytes]:
         """Return a record's kind and bytes.
 
         Raises:

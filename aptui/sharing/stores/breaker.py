@@ -50,7 +50,7 @@ class Breaker:
         with self._lock:
             self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
 
-    def opened(self) -> None:
+    def open_now(self) -> None:
         """Leave the store alone at once: it said something that will not change soon."""
         with self._lock:
             self._failures, self._is_probed = max(self._failures, self._limit), False

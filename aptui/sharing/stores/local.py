@@ -204,7 +204,7 @@ class LocalStore:
                 return True
             if self._trust.is_open:
                 return False
-            self._trust.opened(data)
+            self._trust.open_sealed(data)
         except Mismatch:
             return False
         return True

@@ -106,7 +106,7 @@ def _by_result(entries: list[_Entry]) -> list[_Entry]:
     """Return all files, those of results that were used longest ago first."""
     used: dict[tuple[str, str], float] = {}
     for record in sorted(entry for entry in entries if not entry.is_blob):
-        used |= {(_top(record), digest): record.used for digest in _named(record)}  # the youngest that names a blob comes last
+        used |= {(_top(record), digest): record.used for digest in _read_digests(record)}  # the youngest of a blob comes last
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
 
@@ -115,7 +115,7 @@ def _top(entry: _Entry) -> str:
     return entry.path.rsplit("/", 3)[0]
 
 
-def _named(record: _Entry) -> list[str]:
+def _read_digests(record: _Entry) -> list[str]:
     """Return the digests of the blobs that a record names; one that is damaged, or somebody else's, names none."""
     try:
         with open(record.path, "rb", opener=quietly) as file:

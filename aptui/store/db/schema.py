@@ -28,7 +28,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 class DamagedError(HostError):
-    """What the database says cannot be; it is set aside at the next start (`told`)."""
+    """What the database says cannot be; it is set aside at the next start (`translate_errors`)."""
 
 
 def signed(value: int) -> int:
@@ -84,7 +84,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and the disk in this block into errors for people.
 
     A database that proves damaged is set aside at the next start.

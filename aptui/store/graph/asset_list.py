@@ -78,7 +78,7 @@ def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], pl
     narrow = graph.narrowed((Link.PRODUCT,))
     reached = narrow.walk(sorted(seeds))
     facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}
-    products = [_listed(facts[node], edge, facts) for node, edge in reached.items() if node in facts and _ships(facts[node])]
+    products = [_list_product(facts[node], edge, facts) for node, edge in reached.items() if node in facts and _ships(facts[node])]
     return AssetList(platform, tuple(words), tuple(sorted(products, key=lambda item: item.name)), tuple(_loose_ends(narrow, facts)))
 
 
@@ -90,7 +90,7 @@ def orphans(graph: AssetGraph, seeds: Collection[Node], platform: str) -> AssetL
         reached = set(narrow.walk(sorted(seeds)))
     else:
         reached = {edge.needed for edge in narrow.needed_by(sorted(everything)) if edge.needed != edge.needs}
-    left = [_listed(fact, None, {}) for node, fact in everything.items() if node not in reached]
+    left = [_list_product(fact, None, {}) for node, fact in everything.items() if node not in reached]
     return AssetList(platform, (), tuple(left))
 
 
@@ -98,7 +98,7 @@ def _ships(fact: ProductFact) -> bool:
     return not fact.is_intermediate
 
 
-def _listed(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> ListedProduct:
+def _list_product(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> ListedProduct:
     reason = facts[edge.needs].name if edge is not None and edge.needs in facts else ""
     return ListedProduct(fact.name, fact.asset_id, fact.size, fact.digest.hex(), fact.source, reason)
 

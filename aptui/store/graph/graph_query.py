@@ -104,7 +104,7 @@ class _Parser:
             return self._quoted(char)
         found = _WORD.match(self._text, self._at)
         if found is None or found[0] in _SIGNS:
-            raise self._error(f"expected a name, a function or '(', not {self._shown()}")
+            raise self._error(f"expected a name, a function or '(', not {self._describe_next()}")
         start, self._at = self._at, found.end()
         if self._peek() == "(":
             return self._call(found[0], start)
@@ -140,7 +140,7 @@ class _Parser:
         self._peek()
         found = re.compile(r"\d{1,6}(?![^\s)])").match(self._text, self._at)
         if found is None:
-            raise self._error(f"expected a depth, a whole number, not {self._shown()}")
+            raise self._error(f"expected a depth, a whole number, not {self._describe_next()}")
         self._at = found.end()
         return int(found[0])
 
@@ -158,7 +158,7 @@ class _Parser:
     def end(self) -> None:
         if self._peek():
             hint = "a name with blanks, commas or parentheses needs quotes" if self._text[self._at] not in "()," else ""
-            raise self._error(f"expected '+', '-', '^' or the end, not {self._shown()}", hint)
+            raise self._error(f"expected '+', '-', '^' or the end, not {self._describe_next()}", hint)
 
     # -------------------------------------------------------------------------------------------------------------- pieces
 
@@ -169,10 +169,10 @@ class _Parser:
 
     def _expect(self, char: str, why: str) -> None:
         if self._peek() != char:
-            raise self._error(f"expected '{char}' {why}, not {self._shown()}")
+            raise self._error(f"expected '{char}' {why}, not {self._describe_next()}")
         self._at += 1
 
-    def _shown(self) -> str:
+    def _describe_next(self) -> str:
         self._peek()
         found = _WORD.match(self._text, self._at)
         word = found[0] if found else self._text[self._at : self._at + 1]

@@ -82,7 +82,7 @@ def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
     """Return the pace of these jobs, of those that ran at all."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
-    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_listed(job_ids),)):
+    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_format_ids(job_ids),)):
         if makes_drafts.setdefault(job_id, is_draft) == is_draft:
             durations[job_id].append(duration_ms)
     return {job_id: pace(listed[0], listed[1:]) for job_id, listed in durations.items()}
@@ -112,5 +112,5 @@ def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
     return found
 
 
-def _listed(job_ids: Iterable[int]) -> str:
+def _format_ids(job_ids: Iterable[int]) -> str:
     return f"[{','.join(map(str, job_ids))}]"

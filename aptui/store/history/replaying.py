@@ -14,7 +14,7 @@ from typing import Any
 from aptui.core.notices import JobChanged
 from aptui.core.orders import Outcome
 from aptui.core.paths import path_uuid
-from aptui.store.db.schema import told
+from aptui.store.db.schema import translate_errors
 
 _ANALYSIS = "CreateJobs_"
 _STATES = {
@@ -55,7 +55,7 @@ def copy_database(path: Path, copy: Path) -> None:
     Raises:
         HostError: it cannot be read, or not be written.
     """
-    with told(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as database:
+    with translate_errors(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as database:
         database.execute("VACUUM INTO ?", (str(copy),))
 
 
@@ -74,7 +74,7 @@ class ReplayedDatabase:
         self._path, self._builders = path, builders
         self._base, self._is_at_begin = path.with_name("begin.sqlite"), False
         path.replace(self._base)
-        with told(path), ExitStack() as stack:
+        with translate_errors(path), ExitStack() as stack:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             stack.callback(self._database.close)
             self._database.execute("PRAGMA trusted_schema = OFF")
@@ -87,20 +87,20 @@ class ReplayedDatabase:
         """Make everything as it was when the recording began."""
         if self._is_at_begin:
             return
-        with told(self._path), closing(sqlite3.connect(f"{self._base.as_uri()}?mode=ro", uri=True)) as base:
+        with translate_errors(self._path), closing(sqlite3.connect(f"{self._base.as_uri()}?mode=ro", uri=True)) as base:
             base.backup(self._database)
         self._is_at_begin = True
 
     def moment(self) -> tuple[int, int]:
         """Return (epoch, seq) that the rows are of."""
-        with told(self._path):
+        with translate_errors(self._path):
             found = dict(self._database.execute("SELECT key, value FROM aptui_state WHERE key IN ('epoch', 'seq')").fetchall())
         return int(found.get("epoch", 0)), int(found.get("seq", 0))
 
     def apply(self, news: Iterable[JobChanged], moment: tuple[int, int]) -> None:
         """Put news of jobs in, each job's newest last, so that the rows are of `moment`."""
         self._is_at_begin = False
-        with told(self._path), self._transaction():
+        with translate_errors(self._path), self._transaction():
             for notice in news:
                 if notice.job_id:
                     self._put_job(notice)

@@ -225,13 +225,13 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             count += len(paths[-1])
             if count > FEW:
                 paths = [series_of(some) for some in paths]
-    files = FilesRead(_joined(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
+    files = FilesRead(_concatenate(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
     tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
     tree.flawed = flawed
     return tree
 
 
-def _joined(parts: Sequence[Sequence[str] | pl.Series], *, is_few: bool) -> Sequence[str] | pl.Series:
+def _concatenate(parts: Sequence[Sequence[str] | pl.Series], *, is_few: bool) -> Sequence[str] | pl.Series:
     if is_few:
         return list(chain.from_iterable(parts))
     import polars as pl  # for start-up

@@ -64,7 +64,7 @@ def load_keymap() -> Keymap:
     file = own_file()
     if file.exists():
         try:
-            own = yaml_files.compiled(file, checked_own)
+            own = yaml_files.compile_file(file, checked_own)
         except UserError as mistake:
             keymap.mistakes.append(mistake)
         else:
@@ -74,7 +74,7 @@ def load_keymap() -> Keymap:
 
 def shipped_actions(file: Path) -> dict[str, Action]:
     """Return {id: action} of the shipped file."""
-    rows = yaml_files.compiled(file, check_shipped)
+    rows = yaml_files.compile_file(file, check_shipped)
     return {action_id: Action(action_id, scope, tuple(keys), does) for action_id, scope, keys, does in rows}
 
 

@@ -101,7 +101,7 @@ def load_looks() -> Looks:
     parts: dict[str, tuple[dict[str, Any], str]] = {}
     for file, _ in looks.stamps:
         try:
-            part = yaml_files.compiled(Path(file), checked)
+            part = yaml_files.compile_file(Path(file), checked)
             parts[part.get("name") or Path(file).stem] = (part, file)
         except UserError as mistake:
             looks.mistakes.append(mistake)

@@ -29,7 +29,7 @@ def config_home() -> Path:
     return user_file().parent
 
 
-def compiled(file: Path, compile_node: Callable[[Node], Any]) -> Any:
+def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     """Return what `compile_node` makes of `file`: plain JSON data.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.notices import ConnectionsChanged
 from aptui.shared.connections.peers import GatewayReport
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
@@ -45,7 +45,7 @@ class RejectedPeers:
         while len(self._reported) > _KEPT:
             del self._reported[next(iter(self._reported))]
         for each in fresh[:_AT_ONCE]:
-            self._tell(f"connection refused: {shown(each.why)}; the Connections screen can allow it")
+            self._tell(f"connection refused: {make_safe(each.why)}; the Connections screen can allow it")
         if len(fresh) > _AT_ONCE:
             self._tell(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 

@@ -35,7 +35,7 @@ class Scrubber(Rule):
         here = self._cell(self._replay.at_ms, room)
         failed = {self._cell(block.last_ms, room) for block in self._replay.recording.blocks if block.failed_count}
         cells = (self._part(at, here, is_failed=at in failed) for at in range(room))
-        return left, *_joined(cells), right
+        return left, *_merge_parts(cells), right
 
     def _times(self, width: int) -> tuple[Part, Part]:
         left, right = Part(" 00:00 ", "muted"), Part(f" {clock(self._replay.length_ms)} ", "muted")
@@ -59,6 +59,6 @@ class Scrubber(Rule):
         self._replay.go_to(max(0, event.x - left.width) * self._replay.length_ms // max(1, room - 1))
 
 
-def _joined(cells: Iterable[Part]) -> Iterator[Part]:
+def _merge_parts(cells: Iterable[Part]) -> Iterator[Part]:
     for (text, role), run in groupby(cells, lambda part: (part.text, part.role)):
         yield Part(text * len(list(run)), role)

@@ -1,6 +1,6 @@
 """What stands between foreign text and the terminal: the second wall, the terminal's facts and the glyphs.
 
-Text is made safe twice. At ingest by `shown`, which every widget of ours uses. And at the one place where segments become output,
+Text is made safe twice. At ingest by `make_safe`, which every widget of ours uses. And where segments become output, in
 `Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves
 that the hook still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
 
@@ -128,7 +128,7 @@ def facts() -> TerminalFacts:
     return _wall.facts
 
 
-def shown(text: str) -> str:
+def make_safe(text: str) -> str:
     r"""Return foreign text as one line that may be drawn: sequences gone, controls visible, bytes that are no UTF-8 as `\xNN`."""
     if not _wall.is_sound:
         return _WITHHELD
@@ -139,7 +139,7 @@ def install(terminal: TerminalFacts) -> None:
     """Raise the wall, before the app runs; more than once is fine.
 
     Raises:
-        InternalError: the wall does not see what Textual writes. `shown` withholds text from then on.
+        InternalError: the wall does not see what Textual writes. `make_safe` withholds text from then on.
     """
     from textual.strip import Strip  # for start-up
 

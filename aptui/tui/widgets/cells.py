@@ -16,7 +16,7 @@ from rich.style import Style
 
 from aptui.tui.preferences.colours import legible
 from aptui.tui.preferences.theming import Roles, roles
-from aptui.tui.terminal.safety import facts, glyph, shown
+from aptui.tui.terminal.safety import facts, glyph, make_safe
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -50,17 +50,17 @@ def width_of(text: str) -> int:
 def safe(text: str, spans: Spans = ()) -> Fitted:
     """Make foreign text drawable and keep its matches at their place."""
     if text.isprintable():
-        return Fitted(shown(text), spans)
+        return Fitted(make_safe(text), spans)
     if not spans:
-        return Fitted(shown(text), ())
+        return Fitted(make_safe(text), ())
     pieces, moved, at, length = [], [], 0, 0
     for start, end in spans:
-        before, match = shown(text[at:start]), shown(text[start:end])
+        before, match = make_safe(text[at:start]), make_safe(text[start:end])
         pieces += [before, match]
         moved.append((length + len(before), length + len(before) + len(match)))
         length += len(before) + len(match)
         at = end
-    return Fitted("".join(pieces) + shown(text[at:]), tuple(moved))
+    return Fitted("".join(pieces) + make_safe(text[at:]), tuple(moved))
 
 
 @lru_cache(maxsize=8192)

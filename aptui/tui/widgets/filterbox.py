@@ -34,7 +34,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.widgets.focus import give_focus
 
@@ -206,9 +206,9 @@ class FilterBox(Widget):
     def show_count(self, text: str, hint: str = "") -> None:
         """Say at the right how many hits there are, before it a hint where it fits as a whole, and that nothing is wrong."""
         self._mistake.display = False
-        hinted = f"{shown(hint)}   {shown(text)}"
+        hinted = f"{make_safe(hint)}   {make_safe(text)}"
         room = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
-        self._write_count(Content(hinted if hint and width_of(hinted) <= room else shown(text)))
+        self._write_count(Content(hinted if hint and width_of(hinted) <= room else make_safe(text)))
 
     def _write_count(self, said: Content) -> None:
         if said.cell_length > self._count_cells:
@@ -219,9 +219,9 @@ class FilterBox(Widget):
 
     def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
         """Say below what is wrong, with a "^" under the place in the text; the last good view stays, of `count` rows."""
-        said = shown(f"{text}; {hint}" if hint else text)
+        said = make_safe(f"{text}; {hint}" if hint else text)
         if count is not None:
-            self._write_count(Content(shown(count)))
+            self._write_count(Content(make_safe(count)))
         shift = self._line.scroll_offset.x
         place = _BEFORE_TEXT + max(0, min(column, len(self.text)) - shift)
         rows = _pointed(said, place, self.size.width)

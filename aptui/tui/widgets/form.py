@@ -21,7 +21,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widgets import Input, Static
 
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.menu import _PopUp, ways_out
 
 _STEPS = {"tab": 1, "down": 1, "shift+tab": -1, "up": -1}
@@ -52,7 +52,7 @@ class Form(_PopUp):
 
     def __init__(self, title: str, fields: Sequence[Field], answer: Callable[[Any], object], check: Check) -> None:
         super().__init__(answer)
-        self.border_title, self.border_subtitle = Content(shown(title)), Content(ways_out("save"))
+        self.border_title, self.border_subtitle = Content(make_safe(title)), Content(ways_out("save"))
         self._fields, self._check = list(fields), check
 
     @classmethod
@@ -78,7 +78,7 @@ class Form(_PopUp):
         with Vertical():
             for field in self._fields:
                 with Horizontal():
-                    yield Static(Content(shown(field.label)), markup=False, classes="label")
+                    yield Static(Content(make_safe(field.label)), markup=False, classes="label")
                     line = Input(field.value, placeholder=field.hint, compact=True, select_on_focus=False, id=f"form-{field.id}")
                     line.cursor_blink = False
                     yield line
@@ -114,7 +114,7 @@ class Form(_PopUp):
             self.answer(self.values)
             return
         place = self.query_one(".mistake", Static)
-        place.update(Content(shown(mistake[1])))
+        place.update(Content(make_safe(mistake[1])))
         place.display = True
         self.query_one(f"#form-{mistake[0]}", Input).focus()
 

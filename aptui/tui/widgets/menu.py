@@ -34,7 +34,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from aptui.tui.preferences.keymap import shown_key
-from aptui.tui.terminal.safety import glyph, shown, terminal_facts
+from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
@@ -156,7 +156,7 @@ class Menu(_PopUp, can_focus=True):
         self._painter: Painter | None = None
         self._first = 0
         if title:
-            self.border_title = Content(shown(title))  # a str would be markup
+            self.border_title = Content(make_safe(title))  # a str would be markup
 
     @classmethod
     def ask(
@@ -180,7 +180,7 @@ class Menu(_PopUp, can_focus=True):
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual's signature
         """Return the width of the widest item with its key."""
-        label = max((width_of(shown(item.label)) for item in self._items if item), default=0)
+        label = max((width_of(make_safe(item.label)) for item in self._items if item), default=0)
         key = max((len(_key_name(item.key)) for item in self._items if item), default=0)
         title = width_of(str(self.border_title or "")) + 4
         return int(max(1 + label + 3 + key + 1, title, 12))
@@ -365,7 +365,7 @@ class Prompt(_PopUp):
 
     def __init__(self, label: str, answer: Callable[[str | None], object], value: str, check: Callable[[str], str]) -> None:
         super().__init__(answer)
-        self.border_title, self.border_subtitle = Content(shown(label)), Content(ways_out("ok"))
+        self.border_title, self.border_subtitle = Content(make_safe(label)), Content(ways_out("ok"))
         self._value, self._check = value, check
 
     @classmethod
@@ -417,7 +417,7 @@ class Prompt(_PopUp):
         mistake = self._check(event.value)
         if mistake:
             place = self.query_one(Static)
-            place.update(Content(shown(mistake)))
+            place.update(Content(make_safe(mistake)))
             place.display = True
         else:
             self.answer(event.value)

@@ -27,7 +27,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from aptui.tui.pictures.pixels import Pixels
-from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import Painter, pad, width_of
 from aptui.tui.widgets.picture import Picture
 from aptui.tui.widgets.rows.rows import Rows
@@ -122,7 +122,7 @@ def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
     try:
         lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
     except ClassNotFound:
-        return "text", tuple(((shown(line[:_LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
+        return "text", tuple(((make_safe(line[:_LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
     head = text if len(text) <= _COLOURED_CHARS else text[: text.rfind("\n", 0, _COLOURED_CHARS) + 1 or _COLOURED_CHARS]
     lines: list[list[Piece]] = [[]]
     for token, value in lexer.get_tokens(head):
@@ -139,7 +139,7 @@ def _append(lines: list[list[Piece]], value: str, role: str) -> None:
         if at:
             lines.append([])
         if part:
-            lines[-1].append((shown(part[:_LINE_CHARS]), role))
+            lines[-1].append((make_safe(part[:_LINE_CHARS]), role))
 
 
 def _role_of(token: str) -> str:

@@ -29,7 +29,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.graph.affected import AffectedJob, Spreading
 from aptui.store.queries.reader import Reader
-from aptui.verbs.opening import OpenedProject, all_builders, opened
+from aptui.verbs.opening import OpenedProject, all_builders, open_for_reading
 
 _GIT_LIMIT_S = 120
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -59,7 +59,7 @@ configuration or a new builder does. What the database says was true when it was
 
 def affected(arguments: Namespace) -> int:
     """Show what would be touched."""
-    with opened(arguments, load_config(arguments)) as project:
+    with open_for_reading(arguments, load_config(arguments)) as project:
         look = _changed_files(arguments.since, project.config)
         answer = _answer(look, project)
     for folder in look.unknown:

@@ -15,7 +15,7 @@ from aptui.store.queries.problems.reasons import dependents, edge_type, makers, 
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
 from aptui.verbs.graph.why_files import edited, product_answer
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
-from aptui.verbs.opening import OpenedProject, opened
+from aptui.verbs.opening import OpenedProject, open_for_reading
 from aptui.verbs.read import job_json
 
 _INPUTS_TOLD = 20
@@ -30,7 +30,7 @@ def why_arguments(parser: ArgumentParser) -> None:
 
 def why(arguments: Namespace) -> int:
     """Explain a file or a job."""
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         answer = explain(arguments.name, project)
     if arguments.json:
         printing.say_json(answer)

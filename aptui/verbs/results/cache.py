@@ -157,10 +157,10 @@ def _verify(arguments: Namespace) -> int:
     config = load_config(arguments)
     path = _store_of(config)
     if arguments.rebuild:
-        from aptui.verbs.opening import opened
+        from aptui.verbs.opening import open_for_reading
         from aptui.verbs.results.store_rebuild import rebuild_store
 
-        with opened(arguments, config) as project:
+        with open_for_reading(arguments, config) as project:
             return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
@@ -276,19 +276,19 @@ def _test(arguments: Namespace) -> int:
 def _prefetch(arguments: Namespace) -> int:
     from aptui.verbs.results.readiness import look_up
 
-    return _told(arguments, look_up(load_config(arguments)), "this project")
+    return _print_found(arguments, look_up(load_config(arguments)), "this project")
 
 
 def _ready(arguments: Namespace) -> int:
     from aptui.verbs.results.readiness import look_up_commit
 
     config = load_config(arguments)
-    return _told(
+    return _print_found(
         arguments, look_up_commit(config, arguments.commit, arguments.platforms, trusts_code=arguments.trust_code), arguments.commit
     )
 
 
-def _told(arguments: Namespace, found: Any, what: str) -> int:
+def _print_found(arguments: Namespace, found: Any, what: str) -> int:
     if arguments.json:
         printing.say_json(to_builtins(found))
         return INCOMPLETE if found.missing else 0

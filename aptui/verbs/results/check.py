@@ -19,7 +19,7 @@ from aptui.core.paths import key_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.integrity import Finding, examined
-from aptui.verbs.opening import opened
+from aptui.verbs.opening import open_for_reading
 from aptui.verbs.results.share import share
 
 DAMAGED = 1
@@ -46,7 +46,7 @@ def verify(arguments: Namespace) -> int:
 
         if arguments.repair:
             raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
-        with opened(arguments, config) as project:
+        with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     checked, unknown, findings = _look(arguments, config)
     code = DAMAGED if findings else 0
@@ -73,7 +73,7 @@ def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]
     """Return (how many products, how many of them without a digest, what is wrong)."""
     checked = unknown = 0
     findings = []
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         for product, finding in examined(project.database, config.cache_dir):
             checked += 1
             unknown += not product.digest

@@ -270,11 +270,11 @@ def _compared(task: RebuildTask, first: RunResult, second: RunResult) -> Iterato
     for name in sorted(ones.keys() & others.keys()):
         one, other = ones[name], others[name]
         if one.digest != other.digest:
-            kind, offset, said = _told(one, other.size, os_path(other.staged), "two runs differ")
+            kind, offset, said = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
             yield _difference(task, name, "second run", kind, offset, said)
         elif name in expected and expected[name].digest and one.digest != expected[name].digest:
             what = f"both runs differ from what is {task.witness}"
-            kind, offset, said = _told(one, expected[name].size, expected[name].path, what)
+            kind, offset, said = _describe_difference(one, expected[name].size, expected[name].path, what)
             yield _difference(task, name, task.witness, kind, offset, said)
 
 
@@ -291,7 +291,7 @@ def _other_names(
     return (more or less)[0], against, "names", -1, "other products: " + ", ".join(parts)
 
 
-def _told(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
+def _describe_difference(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
     """Return (kind, offset, sentence) of how the file of `one` differs from the file at `path`, which should have `size` bytes."""
     offset = _first_difference(os_path(one.staged), path)
     at = f" from byte {offset:,} on" if offset >= 0 else ""

@@ -23,7 +23,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 from aptui.verbs.naming import find_job
-from aptui.verbs.opening import all_builders, opened
+from aptui.verbs.opening import all_builders, open_for_reading
 from aptui.verbs.sessions import capsule_file
 
 _RUN = "run"
@@ -59,7 +59,7 @@ def capsule(arguments: Namespace) -> int:
 
 def _make(word: str, arguments: Namespace) -> int:
     config = load_config(arguments)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         row = find_job(word, config, project.database)
         builder = next((one for one in all_builders(config) if one.uuid == row.builder), None)
         if builder is None:
@@ -75,7 +75,9 @@ def _make(word: str, arguments: Namespace) -> int:
         return 0
     _tell_lacking(made.facts)
     inputs = printing.count(len(made.facts["inputs"]), "input")
-    printing.say(f"{printing.line(file)}: {inputs}, {printing.size(size)}; it is to come out as {_said(made.facts['expected'])}")
+    printing.say(
+        f"{printing.line(file)}: {inputs}, {printing.size(size)}; it is to come out as {_describe_outcome(made.facts['expected'])}"
+    )
     return 0
 
 
@@ -87,7 +89,7 @@ def _tell_lacking(facts: dict[str, Any]) -> None:
             printing.complain(f"aptui: '{printing.line(one['path'])}' is not as it was in the last run", "yellow")
 
 
-def _said(outcome: dict[str, Any]) -> str:
+def _describe_outcome(outcome: dict[str, Any]) -> str:
     if outcome["status"] != "completed":
         return f"{printing.line(outcome['status'])}: {printing.line(outcome['error'])}"
     return f"completed, {printing.count(len(outcome['products']), 'product')}"
@@ -119,7 +121,7 @@ def _run(file: str, arguments: Namespace) -> int:
     job = facts["job"]
     printing.say(printing.line(f"{job['source']}@{job['platform']}:{job['job_key']}"), "bold")
     _tell_lacking(facts)
-    printing.say(f"it came out as {_said(came)}")
+    printing.say(f"it came out as {_describe_outcome(came)}")
     for one in differences:
         printing.say(
             f"  {printing.line(one['what'])}: {printing.line(one['found'])}, not {printing.line(one['expected'])}", "yellow"
@@ -144,7 +146,7 @@ def _is(row: JobRow, job: dict[str, Any]) -> bool:
 def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     if expected["status"] != came["status"]:
-        found.append(_difference("its outcome", _said(expected), _said(came)))
+        found.append(_difference("its outcome", _describe_outcome(expected), _describe_outcome(came)))
     elif expected["error"] != came["error"]:
         found.append(_difference("its error", expected["error"], came["error"]))
     before = {one["name"]: one["digest"] for one in expected["products"]}

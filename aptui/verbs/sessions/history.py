@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 from aptui.store.history import comparing
 from aptui.store.history.pace import JobPace
 from aptui.store.history.sessions import OUTCOMES, SessionRun, WorkSession, runs_of, session_named, sessions
-from aptui.verbs.opening import OpenedProject, opened
+from aptui.verbs.opening import OpenedProject, open_for_reading
 
 _LISTED = 30
 _TOLD = 20
@@ -42,7 +42,7 @@ def history(arguments: Namespace) -> int:
         raise UserError("there are too many sessions", hint="one is shown, two are compared")
     if arguments.limit < 0:
         raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:
             case []:
@@ -242,21 +242,21 @@ def _said_growth(change: comparing.JobComparison) -> str:
 
 
 def _comparison_json(old: WorkSession, new: WorkSession, found: comparing.Comparison, project: OpenedProject) -> dict[str, Any]:
-    def listed(changes: list[comparing.JobComparison]) -> list[dict[str, Any]]:
+    def list_changes(changes: list[comparing.JobComparison]) -> list[dict[str, Any]]:
         return [_change_json(change, project) for change in changes]
 
     return {
         "old": session_json(old),
         "new": session_json(new),
         "jobs_run": found.jobs_run,
-        "began_to_fail": listed(found.began_to_fail),
-        "still_failing": listed(found.still_failing),
-        "mended": listed(found.mended),
-        "slower": listed(found.slower),
-        "faster": listed(found.faster),
-        "grew": listed(found.grew),
-        "shrank": listed(found.shrank),
-        "new_jobs": listed(found.new),
+        "began_to_fail": list_changes(found.began_to_fail),
+        "still_failing": list_changes(found.still_failing),
+        "mended": list_changes(found.mended),
+        "slower": list_changes(found.slower),
+        "faster": list_changes(found.faster),
+        "grew": list_changes(found.grew),
+        "shrank": list_changes(found.shrank),
+        "new_jobs": list_changes(found.new),
         "gone": [
             {"source": source, "platform": platform, "job_key": key, "builder": project.builder_of(builder)}
             for source, platform, key, builder in found.gone

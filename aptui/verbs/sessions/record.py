@@ -86,7 +86,7 @@ def record(arguments: Namespace) -> int:
         raise HostError("no engine runs here, so there is nothing to record", hint="'aptui start' starts one") from None
     path = Path(os.path.abspath(arguments.file))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with client, _opened(path) as stream:
+    with client, _open_target(path) as stream:
         recorder = Recorder(config, client, RecordingWriter(stream, arguments.limit * _MIB))
         printing.say(f"recording {printing.line(config.name)} in '{printing.line(arguments.file)}'; Ctrl+C ends it")
         try:
@@ -104,7 +104,7 @@ def record(arguments: Namespace) -> int:
     return 0
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_target(path: Path) -> BinaryIO:
     """Return the file to write to, its user's alone; nothing but a recording is replaced."""
     try:
         if path.exists() and path.stat().st_size > 0 and not is_recording(path):

@@ -11,7 +11,7 @@ from aptui.shared.errors import UserError
 from aptui.store.history.sizes import folder_of
 from aptui.store.queries.problems.report import Group, ReportRow
 from aptui.store.queries.problems.report import report as make_report
-from aptui.verbs.opening import OpenedProject, opened
+from aptui.verbs.opening import OpenedProject, open_for_reading
 
 _LISTED = 40
 _FAILURES = 5
@@ -36,7 +36,7 @@ def report(arguments: Namespace) -> int:
     """Say what is not well."""
     if not 1 <= arguments.depth <= _DEEPEST:
         raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         rows = make_report(project.database, _group(project, arguments))
     shown = rows if arguments.all else [row for row in rows if not row.is_well]
     if arguments.json:

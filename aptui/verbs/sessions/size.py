@@ -8,7 +8,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history.sessions import session_at
 from aptui.store.history.sizes import SizeBy, SizeRow, grown, sizes
-from aptui.verbs.opening import opened
+from aptui.verbs.opening import open_for_reading
 from aptui.verbs.sessions.size_page import grown_text, size_page, write_page
 
 _LISTED = 40
@@ -43,7 +43,7 @@ def size(arguments: Namespace) -> int:
         raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
     if arguments.diff is not None and by is SizeBy.TYPE:
         raise UserError("what grew is not known by type", hint="say --by folder, builder or platform")
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         since = session_at(project.database, arguments.diff) if arguments.diff is not None else None
         rows = sizes(project.database, by, project.builder_of, depth)
         total = SizeRow("total", sum(row.count for row in rows), sum(row.size for row in rows))

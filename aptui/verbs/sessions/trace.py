@@ -16,7 +16,7 @@ from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
 from aptui.store.history.sessions import OUTCOMES, WorkSession, session_named
 from aptui.store.history.timeline import Span, Timeline, timeline
-from aptui.verbs.opening import OpenedProject, opened
+from aptui.verbs.opening import OpenedProject, open_for_reading
 from aptui.verbs.sessions.history import why
 
 _PROCESS = 1
@@ -38,7 +38,7 @@ def trace_arguments(parser: ArgumentParser) -> None:
 
 def trace(arguments: Namespace) -> int:
     """Write a session as a trace, or tell where its time went."""
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         session = session_named(project.database, arguments.session)
         found = timeline(project.database, session.number)
         document = {"displayTimeUnit": "ms", "traceEvents": list(events(session, found, project))}

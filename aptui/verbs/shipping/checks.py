@@ -22,7 +22,7 @@ from aptui.core.results.checks import Check, CheckLevel
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
-from aptui.verbs.opening import OpenedProject, opened, os_path
+from aptui.verbs.opening import OpenedProject, open_for_reading, os_path
 from aptui.verbs.shipping.lint import found_by
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check(arguments: Namespace) -> int:
     if not wanted and not arguments.json:
         printing.say("no checks are configured: 'checks:' in aptui.yaml")
         return 0
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         found = findings(project.database, wanted)
         found += _of_commands(project, [each for each in wanted if each.command])
     found += _of_lint(arguments, [each for each in wanted if each.lint])

@@ -30,7 +30,7 @@ from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
 from aptui.store.queries.reader import SourceRow, open_reader
-from aptui.verbs.opening import opened, os_path
+from aptui.verbs.opening import open_for_reading, os_path
 
 if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
@@ -71,7 +71,7 @@ def scan_missing(arguments: Namespace) -> int:
     with _engine(config) as client:
         if client is not None:
             client.ask(port.Settle())
-        with opened(arguments, config) as project:
+        with open_for_reading(arguments, config) as project:
             product_ids = [each.product_id for each in chosen(project.database, arguments.patterns)]
             sources = list(_sources(project.database.sources(), arguments.patterns)) if arguments.sources else []
         if arguments.patterns and not product_ids and not sources and not arguments.folders:
@@ -83,7 +83,7 @@ def scan_missing(arguments: Namespace) -> int:
             tally = _alone(config, arguments) if client is None else _ask(client, arguments)
     files = [*filter(_is_text, sources), *_files_in(arguments.folders)]
     found, more = _search(config, arguments).files(files) if files else ([], Tally())
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         rows = results(project.database, product_ids) if product_ids else []
     _tell(arguments, tally, rows, found, more)
     if tally.is_given_up:

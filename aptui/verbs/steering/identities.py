@@ -19,7 +19,7 @@ from aptui.core.paths import from_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import Reader
-from aptui.verbs.opening import opened
+from aptui.verbs.opening import open_for_reading
 
 _SOURCES_SQL = """
 SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(
@@ -48,7 +48,7 @@ def identities_arguments(parser: ArgumentParser) -> None:
 
 def identities(arguments: Namespace) -> int:
     """Show identities, troubles and likely moves; with --repair, mend the moves. Exit code 1 when something is left to mend."""
-    with opened(arguments) as project:
+    with open_for_reading(arguments) as project:
         known = [_row(*row) for row in project.database.ask(_SOURCES_SQL)]
         moves = list(_moves(project.database))
     if arguments.repair:

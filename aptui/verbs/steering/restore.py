@@ -14,7 +14,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow
 from aptui.verbs.naming import find_job
-from aptui.verbs.opening import opened
+from aptui.verbs.opening import open_for_reading
 
 NOT_RESTORED = 1
 
@@ -33,14 +33,14 @@ reprocess'); restarts and full scans leave it, and 'aptui jobs' shows it as rest
 def restore(arguments: Namespace) -> int:
     """Put the products of a run back, and say which."""
     config = load_config(arguments)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
     kept = kept_run(config, row.job_id, chosen.run_key)
     options = options_of(arguments)
     options.restores = ((row.job_id, chosen.run_key),)
     run(config, options)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         now = project.database.job(row.job_id)
     is_done = now is not None and now.status == "completed" and now.origin == kept.origin
     name = f"{row.source}@{row.platform}:{row.job_key}"

@@ -24,7 +24,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
-from aptui.verbs.opening import all_builders, opened
+from aptui.verbs.opening import all_builders, open_for_reading
 from aptui.verbs.steering.engine import engine_of
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
@@ -39,7 +39,7 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
 def reprocess(arguments: Namespace) -> int:
     """Run all jobs of the named sources, and whatever else is owed."""
     config = load_config(arguments)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     wanted = tuple(dict.fromkeys(keys))
     _, code = run_and_report(arguments, config, options_of(arguments, sources=wanted))
@@ -92,7 +92,7 @@ def interest_arguments(parser: ArgumentParser) -> None:
 def interest(arguments: Namespace) -> int:
     """Tell the running engine what somebody looks at."""
     config = load_last_config(arguments)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     keys = tuple(dict.fromkeys(found))
     if len(keys) > MOST_LOOKED_AT:
@@ -118,7 +118,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 def rerun(arguments: Namespace) -> int:
     """Run one job in a worker of its own, show all it says, keep what it leaves."""
     config = load_config(arguments)
-    with opened(arguments, config) as project:
+    with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         source = project.database.source(row.source)
     if row.job_id == 0 or source is None:

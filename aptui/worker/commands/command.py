@@ -90,7 +90,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
         program = find_program(words[0])
         if program:
             return Invocation(program, words, shlex.join(words))
-    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _shown(found, values), tuple(told.items()))
+    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _format_line(found, values), tuple(told.items()))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -127,7 +127,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda match: _value(values, match[1]), text)
 
 
-def _shown(template: Template, values: Mapping[str, str]) -> str:
+def _format_line(template: Template, values: Mapping[str, str]) -> str:
     """Return a line that people may paste into a shell.
 
     Values that mean nothing to a shell stand in it, the others in variables before it.

@@ -174,7 +174,7 @@ def _text(value: object) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compile_regex(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex)
     except re.error as error:
@@ -198,7 +198,7 @@ class _Writing(Struct, frozen=True):
     def records(self) -> Iterable[LogRecord]:
         lines = self.output.copied().timed_lines()
         if self.rule.dependency_regex:
-            regex = _compiled(self.rule.dependency_regex)
+            regex = _compile_regex(self.rule.dependency_regex)
             lines = [line for line in lines if regex.search(line) is None]
         return _records(self.rule, self.window, lines)
 
@@ -206,7 +206,7 @@ class _Writing(Struct, frozen=True):
 def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRecord]:
     time_ms = time.time_ns() // 1_000_000
     lifts = [(LogLevel.ERROR, rule.error_regex), (LogLevel.WARNING, rule.warning_regex)]
-    regexes = [(level, _compiled(regex)) for level, regex in lifts if regex]
+    regexes = [(level, _compile_regex(regex)) for level, regex in lifts if regex]
     for line in bounded_lines(lines):
         yield _record(line, window, line.time_ms if isinstance(line, TimedLine) else time_ms, regexes)
 
@@ -225,7 +225,7 @@ def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText
     """Return (the lines for the log, the dependencies that the other lines name)."""
     if output.dropped_count:
         raise AnswerRefused("the command wrote so much that its dependencies cannot all be read from its output")
-    regex = _compiled(rule.dependency_regex)
+    regex = _compile_regex(rule.dependency_regex)
     shown, found = [], []
     for line in lines:
         match = regex.search(line)

@@ -232,11 +232,11 @@ def _place() -> str:
         if not file.startswith((_STANDARD_LIBRARY, "<")) and (
             file.startswith(_PACKAGE) or not any(part in file for part in _INSTALLED)
         ):
-            return _shown(frame)
+            return _place_of_frame(frame)
         outermost, frame = frame, frame.f_back
-    return _shown(outermost) if outermost else "?"
+    return _place_of_frame(outermost) if outermost else "?"
 
 
-def _shown(frame: FrameType) -> str:
+def _place_of_frame(frame: FrameType) -> str:
     name = os.path.basename(frame.f_code.co_filename).encode("utf-8", "backslashreplace").decode("utf-8")
     return f"{name}:{frame.f_lineno}"

@@ -77,11 +77,11 @@ def _found(
         text = stream.read()
     for rule in rules:
         if rule.is_in_source is not bool(product):
-            paths = dict.fromkeys(_named(rule, match) for match in compiled(rule.regex).finditer(text))
+            paths = dict.fromkeys(_path_meant(rule, match) for match in compile_regex(rule.regex).finditer(text))
             yield from _dependencies(rule, paths, order, product, warnings)
 
 
-def _named(rule: ReferenceRule, match: re.Match[str]) -> str:
+def _path_meant(rule: ReferenceRule, match: re.Match[str]) -> str:
     """Return the path that a match means."""
     groups = match.groupdict()
     if rule.path:
@@ -109,7 +109,7 @@ def _dependencies(
 
 
 @lru_cache(maxsize=256)
-def compiled(regex: str) -> re.Pattern[str]:
+def compile_regex(regex: str) -> re.Pattern[str]:
     """Return the expression that the configuration has checked; `^` and `$` are ends of lines."""
     return re.compile(regex, re.MULTILINE)
 

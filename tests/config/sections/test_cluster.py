@@ -6,7 +6,7 @@ import pytest
 
 from aptui.config import compiled as config_compiled
 from aptui.config import load
-from aptui.config.sections.cluster import ClusterSettings, check_address, compiled, restored
+from aptui.config.sections.cluster import ClusterSettings, check_address, compile_cluster, restore_cluster
 from aptui.shared.errors import UserError
 
 
@@ -43,13 +43,13 @@ def test_scheduler_that_anybody_could_speak_to_is_refused(address, message):
 def test_configuration_of_a_cluster_survives_being_kept():
     said = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "insecure": True, "share": 4, "store": "store", "tags": ["GPU"]}
 
-    found = compiled(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
+    found = compile_cluster(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
 
     assert found.store == "/p/store"
     assert found.tags == ("gpu",)
     assert found.needs == (("bake", ("gpu", "licence")),)
     assert found.at_most == (("bake", 2),)
-    assert restored(config_compiled.pack(found)) == found
+    assert restore_cluster(config_compiled.pack(found)) == found
     assert not ClusterSettings().is_used
 
 

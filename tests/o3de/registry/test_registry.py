@@ -12,7 +12,7 @@ from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
 from aptui.o3de.registry.input_recorder import InputRecorder, look_again
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import BATCH_TAGS, TAGS
-from aptui.o3de.registry.registry import Registry, RegistryMessage, listed, truth, typed
+from aptui.o3de.registry.registry import Registry, RegistryMessage, split_texts, truth, typed
 from aptui.shared.errors import UserError
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
@@ -318,9 +318,9 @@ def test_yes_is_written_in_many_ways(text: str, value: bool) -> None:
 
 
 def test_a_list_is_a_list_or_a_text_with_commas() -> None:
-    assert [node.value for node in listed(read_json(b'"a, b,,c "', "f"))] == ["a", "b", "c"]
-    assert [node.value for node in listed(read_json(b'["a", "", 1]', "f"))] == ["a", "1"]
-    assert listed(None) == []
+    assert [node.value for node in split_texts(read_json(b'"a, b,,c "', "f"))] == ["a", "b", "c"]
+    assert [node.value for node in split_texts(read_json(b'["a", "", 1]', "f"))] == ["a", "1"]
+    assert split_texts(None) == []
 
 
 # what was looked at

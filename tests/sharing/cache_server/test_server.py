@@ -63,7 +63,7 @@ def test_what_this_machine_made_others_get(tmp_path):
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)
 
-        assert Seal().opened(store.get_record(KEY)) == Seal().opened(RECORD)
+        assert Seal().open_sealed(store.get_record(KEY)) == Seal().open_sealed(RECORD)
         assert store.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
         assert ask(address, "HEAD", f"/cas/{DIGEST}") == (200, b"")
         store.close()

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from aptui.shared.errors import UserError
 from aptui.sharing.records import record as records
 from aptui.sharing.records.keys import base_key, variant_key
-from aptui.sharing.records.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, flaw_of_report, opened, sealed
+from aptui.sharing.records.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, flaw_of_report, open_record, sealed
 from aptui.sharing.records.seal import Seal, parted
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import facts, product, record
@@ -29,7 +29,7 @@ def test_a_record_comes_back_as_it_was():
         facts(), b"one", b"two", discovered=(("x.h", "aa" * 32), ("y.h", "")), command_line="tool a.png", reprocess=("b.png",)
     )
 
-    assert opened(sealed(whole, SEAL), SEAL, BASE) == whole
+    assert open_record(sealed(whole, SEAL), SEAL, BASE) == whole
     assert sealed(whole, SEAL) == sealed(whole, SEAL)
 
 
@@ -56,7 +56,7 @@ def test_a_record_comes_back_as_it_was():
 def test_a_product_lies_where_a_product_may_lie(name):
     """Paths are relative, in composed form, and lead nowhere else."""
     with pytest.raises(Mismatch):
-        opened(forged(lambda content: content["products"][0].update(name=name)), SEAL, BASE)
+        open_record(forged(lambda content: content["products"][0].update(name=name)), SEAL, BASE)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_product_lies_where_a_product_may_lie(name):
 def test_a_product_says_nothing_that_no_builder_may_say(change):
     """Manifests are untrusted input; `staged` would name a file of this machine."""
     with pytest.raises(Mismatch):
-        opened(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
+        open_record(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_product_says_nothing_that_no_builder_may_say(change):
 def test_a_record_says_nothing_that_no_run_may_say(change):
     """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
-        opened(forged(lambda content: content.update(change)), SEAL, BASE)
+        open_record(forged(lambda content: content.update(change)), SEAL, BASE)
 
 
 def test_a_record_has_no_more_products_than_a_limit():
@@ -131,35 +131,37 @@ def test_a_record_has_no_more_products_than_a_limit():
 
     with pytest.raises(UserError, match="cannot be shared"):
         sealed(many, SEAL)
-    assert opened(sealed(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
+    assert open_record(sealed(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
 
 
 def test_a_record_nested_without_end_is_refused():
     """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
-        opened(SEAL.sealed("record", b"[" * 1_000_000), SEAL, BASE)
+        open_record(SEAL.sealed("record", b"[" * 1_000_000), SEAL, BASE)
 
 
 def test_the_record_of_another_job_is_refused():
     """A store that answers with something else is noticed even without keys."""
     with pytest.raises(Mismatch, match="another job"):
-        opened(sealed(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
+        open_record(sealed(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
 
 def test_one_digest_has_one_size():
     with pytest.raises(Mismatch, match="two sizes"):
-        opened(forged(lambda content: content["products"][0].update(digest=content["products"][1]["digest"], size=9)), SEAL, BASE)
+        open_record(
+            forged(lambda content: content["products"][0].update(digest=content["products"][1]["digest"], size=9)), SEAL, BASE
+        )
 
 
 def test_variants_keep_to_their_limit_and_the_newest_comes_first():
     listed = Variants(BASE)
     for number in range(MAX_VARIANTS + 2):
         found = ((f"{number}.h", "aa" * 32),)
-        listed = listed.joined(found, variant_key(BASE, found))
+        listed = listed.put_variant(found, variant_key(BASE, found))
 
     assert len(listed.variants) == MAX_VARIANTS
     assert listed.variants[0][0] == ((f"{MAX_VARIANTS + 1}.h", "aa" * 32),)
-    assert opened(sealed(listed, SEAL), SEAL, BASE) == listed
+    assert open_record(sealed(listed, SEAL), SEAL, BASE) == listed
     with pytest.raises(UserError):
         sealed(replace(listed, variants=((listed.variants[0]), *listed.variants)), SEAL)
     with pytest.raises(UserError):

@@ -15,14 +15,14 @@ PUBLIC = Ed25519PrivateKey.from_private_bytes(CI).public_key().public_bytes_raw(
 def test_a_sealed_record_opens_for_who_has_the_key():
     seal = Seal(team_key=TEAM)
 
-    assert seal.opened(seal.sealed("record", BODY)) == ("record", BODY)
+    assert seal.open_sealed(seal.sealed("record", BODY)) == ("record", BODY)
 
 
 @pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
 def test_a_record_without_the_teams_seal_is_not_read(writer):
     """Values are authenticated before anything in them is used."""
     with pytest.raises(Mismatch, match="team's key"):
-        Seal(team_key=TEAM).opened(writer.sealed("record", BODY))
+        Seal(team_key=TEAM).open_sealed(writer.sealed("record", BODY))
 
 
 def test_a_record_that_was_tampered_with_is_not_read():
@@ -32,14 +32,14 @@ def test_a_record_that_was_tampered_with_is_not_read():
     _, fields, _ = parted(seal.sealed("record", BODY))
 
     with pytest.raises(Mismatch, match="team's key"):
-        seal.opened(with_field(forged, "mac", fields["mac"]))
+        seal.open_sealed(with_field(forged, "mac", fields["mac"]))
 
 
 def test_a_list_of_variants_cannot_pass_for_a_record():
     seal = Seal(team_key=TEAM)
 
     with pytest.raises(Mismatch):
-        seal.opened(seal.sealed("variants", BODY).replace(b" variants ", b" record "))
+        seal.open_sealed(seal.sealed("variants", BODY).replace(b" variants ", b" record "))
 
 
 def test_a_record_of_one_namespace_does_not_open_in_another():
@@ -48,18 +48,18 @@ def test_a_record_of_one_namespace_does_not_open_in_another():
 
     for trust in (Seal(team_key=TEAM), Seal(writers=(PUBLIC,))):
         with pytest.raises(Mismatch):
-            trust.opened(written)
+            trust.open_sealed(written)
 
 
 def test_where_writers_are_named_the_teams_key_does_not_suffice():
     """Reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
-    assert trust.opened(Seal(team_key=TEAM, signing_key=CI).sealed("record", BODY)) == ("record", BODY)
+    assert trust.open_sealed(Seal(team_key=TEAM, signing_key=CI).sealed("record", BODY)) == ("record", BODY)
     with pytest.raises(Mismatch, match="nobody who may write"):
-        trust.opened(Seal(team_key=TEAM).sealed("record", BODY))
+        trust.open_sealed(Seal(team_key=TEAM).sealed("record", BODY))
     with pytest.raises(Mismatch, match="nobody who may write"):
-        trust.opened(Seal(team_key=TEAM, signing_key=b"\10" * 32).sealed("record", BODY))
+        trust.open_sealed(Seal(team_key=TEAM, signing_key=b"\10" * 32).sealed("record", BODY))
 
 
 def test_a_signature_of_another_record_does_not_count():
@@ -68,7 +68,7 @@ def test_a_signature_of_another_record_does_not_count():
     forged = with_field(with_field(Seal().sealed("record", b"{}"), "by", fields["by"]), "sig", fields["sig"])
 
     with pytest.raises(Mismatch, match="nobody who may write"):
-        trust.opened(forged)
+        trust.open_sealed(forged)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_signature_of_another_record_does_not_count():
 def test_what_is_damaged_or_no_record_is_not_read(data):
     """A bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
     with pytest.raises(Mismatch):
-        Seal().opened(data)
+        Seal().open_sealed(data)
 
 
 def test_a_record_that_is_too_long_is_not_read():
     """Untrusted input has its limits before it is looked at."""
     with pytest.raises(Mismatch, match="longer"):
-        Seal().opened(Seal().sealed("record", b" " * MAX_RECORD_BYTES))
+        Seal().open_sealed(Seal().sealed("record", b" " * MAX_RECORD_BYTES))
 
 
 def test_policies_differ_with_whatever_decides_whom_is_believed():

@@ -57,6 +57,6 @@ def test_each_failure_after_a_rest_makes_the_next_rest_longer_up_to_a_limit():
 
 def test_what_will_not_change_soon_opens_it_at_once():
     breaker = Breaker(clock=Clock())
-    breaker.opened()
+    breaker.open_now()
 
     assert not breaker.allows()

@@ -10,7 +10,7 @@ import pytest
 
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import opened, sealed
+from aptui.sharing.records.record import open_record, sealed
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.sharing.stores.http_store import HttpStore
@@ -69,7 +69,7 @@ def test_whatever_a_server_sends_for_a_record_it_is_right_or_an_error_in_time(se
     server.faults.append(Fault(kind, "/ac/"))
 
     with _hurried(server, kind) as hurried, pytest.raises(StoreError):
-        opened(hurried.get_record(KEY), Seal(), KEY)
+        open_record(hurried.get_record(KEY), Seal(), KEY)
 
 
 def test_a_name_that_nobody_knows_and_a_port_where_nobody_listens_are_errors(tmp_path):

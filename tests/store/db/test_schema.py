@@ -216,7 +216,7 @@ def test_a_file_that_is_no_database_on_a_full_disk_is_not_set_aside(tmp_path: Pa
     path.write_bytes(b"no database at all" * 100)
     monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
 
-    with pytest.raises(HostError, match="no space left"), schema.told(path):
+    with pytest.raises(HostError, match="no space left"), schema.translate_errors(path):
         schema.prepare(path, lambda: None)
     assert path.exists()
     assert not list(tmp_path.glob("*.damaged"))

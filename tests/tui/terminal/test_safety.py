@@ -92,14 +92,14 @@ def test_a_wall_that_is_passed_by_is_noticed_and_text_withheld(monkeypatch):
     with pytest.raises(InternalError, match="guard of the screen"):
         safety.install(safety.TerminalFacts())
 
-    assert "failed" not in safety.shown("failed")
+    assert "failed" not in safety.make_safe("failed")
     monkeypatch.undo()
     safety.install(safety.TerminalFacts())
-    assert safety.shown("failed") == "failed"
+    assert safety.make_safe("failed") == "failed"
 
 
 def test_bytes_that_are_no_text_are_shown_as_bytes():
-    assert safety.shown("caf\U0010ffe9.png") == "caf\\xe9.png"
+    assert safety.make_safe("caf\U0010ffe9.png") == "caf\\xe9.png"
 
 
 @pytest.mark.parametrize(

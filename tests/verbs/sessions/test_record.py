@@ -152,7 +152,7 @@ def test_what_is_being_written_when_somebody_stops_it_is_written_to_its_end(
     for name, value in home.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(home.project)
-    monkeypatch.setattr("aptui.verbs.sessions.record._opened", lambda path: Interrupted(path, "w"))
+    monkeypatch.setattr("aptui.verbs.sessions.record._open_target", lambda path: Interrupted(path, "w"))
     (home.project / "assets/a.txt").write_text("saved")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

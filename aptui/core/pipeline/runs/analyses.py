@@ -41,8 +41,8 @@ class Analyses:
         builder, source = self._builders[job.builder], job.source
         self._reports.learn(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
-        told = self._graph.told(job, self._planner.platforms_of(builder, source))
-        if job.planned_inputs[: len(told)] != told:  # it was asked before somebody changed what it is told
+        question = self._graph.assemble_question(job, self._planner.platforms_of(builder, source))
+        if job.planned_inputs[: len(question)] != question:  # it was asked before somebody changed what it is told
             self._jobs.feed(job, Trigger.PLAN)
             job.planned = None
             self._jobs.save(job)

@@ -50,7 +50,7 @@ class UndeclaredReadCheck:
         result = self._with_hidden(builder, result, now_ms)
         if not strangers:
             return result
-        said = _said(builder, strangers, now_ms)
+        said = _warn_of(builder, strangers, now_ms)
         if builder.undeclared_reads is UndeclaredReads.ADD:
             found = tuple((read.path, read.digest) for _rel, read in strangers)
             return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *said))
@@ -92,7 +92,7 @@ class UndeclaredReadCheck:
             edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in strangers)}))
         elif not is_all:
             return edges, log
-        return edges, (*log, *_said(builder, strangers, now_ms))
+        return edges, (*log, *_warn_of(builder, strangers, now_ms))
 
     def _declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
         """Return the keys that an analysis with these edges depends on, and whether these are all."""
@@ -133,7 +133,7 @@ def _ignores(regex: str) -> Callable[[str], bool]:
     return ignore_matcher(regex)
 
 
-def _said(builder: Builder, strangers: Sequence[Stranger], now_ms: int) -> Log:
+def _warn_of(builder: Builder, strangers: Sequence[Stranger], now_ms: int) -> Log:
     if builder.undeclared_reads is UndeclaredReads.ADD:
         level, ending = LogLevel.INFO, "it counts as a dependency from now on"
     else:

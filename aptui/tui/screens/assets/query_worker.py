@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from aptui.shared.errors import KnownError
-from aptui.store.db.schema import told
+from aptui.store.db.schema import translate_errors
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
 
@@ -74,7 +74,7 @@ class QueryWorker:
 
     def _answer(self, kind: str, query: _Query) -> None:
         try:
-            with told(self._database), closing(open_reader(self._database)) as reader:
+            with translate_errors(self._database), closing(open_reader(self._database)) as reader:
                 answer = query.ask(reader)
         except KnownError as error:
             self._deliver(self._failed, kind, error)

@@ -11,7 +11,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.store.queries import assets
 from aptui.store.queries.reader import JobRow, Reader, RunRow
 from aptui.tui.screens.assets.panel import moment
-from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.textview import Piece, TextPreview
 from aptui.tui.words import duration_text
 
@@ -37,14 +37,14 @@ def read_why(reader: Reader, source: str) -> TextPreview:
 
 
 def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
-    yield ((f"{glyph(job.status)} {job.status}  ", job.status), (shown(f"{job.platform}  {job.job_key}"), "title"))
+    yield ((f"{glyph(job.status)} {job.status}  ", job.status), (make_safe(f"{job.platform}  {job.job_key}"), "title"))
     runs = reader.runs_of(job.job_id) if job.job_id else []
     reason = job.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
-    yield (("  because   ", "key"), (shown(reason), ""))
+    yield (("  because   ", "key"), (make_safe(reason), ""))
     if job.failure_cause:
-        yield (("  after     ", "key"), (shown(f"{job.failure_cause} failed"), "failed"))
+        yield (("  after     ", "key"), (make_safe(f"{job.failure_cause} failed"), "failed"))
     if job.status == "failed":
-        yield (("  error     ", "key"), (shown(job.error or "no reason given"), "error"))
+        yield (("  error     ", "key"), (make_safe(job.error or "no reason given"), "error"))
     if job.completed_ms:
         took = duration_text(round(job.duration_s * 1000))
         yield (("  last run  ", "key"), (f"{moment(job.completed_ms / 1000)}, {took}", "value"))
@@ -56,7 +56,7 @@ def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
         is_missing = digest == MISSING
         yield (
             (f"    {kind:<{width}}  ", "muted"),
-            (shown(name), "path"),
+            (make_safe(name), "path"),
             (f"  {digest if is_missing else digest[:12]}", "warning" if is_missing else "muted"),
         )
     yield from _more(len(inputs))
@@ -67,13 +67,13 @@ def _run_line(run: RunRow) -> Line:
     is_failed = run.outcome != 0
     return (
         (f"  before    {moment(run.completed_ms / 1000)}  ", "muted"),
-        (shown(run.reason), "muted"),
+        (make_safe(run.reason), "muted"),
         (f"  {glyph('failed')} failed" if is_failed else "", "failed"),
     )
 
 
 def _entry(name: str) -> Line:
-    return (("    ", ""), (shown(name), "path"))
+    return (("    ", ""), (make_safe(name), "path"))
 
 
 def _more(count: int) -> list[Line]:

@@ -12,7 +12,7 @@ from aptui.store.queries.metrics import Entry
 from aptui.tui.screens.builders.facts import KnownBuilder, searched_text
 from aptui.tui.screens.builders.metrics import MOST, Metrics
 from aptui.tui.screens.builders.widgets import BuilderWidgets
-from aptui.tui.screens.logs.tabs import parsed
+from aptui.tui.screens.logs.tabs import parse_filter
 from aptui.tui.widgets.filterbox import FilterBox
 
 
@@ -68,7 +68,7 @@ class BuildersSearch:
     def _narrow(self, text: str) -> None:
         """Use a filter; one that is not understood is shown as such, and the view stays."""
         try:
-            parsed(text)
+            parse_filter(text)
         except KnownError as error:
             self._widgets.box.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
             return
@@ -81,7 +81,7 @@ class BuildersSearch:
 
     def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
         """Return the builders that pass."""
-        masks = parsed(self._texts["list"]).passing([searched_text(each) for each in builders])
+        masks = parse_filter(self._texts["list"]).passing([searched_text(each) for each in builders])
         return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
 
     def show_list_count(self, count: int, of: int) -> None:
@@ -91,7 +91,7 @@ class BuildersSearch:
 
     def narrow_metrics(self) -> None:
         """Show the entries of the metrics that pass."""
-        found, metrics = parsed(self._texts["metrics"]), self._metrics()
+        found, metrics = parse_filter(self._texts["metrics"]), self._metrics()
 
         def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
             masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])

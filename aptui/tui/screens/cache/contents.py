@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError
-from aptui.store.db.schema import told, uuid_text
+from aptui.store.db.schema import translate_errors, uuid_text
 from aptui.store.queries.integrity import Finding, OrphanFile, amount, examined, orphans, still_orphans
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
@@ -83,7 +83,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
         KnownError: the database cannot be read.
     """
     path = asset_database(cache_dir)
-    with closing(open_reader(path)) as reader, told(path):
+    with closing(open_reader(path)) as reader, translate_errors(path):
         found = cache_contents(reader, now_ms - _DAY_MS)
         names = builders if builders.keys() >= dict(found.builders).keys() else builder_names(reader, builders)
     total = found.total
@@ -123,7 +123,7 @@ def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], objec
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
     path, told_at = asset_database(cache_dir), 0.0
-    with closing(open_reader(path)) as reader, told(path):
+    with closing(open_reader(path)) as reader, translate_errors(path):
         of_count, whole = amount(reader)
         done = count = without = 0
         problems: list[CacheProblem] = []
@@ -150,7 +150,7 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
     """
     path, told_at, count = asset_database(cache_dir), 0.0, 0
     found: list[OrphanFile] = []
-    with closing(open_reader(path)) as reader, told(path):
+    with closing(open_reader(path)) as reader, translate_errors(path):
         for _folder, here in orphans(reader, cache_dir, platforms):
             task.check()
             count += 1
@@ -165,7 +165,7 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
 def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
     """Return those that still lie in the cache and still belong to no product."""
     path = asset_database(cache_dir)
-    with closing(open_reader(path)) as reader, told(path):
+    with closing(open_reader(path)) as reader, translate_errors(path):
         left = {orphan.name for orphan in still_orphans([_orphan(each) for each in problems], reader, cache_dir)}
     return tuple(each for each in problems if each.name in left)
 

@@ -12,7 +12,7 @@ from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheInventory
-from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import share_bar
 from aptui.tui.words import clock, size_text
 
@@ -81,7 +81,7 @@ class InventoryReader:
         """Return the line of amounts: what there is at the left, the room on its disk at the right."""
         known = self.contents
         if known is None:
-            words, role = (shown(self.trouble), "warning") if self.trouble else ("reading what the cache holds…", "muted")
+            words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading what the cache holds…", "muted")
             return (Part(f" {words}", role),), ()
         is_wide, is_all = width >= WIDE_COLUMNS, known.made == known.count
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]

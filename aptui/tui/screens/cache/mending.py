@@ -16,7 +16,7 @@ from aptui.tui.frame.commandline import Choice
 from aptui.tui.screens.assets.files import native
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheProblem
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.words import shorten
 
@@ -146,7 +146,7 @@ def _sources(problems: Sequence[CacheProblem]) -> list[str]:
 
 
 def _these(sources: Sequence[str]) -> str:
-    return shorten(shown(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
+    return shorten(make_safe(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
 
 
 def _by_hand(problems: Sequence[CacheProblem]) -> str:

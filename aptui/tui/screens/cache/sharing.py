@@ -17,7 +17,7 @@ from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Part
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ class SharedSettings:
         if self.is_dirty:
             left.append(Part("   not saved", "warning"))
         if self.answer is not None:
-            left.append(Part(f"   {shown(self.answer.said)}", "warning" if self.answer.is_bad else "completed"))
+            left.append(Part(f"   {make_safe(self.answer.said)}", "warning" if self.answer.is_bad else "completed"))
         if draft.store:
-            left.append(Part(f"   {shown(draft.store)}", "muted"))
+            left.append(Part(f"   {make_safe(draft.store)}", "muted"))
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))

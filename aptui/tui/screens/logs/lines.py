@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
 from aptui.tui.background import LatestOnly
-from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parsed
+from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parse_filter
 from aptui.tui.widgets.lines import FileLines, LogLine, level_letter
 
 LARGEST_BYTES = 256 << 20
@@ -283,7 +283,7 @@ class LogReader:
 
     def _understood(self, view: LogView) -> _Understood | None:
         try:
-            return _Understood(view, filter_of(view.tab), parsed(view.search))
+            return _Understood(view, filter_of(view.tab), parse_filter(view.search))
         except KnownError as error:
             self._publish(LogPiece(view, mistake=error))
             return None

@@ -122,7 +122,7 @@ def _as_filter(terms: Sequence[LineTerm]) -> Filter:
     return Filter(terms=tuple(TextMatch("source", term.pattern, False, 1, term.pattern) for term in terms))
 
 
-def parsed(text: str) -> LineFilter:
+def parse_filter(text: str) -> LineFilter:
     """Return what a filter means for lines.
 
     Raises:
@@ -154,5 +154,5 @@ def filter_of(tab: LogTab) -> LineFilter:
         FilterError: a pattern is no regular expression.
     """
     source = tab.source.replace('"', '\\"')
-    said = parsed(f'source:"{source}"') if source else LineFilter()
-    return LineFilter([*said.terms, *parsed(tab.text).terms])
+    said = parse_filter(f'source:"{source}"') if source else LineFilter()
+    return LineFilter([*said.terms, *parse_filter(tab.text).terms])

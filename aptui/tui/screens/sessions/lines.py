@@ -40,15 +40,15 @@ def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -
     chosen = sorted((session_named(reader, word) for word in words[:2]), key=lambda one: one.number)
     match chosen:
         case []:
-            return [(), *_listed(sessions(reader, _LISTED), width)]
+            return [(), *_list_sessions(sessions(reader, _LISTED), width)]
         case [one]:
-            return [(), *_title(one), *_shown(runs_of(reader, one.number), name_of, width)]
+            return [(), *_title(one), *_list_runs(runs_of(reader, one.number), name_of, width)]
         case [old, new, *_]:
             return [(), *_compared(old, new, compare(reader, old, new), width)]
     raise AssertionError(words)
 
 
-def _listed(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
+def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
     if not found:
         yield (Part(" no session is recorded yet", "muted"),)
         return
@@ -77,7 +77,7 @@ def _title(one: WorkSession) -> Iterator[Parts]:
         yield (Part(f" commit {one.commit[:12]}", "muted"),)
 
 
-def _shown(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[Parts]:
+def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[Parts]:
     failed = [run for run in runs if run.is_failed]
     slowest = sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms)[:_SLOWEST]
     for head, listed in (("Failed", failed), ("Slowest", slowest)):

@@ -47,13 +47,13 @@ class FailedJobs:
             self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
 
     def _count_failed(self, _task: BackgroundTask) -> int:
-        from aptui.store.db.schema import told  # for start-up
+        from aptui.store.db.schema import translate_errors  # for start-up
         from aptui.store.queries.reader import open_reader
 
         path = asset_database(self._shell.session.cache_dir)
         if not path.is_file():
             return 0
-        with closing(open_reader(path)) as reader, told(path):
+        with closing(open_reader(path)) as reader, translate_errors(path):
             return reader.totals().jobs["failed"]
 
     def _take_count(self, total: int) -> None:
@@ -66,10 +66,10 @@ class FailedJobs:
 
         def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
             from aptui.core.paths import key_of  # for start-up
-            from aptui.store.db.schema import told
+            from aptui.store.db.schema import translate_errors
             from aptui.store.queries.reader import open_reader
 
-            with closing(open_reader(database)) as reader, told(database):
+            with closing(open_reader(database)) as reader, translate_errors(database):
                 failed = list(reader.jobs(statuses={"failed"}))
             return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
 

@@ -179,10 +179,12 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
             f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
             " Comments and order stay; the engine reloads it by itself."
         )
-        yield ToolRow(f"set:{each.key}", "Settings", each.name, _shown(each, setting), each.does, "", note, "value", origin)
+        yield ToolRow(
+            f"set:{each.key}", "Settings", each.name, _format_setting(each, setting), each.does, "", note, "value", origin
+        )
 
 
-def _shown(each: Adjustable, setting: Setting | None) -> str:
+def _format_setting(each: Adjustable, setting: Setting | None) -> str:
     if setting is None:
         return {"logs": "in the cache", "metadata_types": "none"}.get(each.key, glyph("none"))
     if each.key == "metadata_types":

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from aptui.tui.terminal.safety import shown
+from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import Painter, pad, painter_of, wrap
 
 
@@ -33,7 +33,7 @@ class NoteView(Widget):
 
     def say(self, text: str) -> None:
         """Say something else."""
-        text = shown(text)
+        text = make_safe(text)
         if text != self._text:
             self._text = text
             self.refresh()

@@ -15,7 +15,7 @@ from aptui.store.logs.joblog import EngineLog
 from aptui.tui.pane import PANES
 from aptui.tui.screens.logs import lines as logs_lines
 from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines
-from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, parsed, tab_of, tabs_of, values_of
+from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, parse_filter, tab_of, tabs_of, values_of
 from aptui.tui.widgets.lines import FileLines
 from tui.fake_panes import PROBES
 from tui.shell_room import LARGE, SMALL, in_shell, layouts_of, lines, text, until
@@ -442,21 +442,21 @@ def test_every_size_works(tmp_path, log, size):
     ],
 )  # fmt: skip
 def test_the_filter_language_is_about_text_source_and_level(words, hits):
-    mask = parsed(words).masks(["a scan", "rock failed", "failed a b"], ["scan", "aptui", "aptui"], "IEW")
+    mask = parse_filter(words).masks(["a scan", "rock failed", "failed a b"], ["scan", "aptui", "aptui"], "IEW")
 
     assert [at for at, is_hit in enumerate(mask.tolist()) if is_hit] == hits
 
 
 def test_of_no_texts_none_passes():
-    found = parsed("data -warn source:game")
+    found = parse_filter("data -warn source:game")
 
     assert found.passing([]) == []
     assert found.masks([], [], "").tolist() == []
 
 
 def test_where_a_text_is_hit_is_known_in_letters():
-    assert parsed("ö !x").spans_of("für öde Öfen") == ((4, 5),)
-    assert parsed("source:x").spans_of("x") == ()
+    assert parse_filter("ö !x").spans_of("für öde Öfen") == ((4, 5),)
+    assert parse_filter("source:x").spans_of("x") == ()
 
 
 def test_tabs_that_make_no_sense_any_more_are_forgotten():
@@ -497,7 +497,7 @@ def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path):
     rows = RecordLines()
     pieces = []
 
-    reader._serve(logs_lines._Understood(LogView(path), parsed(""), parsed("7777")), is_new=True)
+    reader._serve(logs_lines._Understood(LogView(path), parse_filter(""), parse_filter("7777")), is_new=True)
     for piece in reader.take():
         pieces.append(piece.is_whole)
         rows.take(piece)

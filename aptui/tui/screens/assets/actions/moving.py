@@ -24,7 +24,7 @@ from aptui.shared.relocation.records import Relocate, RelocationReport
 from aptui.shared.relocation.report import lines, summary
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Prompt, _PopUp
 
@@ -122,7 +122,7 @@ def new_path(report: RelocationReport) -> str:
 
 
 def _short(path: str) -> str:
-    text = shown(path)
+    text = make_safe(path)
     return text if width_of(text) <= _NAME_CELLS else glyph("ellipsis") + text[1 - _NAME_CELLS :]
 
 
