@@ -85,6 +85,8 @@ class ChangeTracker:
         """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
         self._whole: set[str] = set()
         """Those of them that are looked at as a whole, not the named files alone."""
+        self._pending_folders: set[str] | None = None
+        """Relative folders of which something is pending, and those above, as one batch of paths met them first."""
         self._named: dict[PathKey, bytes] = {}
         """Of the named files, the path that was named: another of that key may be the one that is known."""
         self._trees: dict[PathKey, None] = {}
@@ -246,7 +248,7 @@ class ChangeTracker:
         """Look at the gathered paths for a short while, since clients wait; the remaining ones have their turn next time."""
         until = self._clock() + _SLICE_S
         if not self.is_amid_changes:
-            self._placing, self._paths = deque(self._paths), {}
+            self._placing, self._paths, self._pending_folders = deque(self._paths), {}, None
             self._absences.clear()
         elif not self._placing:
             self._placing.extend(self._absences.again(now))
@@ -327,8 +329,17 @@ class ChangeTracker:
             for rel in rels:
                 self._name(key_of(rel), path)
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
-                if was_folder(engine, key_of(rel)):  # a file in its place
+                if self._is_folder_so_far(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
+
+    def _is_folder_so_far(self, engine: Engine, key: PathKey) -> bool:
+        if self._pending_folders is None:
+            found = self._pending_folders = set[str]()
+            for folder in engine.pipeline.memory.folders:
+                while folder not in found:
+                    found.add(folder)
+                    folder = parent(folder)  # noqa: PLW2901  # up to one that is known
+        return key in self._pending_folders or engine.archive.folders.has_folder(key)
 
     def _name(self, key: PathKey, path: bytes) -> None:
         if self._named.setdefault(key, path) != path:
