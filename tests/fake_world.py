@@ -82,7 +82,7 @@ from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.core.records.fresh_copies import FreshCopy
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
-from aptui.core.settings import merged
+from aptui.core.settings import merge_params
 
 _COMMON = f"{COMMON_PLATFORM}/"
 Order = AnalyseOrder | ProcessOrder | CopyOrder
@@ -423,9 +423,9 @@ class World:
                 if owner == part:
                     self.archive.save({"drop_folder": [(part, folder)]})
         self._dropped = []
-        learned = self.pipeline.memory.newer.learned_rows(self.archive.folder_parts)
+        learned = self.pipeline.memory.newer.list_learned_rows(self.archive.folder_parts)
         self.archive.save({"put_folder": [*learned], "put_state": [("signature", self._signature())]})
-        self.pipeline.memory.newer.learned_is_saved()
+        self.pipeline.memory.newer.forget_learned()
 
     def _moves(self) -> list[Callable[[], None]]:
         """Return what may happen next, in the order a quiet machine would do it."""
@@ -845,7 +845,7 @@ class World:
         used = self._used(order, [self._path_of(order.root, rel) for rel in script.jobs_from])
         if "FAIL ANALYSIS" in text.splitlines():
             return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed", used=used)
-        params, _platforms = merged(self._builder_of(order), order.settings)
+        params, _platforms = merge_params(self._builder_of(order), order.settings)
         jobs = [("main", ""), *script.jobs, *([(str(params["job"]), "")] if "job" in params else [])]
         for rel in script.jobs_from:
             jobs += [(f"from-{line}", "") for line in (self.text(rel) or "").split()]
@@ -898,7 +898,7 @@ class World:
                 used=used,
             )
         builder = self._builder_of(order)
-        params, platforms = merged(builder, order.settings)
+        params, platforms = merge_params(builder, order.settings)
         content = repr(
             (
                 self.loaded[order.run_key][0] + self.tool,

@@ -185,7 +185,7 @@ class Alerter:
                 (alert.desktop, _show, "desktop"),
                 (alert.bell, self._ring, "bell"),
             ):
-                if is_wanted and (problem := _tried(way, alert, digest)):
+                if is_wanted and (problem := _try_to_tell(way, alert, digest)):
                     self._say_once(printing.line(f"on.{alert.event}.{name}: {problem}"))
 
     def _ring(self, _alert: Alert, digest: Digest) -> None:
@@ -240,7 +240,7 @@ def _facts(event: str, config: Config) -> Digest:
 # --------------------------------------------------------------------------------------------------------------------- ways
 
 
-def _tried(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
+def _try_to_tell(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
     """Tell, and return what went wrong."""
     try:
         way(alert, digest)

@@ -100,7 +100,7 @@ class FailureCounter:
         if job in self._failed:
             return
         self._failed.add(job)
-        cause = (notice.builder, masked(notice.error)) if self._limit.is_same_cause else ("", "")
+        cause = (notice.builder, mask_error(notice.error)) if self._limit.is_same_cause else ("", "")
         self._causes[cause] += 1
         if self._causes[cause] >= self._limit.count:
             failures = printing.count(self._limit.count, "failure")
@@ -113,7 +113,7 @@ def knows_all_jobs(status: PipelineStatus) -> bool:
     return status.is_scanned and not status.reading and not status.is_analysing
 
 
-def masked(error: str) -> str:
+def mask_error(error: str) -> str:
     """Return an error without what differs from job to job: paths, numbers and what is in quotes."""
     words = ("…" if any(char.isdigit() or char in "/\\" or char in _QUOTES for char in word) else word for word in error.split())
     return " ".join(words)

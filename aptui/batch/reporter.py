@@ -76,7 +76,7 @@ class Reporter:
     def say(self, text: str, colour: str = "") -> None:
         """Write one line above the live one; `text` is safe already."""
         self._erase()
-        self._write(f"{printing.coloured(text, colour, self._stream)}\n")
+        self._write(f"{printing.colour_text(text, colour, self._stream)}\n")
         self._draw()
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Reporter:
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
         elif news.eta_ms > 0 and owed:
-            parts.append(left_text(news.eta_ms, news.least_ms, news.measured_percent))
+            parts.append(format_time_left(news.eta_ms, news.least_ms, news.measured_percent))
         elif rate > 0 and owed:
             parts.append(f"about {printing.duration(max(1.0, owed / rate))} left")
         return ", ".join(parts)
@@ -176,7 +176,7 @@ class Reporter:
             self._is_live = False  # nobody is there; the work goes on
 
 
-def left_text(eta_ms: int, least_ms: int, measured_percent: int) -> str:
+def format_time_left(eta_ms: int, least_ms: int, measured_percent: int) -> str:
     """Return how long the rest takes, and how sure that is: "about" where most of the work has been measured before."""
     text = f"{printing.duration(max(1.0, eta_ms / 1000))} left"
     if measured_percent < 0:

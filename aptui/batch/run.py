@@ -59,7 +59,7 @@ def batch(arguments: Namespace) -> int:
         config, options = load.without_disabled(config), replace(options, removes_disabled=True)
     if arguments.stop_after is not None:
         options = replace(options, stop_after=stop_after(arguments.stop_after))
-    with trace.written_to(arguments.trace):
+    with trace.write_trace_to(arguments.trace):
         _, code = run_and_report(arguments, config, options)
     return code
 
@@ -69,7 +69,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
     if arguments.junit:
         refuse_unwritable(arguments.junit)
     adopt_cache(arguments, config)
-    with _accepted(config, options.accepts_empty):
+    with _accept_scan_folders(config, options.accepts_empty):
         summary = run(config, options)
     limit = arguments.fail_slower
     if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
@@ -106,7 +106,10 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
     if not options.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr, config.log_dir)
-    if os.path.lexists(engine_record(config.cache_dir)) and (summary := _settled(config, options, reporter, began_s)) is not None:
+    if (
+        os.path.lexists(engine_record(config.cache_dir))
+        and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
+    ):
         return summary
     from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
 
@@ -114,7 +117,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
     try:
         opening.take()
     except BusyError as busy:
-        summary = _settled(config, options, reporter, began_s)
+        summary = _run_by_engine(config, options, reporter, began_s)
         if summary is None:
             reporter.close()
             raise busy from None
@@ -132,7 +135,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
     return _run_engine(config, options, opening, reporter, builders, began_s)
 
 
-def _settled(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
+def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Have the engine that runs do it; None = none can be reached."""
     from aptui.batch import attach  # where no engine runs, nobody pays for the wire
 
@@ -172,7 +175,7 @@ def _run_engine(
     counter = FailureCounter(options.stop_after, engine.stop) if options.stop_after is not None else None
     if counter is not None:
         engine.news.listeners.append(counter)
-    with _stopped_by_signals(engine, reporter):
+    with _stop_on_signals(engine, reporter):
         engine.open()
         try:
             engine.start_scan()
@@ -224,7 +227,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
 
 
 @contextmanager
-def _accepted(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
+def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
     """Have these scan folders taken as they are now, for as long as the run takes; an engine that runs beside finds that, too."""
     if not names:
         yield
@@ -245,7 +248,7 @@ def _accepted(config: configuration.Config, names: tuple[str, ...]) -> Iterator[
 
 
 @contextmanager
-def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
+def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
     """Let the first signal stop the engine cleanly and the second one end the program; what is on disk survives both."""
     previous: dict[int, object] = {}
 

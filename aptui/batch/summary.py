@@ -287,7 +287,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     database = open_reader(asset_database(config.cache_dir))
     try:
-        asked = set(_asked_for(config))
+        asked = set(_find_asked_platforms(config))
         for row in database.jobs():
             if row.platform in asked and complains(row, fail_on):
                 text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
@@ -302,7 +302,7 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
 
     database = open_reader(asset_database(config.cache_dir))
     try:
-        asked = set(_asked_for(config))
+        asked = set(_find_asked_platforms(config))
         for job_id, one in pace.slower_jobs(database).items():
             row = database.job(job_id)
             if row is not None and row.platform in asked:
@@ -319,22 +319,22 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
 
 def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
     """Name the jobs that succeeded after a failed run; `is_failure`: whether that ends a run with 1."""
-    marked = _marked(config, Reader.flaky_jobs)
+    marked = _list_marked(config, Reader.flaky_jobs)
     summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in marked]
     summary.is_too_flaky = is_failure and bool(marked)
 
 
 def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
     """Name the jobs whose products are drafts; `is_failure`: whether that ends a run with 1."""
-    marked = _marked(config, Reader.draft_jobs)
+    marked = _list_marked(config, Reader.draft_jobs)
     summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in marked]
     summary.is_unfinished = is_failure and bool(marked)
 
 
-def _marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
+def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
     """Return the jobs of the platforms asked for that the database has a mark for, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    asked = set(_asked_for(config))
+    asked = set(_find_asked_platforms(config))
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
     return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
@@ -374,7 +374,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
         with database.snapshot():
             summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
             if summary.jobs_failed:
-                asked = set(_asked_for(config))
+                asked = set(_find_asked_platforms(config))
                 failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
                 summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
                 if not config.project.resting_platforms:  # totals count failed analyses as jobs
@@ -387,7 +387,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     return summary
 
 
-def _asked_for(config: Config) -> list[str]:
+def _find_asked_platforms(config: Config) -> list[str]:
     """Return the platforms that the summary is about; failed analyses stand under `all`."""
     everything = [platform.id for platform in config.project.platforms]
     return [*everything, "common", "all"]
@@ -410,7 +410,7 @@ def _whole(database: Reader) -> Summary:
 def _partial(config: Config, database: Reader) -> Summary:
     """Count the jobs of the platforms that were asked for; slower, and only where others rest."""
     summary = Summary(sources=database.totals().sources)
-    for platform in _asked_for(config):
+    for platform in _find_asked_platforms(config):
         for row in database.jobs(platform=platform):
             if row.platform != platform:
                 continue
@@ -419,7 +419,7 @@ def _partial(config: Config, database: Reader) -> Summary:
             summary.jobs_pending += row.status in ("pending", "processing")
             summary.warnings += row.warnings
             summary.errors += row.errors
-    prefixes = tuple(f"{platform}/" for platform in _asked_for(config))
+    prefixes = tuple(f"{platform}/" for platform in _find_asked_platforms(config))
     summary.products = sum(product.name.startswith(prefixes) for product in database.products())
     return summary
 

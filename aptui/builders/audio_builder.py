@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class AudioBuilder:
         import soundfile
 
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             name = f"{request.stem}.{options['format']}"
             if lfs.is_pointer_file(request.full_path):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
@@ -107,7 +107,7 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
         raise _BadAudioError("holds no samples")
     if short := _SHORT_DATA.search(source.extra_info):
         request.log.warning(f"{request.source}: the header and the file disagree on the size, {one_line(short[1])}")
-    channel_count = _wished_channels(source.channels, options)
+    channel_count = _choose_channels(source.channels, options)
     rate = source.samplerate if options["sample_rate"] == "keep" else options["sample_rate"]
     blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
     if rate != source.samplerate:
@@ -123,7 +123,7 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
     return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
 
 
-def _wished_channels(present: int, options: Mapping[str, Any]) -> int:
+def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
     wished = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
     if wished == 2 and present > 2:
         raise _BadAudioError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")

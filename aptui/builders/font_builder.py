@@ -18,7 +18,7 @@ from uuid import UUID
 
 from aptui.builders.files import lfs
 from aptui.builders.needs import MissingError, library
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
@@ -90,7 +90,7 @@ class FontBuilder:
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Check the source and write its one product."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             with _fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)

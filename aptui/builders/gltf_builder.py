@@ -8,12 +8,20 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, needed, placed, read
+from aptui.builders.files.references import (
+    UnusableError,
+    check_names,
+    declare_needed,
+    declare_sources,
+    filter_allowed,
+    placed,
+    read,
+)
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
-from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, packed, parse_document
-from aptui.builders.needs import summed_up
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, pack_glb, parse_document
+from aptui.builders.needs import summarize_errors
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -70,17 +78,17 @@ class GltfBuilder:
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
                 uris = []  # the job says what is wrong
-            paths = allowed(request, (placed(request.source, uri) for uri in uris))
-            response.source_dependencies = declared(request.scan_folder, paths)
+            paths = filter_allowed(request, (placed(request.source, uri) for uri in uris))
+            response.source_dependencies = declare_sources(request.scan_folder, paths)
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Check the source and write its one product."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             document = parse_document(data)
-            checked_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
+            check_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
             request.check_cancelled()
             _check(document, options, request)
             request.check_cancelled()
@@ -111,7 +119,7 @@ def _check(document: Document, options: Mapping[str, Any], request: ProcessJobRe
     for text in errors[1:MOST_SHOWN]:
         request.log.error(f"{request.source}: {text}")
     if errors:
-        raise BrokenGltfError(summed_up(errors))
+        raise BrokenGltfError(summarize_errors(errors))
 
 
 def _product(document: Document, data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
@@ -121,7 +129,7 @@ def _product(document: Document, data: bytes, options: Mapping[str, Any], reques
         asset_type = GLB_ASSET_TYPE if is_glb else GLTF_ASSET_TYPE
     else:
         name, asset_type = f"{request.stem}.glb", GLB_ASSET_TYPE
-        made = packed(document, _reader(request), embeds_images=options["embed_images"])
+        made = pack_glb(document, _reader(request), embeds_images=options["embed_images"])
     with open(request.product_path(name), "wb") as file:
         file.write(made)
     facts = {"triangles": _triangle_count(document.tree), "format": "glb" if asset_type == GLB_ASSET_TYPE else "gltf"}
@@ -146,5 +154,5 @@ def _needs(document: Document, request: ProcessJobRequest) -> list[PathDependenc
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
         paths = (placed(request.source, uri) for uri in file_uris(document.tree, (name,)))
-        found += needed(request.scan_folder, paths, load)
+        found += declare_needed(request.scan_folder, paths, load)
     return found

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from aptui.builders.files import lfs
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError, check_size, open_picture
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ImageBuilder:
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             picture = _decode(data, request, options["max_megapixels"])
             request.check_cancelled()
@@ -165,7 +165,7 @@ def _resize(picture: Image.Image, options: Mapping[str, Any], request: ProcessJo
     from PIL import Image
 
     picture = _fit_for_format(_halve(picture), options, request.source, request.log)
-    size = _wished_size(picture.size, options)
+    size = _choose_size(picture.size, options)
     longest = _LONGEST_SIDE[options["format"]]
     if max(size) > longest:
         raise _BadImageError(f"{options['format']} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
@@ -220,7 +220,7 @@ def _on_white(picture: Image.Image, source: str, log: JobLog) -> Image.Image:
     return ground
 
 
-def _wished_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int, int]:
+def _choose_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int, int]:
     factor = float(options["scale"])
     if options["max_size"] is not None:
         factor = min(factor, options["max_size"] / max(size))

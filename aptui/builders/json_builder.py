@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
@@ -78,7 +78,7 @@ class JsonBuilder:
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Validate the source and write its one product, named as the source."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
@@ -127,20 +127,20 @@ def _product_text(text: str, options: Mapping[str, Any], request: ProcessJobRequ
         _warn_of_duplicates(text, request.source, request.log)
     if options["indent"] is not None:
         return _laid_out(text, " " * options["indent"])
-    return _minified(text) if options["minify"] else text
+    return _minify(text) if options["minify"] else text
 
 
 def _without_comments(text: str) -> str:
     """Return `text` with blanks for its comments, so that every position stays."""
 
-    def blanked(match: re.Match[str]) -> str:
+    def blank_match(match: re.Match[str]) -> str:
         if (comment := match[2]) is None:
             return match[0]
         if comment.startswith("/*") and (len(comment) < len("/**/") or not comment.endswith("*/")):
             raise _BrokenJsonError("comment /* without its */", match.start())
         return re.sub(r"[^\r\n]", " ", comment)
 
-    return _STRING_OR_COMMENT.sub(blanked, text)
+    return _STRING_OR_COMMENT.sub(blank_match, text)
 
 
 def _validate(text: str, *, comments_allowed: bool) -> bool:
@@ -230,7 +230,7 @@ def _duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
         previous = token
 
 
-def _minified(text: str) -> str:
+def _minify(text: str) -> str:
     return "".join(_RUN.findall(text))
 
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.needs import EXTRA, MissingError, found_program, has_library, library, program_digest, run
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.needs import EXTRA, MissingError, find_program, has_library, library, program_digest, run
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 LUA_ASSET_TYPE = UUID("a90d3e52-7c14-5f6b-92e8-05d4c7b1fa07")
@@ -85,14 +85,14 @@ class LuaBuilder:
         """Return one job per platform; the compiler is part of its fingerprint."""
         response = one_job_per_platform(request, self.name, self.params_schema)
         for job in response.jobs:
-            options = checked(self.params_schema, request.params_for(job.platform))
+            options = check_params(self.params_schema, request.params_for(job.platform))
             job.additional_fingerprint = f"{self.analysis_fingerprint}, {program_digest(_compiler(options))}"
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Check the source and write its one product, named as the source."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             product, asset_type = _product(data, options, request)
         except _BrokenLuaError as error:
@@ -116,7 +116,7 @@ def _compiler(options: Mapping[str, Any]) -> str:
     version = options["version"]
     if version == "luajit" and not options["luac"]:
         return ""
-    return found_program(options["luac"], (f"luac{version}", f"luac{version.replace('.', '')}"))
+    return find_program(options["luac"], (f"luac{version}", f"luac{version.replace('.', '')}"))
 
 
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
@@ -146,7 +146,7 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
     how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
     made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
     if isinstance(made, tuple):
-        raise _broken(made[1].decode("utf-8", "replace"))
+        raise _as_broken(made[1].decode("utf-8", "replace"))
     return bytes(made)
 
 
@@ -157,14 +157,14 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
     source = f"./{request.source}" if request.source.startswith("-") else request.source
     ended = run([compiler, *mode, "--", source], request.scan_folder)
     if ended.status != 0:
-        raise _broken(ended.output.strip())
+        raise _as_broken(ended.output.strip())
     if not is_dumped:
         return b""
     with open(product, "rb") as file:
         return file.read()
 
 
-def _broken(message: str) -> _BrokenLuaError:
+def _as_broken(message: str) -> _BrokenLuaError:
     # Lua shortens long names in its messages, so that only the line is of use.
     match = _PLACE.match(message)
     return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")

@@ -17,9 +17,9 @@ from uuid import UUID
 
 from aptui.builders.files import lfs, obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, open_picture
-from aptui.builders.files.references import UnusableError, allowed, checked_names, declared, placed, read
+from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
 from aptui.builders.needs import MissingError, library
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -77,13 +77,13 @@ class MeshBuilder:
         """Return one job per platform; material files and their textures are source dependencies, also the missing ones."""
         response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
         if response.result is Result.SUCCESS:
-            response.source_dependencies = declared(request.scan_folder, allowed(request, _named_files(request)))
+            response.source_dependencies = declare_sources(request.scan_folder, filter_allowed(request, _list_named_files(request)))
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Read the source, change it as wished, and write its one product."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             trimesh = library("trimesh")
             scene = _load_scene(trimesh, data, request)
@@ -132,7 +132,7 @@ def _text(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def _named_files(request: CreateJobsRequest) -> list[str]:
+def _list_named_files(request: CreateJobsRequest) -> list[str]:
     """Return the files that the source names, and those that they name, relative to the scan folder."""
     kind = _kind(request.source)
     if kind not in (".obj", ".ply"):
@@ -168,12 +168,12 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
         raise _BrokenMeshError("the file is empty")
     materials = ""
     if kind == ".obj":
-        data, materials = _prepared_obj(_text(data), request)
+        data, materials = _prepare_obj(_text(data), request)
     elif kind == ".stl":
         _check_stl(data)
     elif kind == ".ply":
         _check_ply(data)
-        checked_names(request, _ply_textures(data, request.source))
+        check_names(request, _ply_textures(data, request.source))
     if kind.removeprefix(".") not in trimesh.available_formats():
         raise _BrokenMeshError(f"trimesh reads no '{kind}' here")
     try:
@@ -190,9 +190,9 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     return trimesh.Scene({name if len(meshes) > 1 else request.stem: mesh for name, mesh in meshes.items()})
 
 
-def _prepared_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
+def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     """Return a checked OBJ that names one material file, and that file, made of all and with textures by their place."""
-    outline = obj_file.outlined(text)
+    outline = obj_file.outline_obj(text)
     if not outline.face_count:
         raise _BrokenMeshError("holds no faces")
     parts, names, is_complete = [], set(), True

@@ -70,7 +70,7 @@ def has_library(module: str) -> bool:
         return False
 
 
-def found_program(wished: str | None, names: Iterable[str]) -> str:
+def find_program(wished: str | None, names: Iterable[str]) -> str:
     """Return the absolute path of the `wished` program (a name in PATH or an absolute path), else of the first of `names`, else "".
 
     Nothing is looked for from the current folder: what lies there may have come with the assets.
@@ -134,6 +134,6 @@ def messages(output: str, pattern: re.Pattern[str]) -> list[MissingNeed]:
     return list(dict.fromkeys(found))
 
 
-def summed_up(errors: Sequence[str]) -> str:
+def summarize_errors(errors: Sequence[str]) -> str:
     """Return the first of `errors` in one line, and how many more there are."""
     return f"{errors[0]} (and {len(errors) - 1} more)" if len(errors) > 1 else errors[0]

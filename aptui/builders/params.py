@@ -16,7 +16,7 @@ __all__ = [
     "Contradiction",
     "ParamError",
     "Schema",
-    "checked",
+    "check_params",
     "library_versions",
     "no_contradiction",
     "one_job_per_platform",
@@ -34,7 +34,7 @@ def no_contradiction(_params: Mapping[str, Any]) -> str:
     return ""
 
 
-def checked(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
+def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return `params` with the defaults of `schema` for what is missing.
 
     Raises:
@@ -75,7 +75,7 @@ def one_line(error: BaseException | str) -> str:
 
 def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction) -> str:
     try:
-        checked(schema, params)
+        check_params(schema, params)
     except ParamError as error:
         return str(error)
     return contradiction(params)

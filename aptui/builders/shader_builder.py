@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.files.references import UnusableError, allowed, declared, placed, read
-from aptui.builders.needs import MissingError, MissingNeed, found_program, messages, program_digest, run, summed_up
-from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
+from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
+from aptui.builders.needs import MissingError, MissingNeed, find_program, messages, program_digest, run, summarize_errors
+from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -106,16 +106,16 @@ class ShaderBuilder:
         response = one_job_per_platform(request, self.name, self.params_schema, contradiction=_contradiction)
         paths: dict[str, None] = {}
         for job in response.jobs:
-            options = checked(self.params_schema, request.params_for(job.platform))
-            job.additional_fingerprint = program_digest(found_program(options["compiler"], COMPILERS))
-            paths |= dict.fromkeys(included(request, options["include_paths"]))
-        response.source_dependencies = declared(request.scan_folder, allowed(request, paths))
+            options = check_params(self.params_schema, request.params_for(job.platform))
+            job.additional_fingerprint = program_digest(find_program(options["compiler"], COMPILERS))
+            paths |= dict.fromkeys(list_included(request, options["include_paths"]))
+        response.source_dependencies = declare_sources(request.scan_folder, filter_allowed(request, paths))
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Compile the source and write its one product."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             product = _compile_shader(data, options, request)
         except (_BrokenShaderError, ParamError, MissingError, UnusableError, OSError) as error:
@@ -125,7 +125,9 @@ class ShaderBuilder:
         return ProcessJobResponse(Result.SUCCESS, [product])
 
 
-def included(request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False) -> list[str]:
+def list_included(
+    request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False
+) -> list[str]:
     """Return the files that the source includes, directly or not, relative to the scan folder, and where others were missed.
 
     Args:
@@ -201,11 +203,11 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
 
 
 def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
-    compiler = found_program(options["compiler"], COMPILERS)
+    compiler = find_program(options["compiler"], COMPILERS)
     if not compiler:
         wished = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
         raise MissingError(f"needs {wished}: install the package glslang-tools, or set the parameter 'compiler'")
-    included(request, options["include_paths"], refuses=True)
+    list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
     is_glslc = "glslc" in os.path.basename(compiler).lower()
@@ -270,10 +272,10 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
     found = [each for each in messages(output, _GLSLC_LINE if is_glslc else _GLSLANG_LINE) if not _SUMMARY.match(each.text)]
     for message in found:
         if not message.is_error:
-            request.log.warning(_placed_text(message, request.source))
+            request.log.warning(_format_placed(message, request.source))
     # A shader that does not compile does not link either; that is said without a place.
     wrong = [each for each in found if each.is_error]
-    errors = [_placed_text(each, request.source) for each in [each for each in wrong if each.where] or wrong]
+    errors = [_format_placed(each, request.source) for each in [each for each in wrong if each.where] or wrong]
     if status == 0:
         return
     if not errors:
@@ -283,10 +285,10 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
         )
     for text in errors[1:]:
         request.log.error(text)
-    raise _BrokenShaderError(summed_up(errors))
+    raise _BrokenShaderError(summarize_errors(errors))
 
 
-def _placed_text(message: MissingNeed, source: str) -> str:
+def _format_placed(message: MissingNeed, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
     # glslang calls the source 0 when it makes no module.
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")

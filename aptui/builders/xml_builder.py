@@ -14,7 +14,7 @@ from uuid import UUID
 from xml.parsers import expat
 
 from aptui.builders.files import lfs
-from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
+from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class XmlBuilder:
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Check the source and write its one product, named as the source."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
@@ -110,7 +110,7 @@ class _XmlReading:
         self._is_in_cdata = False
         self._is_in_dtd = False
         self._is_dtd_forbidden = is_dtd_forbidden
-        self._parser = self._made_parser()
+        self._parser = self._make_parser()
 
     def read(self, data: bytes) -> None:
         """Read all of `data`.
@@ -123,7 +123,7 @@ class _XmlReading:
         self._parser.Parse(data, True)
         self._end_pending(len(data))
 
-    def _made_parser(self) -> XMLParserType:
+    def _make_parser(self) -> XMLParserType:
         parser = expat.ParserCreate()
         parser.ordered_attributes = True
         parser.StartElementHandler = self._on_start

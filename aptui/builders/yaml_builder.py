@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.files.references import UnusableError, allowed, declared, placed
+from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed
 from aptui.builders.files.schema_file import SchemaFile
-from aptui.builders.needs import summed_up
-from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.needs import summarize_errors
+from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ class YamlBuilder:
         response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
         if response.result is Result.SUCCESS:
             wished = (request.params_for(platform.id).get("schema") for platform in request.platforms)
-            paths = allowed(request, (placed("", path) for path in wished if path))
-            response.source_dependencies = declared(request.scan_folder, paths)
+            paths = filter_allowed(request, (placed("", path) for path in wished if path))
+            response.source_dependencies = declare_sources(request.scan_folder, paths)
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Check the source and write its one product."""
         try:
-            options = checked(self.params_schema, request.params)
+            options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
@@ -137,7 +137,7 @@ def _hold_against_schema(reading: _YamlReading, path: str | None, request: Proce
     for text in errors[1:MOST_VIOLATIONS_SHOWN]:
         request.log.error(f"{request.source}:{text}")
     if errors:
-        place, _, text = summed_up(errors).partition(": ")
+        place, _, text = summarize_errors(errors).partition(": ")
         raise _BrokenYamlError(text, place)
 
 
@@ -153,7 +153,7 @@ class _YamlReading:
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
         self._text = _decode(data)
-        self.documents = _composed(self._yaml, self._text)
+        self.documents = _compose(self._yaml, self._text)
         for node in self.documents:
             self._measure(node)
             self._check(node, set())
@@ -260,7 +260,7 @@ class _YamlReading:
             first[value] = key
 
 
-def _composed(yaml: YAML, text: str) -> list[Any]:
+def _compose(yaml: YAML, text: str) -> list[Any]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 

@@ -62,7 +62,7 @@ def completion(arguments: Namespace) -> int:
         printing.say(SHELLS[arguments.shell])
         return 0
     try:
-        offered = found(arguments.words or [""])
+        offered = complete_words(arguments.words or [""])
     except KnownError:  # no project here, nothing processed: there are no names to offer
         return 0
     for word in offered:
@@ -70,7 +70,7 @@ def completion(arguments: Namespace) -> int:
     return 0
 
 
-def found(words: Sequence[str]) -> list[str]:
+def complete_words(words: Sequence[str]) -> list[str]:
     """Return what the last of these words may become."""
     *before, begun = words
     verb = next((word for word in before if word in main.VERBS), "")
@@ -85,7 +85,7 @@ def found(words: Sequence[str]) -> list[str]:
 
 def _options(parser: main.Parser) -> Iterator[str]:
     yield from ("-h", "--help")
-    for action in parser.declared():
+    for action in parser.list_declared():
         yield from action.option_strings
 
 
@@ -94,7 +94,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
     if actions_of(verb) and not set(actions_of(verb)).intersection(before):
         yield from actions_of(verb)
         return
-    for action in main.parser_of(verb).declared():
+    for action in main.parser_of(verb).list_declared():
         is_meant = before[-1] in action.option_strings if action.option_strings else before[-1] == verb
         if is_meant and action.choices:
             yield from map(str, action.choices)

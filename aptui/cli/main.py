@@ -101,7 +101,7 @@ class Parser(ArgumentParser):
         # What is declared is laid out at once, to find mistakes in it; asking the terminal's width for that would cost `shutil`.
         super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
 
-    def declared(self) -> list[Action]:
+    def list_declared(self) -> list[Action]:
         """Return the options and arguments that people may know of."""
         return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
 
@@ -132,20 +132,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except InternalError as error:
-        return _crashed(error)
+        return _tell_crash(error)
     except KnownError as error:
         return _report_refusal(error)
     except BrokenPipeError:
         printing.silence_stdout()
         return 0
     except OSError as error:
-        return _report_lost_output(error) if printing.is_of_stdout(error) else _crashed(error)
+        return _report_lost_output(error) if printing.is_of_stdout(error) else _tell_crash(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
-        return _crashed(error)
+        return _tell_crash(error)
     return code
 
 
@@ -309,7 +309,7 @@ def _report_lost_output(error: OSError) -> int:
     return _report_refusal(HostError(what, hint="check the place that it goes to, and the free space there"))
 
 
-def _crashed(error: Exception) -> int:
+def _tell_crash(error: Exception) -> int:
     """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
     import traceback
 

@@ -105,11 +105,11 @@ def actions_of(verb: str) -> dict[str, str]:
 
 def options(parser: main.Parser) -> Iterator[tuple[str, str]]:
     """Yield (how it is written, what it says) of each option and argument that people may know of."""
-    for action in parser.declared():
-        yield _written(action), (action.help or "").replace("%%", "%")
+    for action in parser.list_declared():
+        yield _write_action(action), (action.help or "").replace("%%", "%")
 
 
-def _written(action: Action) -> str:
+def _write_action(action: Action) -> str:
     value = (
         "" if action.nargs == 0 else str(action.metavar or (action.choices and "|".join(map(str, action.choices))) or action.dest)
     )

@@ -175,12 +175,12 @@ def _o3de_sections() -> dict[str, Rows]:
     from aptui.o3de_programs.bundler import switches as bundler_switches
 
     processor = [
-        (f"--{each.name}", _accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
+        (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
         for each in switches.SWITCHES
     ]
     processor += [(f"--{old}", f"works: the same as {new}") for old, new in switches.ALIASES.items()]
     builder = [(f"-{name}", f"works: {text}") for name, text in builder_switches.SWITCHES.items()]
-    builder += [(f"-{name}", _accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
+    builder += [(f"-{name}", _write_accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
     refusal = f"{builder_switches.WHY_REFUSED}; {builder_switches.INSTEAD}"
     builder += [(f"-task={task}", f'refused: "-task={task} {refusal}"') for task in builder_switches.CHILDREN]
     sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
@@ -188,11 +188,11 @@ def _o3de_sections() -> dict[str, Rows]:
         rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
         sections[f"AssetBundlerBatch: {command}"] = rows
     sections["AssetBundlerBatch: any command"] += [
-        (f"--{name}", _accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
+        (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
     ]
     sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
     return {name: rows for name, rows in sections.items() if rows}
 
 
-def _accepted(name: str, why: str, lead: str = "--") -> str:
+def _write_accepted(name: str, why: str, lead: str = "--") -> str:
     return f'accepted: "{lead}{name} is accepted and ignored: {why}."'

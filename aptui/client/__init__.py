@@ -30,7 +30,7 @@ def local(cache_dir: Path) -> tuple[str, str]:
     """
     from aptui.link import gateways
 
-    found = gateways.found(cache_dir)
+    found = gateways.find_gateway(cache_dir)
     if found is None or not found.is_alive:
         why = f": {found.problem}" if found is not None and found.problem else ""
         raise HostError(f"no gateway runs{why}", hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")

@@ -23,7 +23,7 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
     try:
         while True:
             client = await listening.dialled.get()
-            print(codec.encoded({"dialled_by": client.welcome}), flush=True)
+            print(codec.encode_value({"dialled_by": client.welcome}), flush=True)
             task = asyncio.get_running_loop().create_task(_print(client))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -36,10 +36,10 @@ async def _print(client: AsyncClient) -> None:
         async for heard in client.notices():
             print(codec.encode_notices(heard.epoch, heard.seq, [heard.notice]), flush=True)
     except Disconnected as error:
-        print(codec.encoded({"gone": str(error)}), flush=True)
+        print(codec.encode_value({"gone": str(error)}), flush=True)
 
 
-def _certified(file: str) -> ssl.SSLContext:
+def _trust_certificate(file: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     return context
@@ -60,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_listen(given.address, given.port, _certified(given.certificate) if given.certificate else None, hello))
+        asyncio.run(_listen(given.address, given.port, _trust_certificate(given.certificate) if given.certificate else None, hello))
 
 
 if __name__ == "__main__":

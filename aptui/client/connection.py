@@ -171,7 +171,7 @@ class AsyncClient:
             raise
         return client
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait until the connection has ended."""
         await asyncio.wait([self._reader])
 
@@ -336,7 +336,7 @@ class AsyncClient:
             refusal = said.refusal
             asked.answer.set_exception(Refused(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
         elif said.answer is not None:
-            asked.answered = codec.converted(said.answer, asked.record)
+            asked.answered = codec.as_record(said.answer, asked.record)
             if not asked.has_bytes:
                 asked.answer.set_result(asked.answered)
 
@@ -387,7 +387,7 @@ async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLC
             ssl=tls if tls is not None else True,
         )
     except aiohttp.WSServerHandshakeError as error:
-        raise _refused_handshake(url, error.status, await _reason(http, url, token, tls, error.status)) from None
+        raise _as_refused_handshake(url, error.status, await _reason(http, url, token, tls, error.status)) from None
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise _unreachable(url, error) from None
 
@@ -417,7 +417,7 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
         return ""
 
 
-def _refused_handshake(url: str, status: int, why: str) -> KnownError:
+def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
     told = f": {sanitize(why)}" if why else ""
     reasons = {
         401: Refused("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),

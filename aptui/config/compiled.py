@@ -16,7 +16,7 @@ from aptui.config.model import Config, ResourceLimits, SharedCachePattern, Share
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import alerts
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections.runs import restored_rule
+from aptui.config.sections.runs import restore_rule
 from aptui.config.sections.serve import restore_gateway
 from aptui.config.tools import refresh_tools
 from aptui.config.variables import refresh_variables
@@ -36,7 +36,7 @@ from aptui.core.project import (
 from aptui.core.results.checks import Check, Limit
 
 
-def kept_file(*asked: object) -> str:
+def find_kept_file(*asked: object) -> str:
     """Return where the compiled form of what is asked for is kept, in the user's cache folder."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
@@ -80,7 +80,7 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         companions=tuple(companions),
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
         checks=_unpack_checks(data["checks"]),
-        retry=restored_rule(data["retry"]),
+        retry=restore_rule(data["retry"]),
         **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks", "retry"),
     )
 
@@ -98,7 +98,7 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
         references=tuple(ReferenceRule(**rule) for rule in data["references"]),
-        retry=restored_rule(data["retry"]),
+        retry=restore_rule(data["retry"]),
     )
 
 
@@ -113,13 +113,13 @@ def _unpack_pattern(data: dict[str, Any]) -> Pattern:
 
 def recall(file: str, key: str) -> Config | None:
     """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
-    config = kept(file, key)
+    config = read_kept(file, key)
     if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
     return refresh_tools(refresh_variables(config))
 
 
-def kept(file: str, key: str | None = None) -> Config | None:
+def read_kept(file: str, key: str | None = None) -> Config | None:
     """Return the compiled form in `file`, for any key where `key` is None; a damaged file is as good as none."""
     try:
         with open(file, encoding="ascii") as stream:

@@ -16,7 +16,7 @@ from aptui.config.dirs import host_platform, own_folder
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, one_line
 from aptui.config.sections import alerts, checks, runs, serve
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.signature import signed
+from aptui.config.signature import sign_project
 from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.project import Companion, Project, UndeclaredReads
@@ -67,7 +67,7 @@ class Compiler:
             cache_dir=Path(self._cache),
             log_dir=Path(self._logs),
             temp_dir=own_folder(self._cache) / "temp",
-            project=signed(replace(project, checks=blocking), self._tree.folder),
+            project=sign_project(replace(project, checks=blocking), self._tree.folder),
             limits=self._limits,
             workers=self._tree.plain("workers", 0),
             layers=digests,

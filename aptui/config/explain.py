@@ -43,10 +43,10 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
     if dialect is not None:
         said: list[ConfigMessage] = dialect.explain(project_dir, key, sets)
         return said
-    return explained(layer_trees(project_dir, sets), key)
+    return explain_key(layer_trees(project_dir, sets), key)
 
 
-def explained(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
+def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return what each of these layers says about a key, in their order."""
     from aptui.config.yaml.nodes import nearest
 

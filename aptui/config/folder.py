@@ -83,7 +83,7 @@ def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:
 def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -> tuple[str, str] | None:
     rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
     for scan_folder in project.scan_folders:
-        path = spelled(scan_folder.path, rel)
+        path = find_spelling(scan_folder.path, rel)
         if path and os.path.isfile(_os_path(path)):
             parts = path[len(scan_folder.path) + 1 :].split("/")
             if not any(is_ignored("/".join(parts[: count + 1])) for count in range(len(parts))):
@@ -91,7 +91,7 @@ def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -
     return None
 
 
-def spelled(root: str, rel: str) -> str:
+def find_spelling(root: str, rel: str) -> str:
     """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
     path = root
     for name in rel.split("/") if rel else ():

@@ -16,10 +16,10 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
-from aptui.config.compiled import keep, kept_file, recall
+from aptui.config.compiled import find_kept_file, keep, recall
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
 from aptui.config.formats import dialect_of, refuse_unreadable
-from aptui.config.merge import SHIPPED_LAYERS, merged, parse_layers
+from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
 from aptui.config.model import Config
 from aptui.config.packing import digest_of
 from aptui.config.signature import environment
@@ -78,7 +78,7 @@ def without_disabled(config: Config) -> Config:
 def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
     layers = _read_layers(project_dir)
     key = digest_of([environment(project_dir), sets, wanted, [(path, hashlib.sha256(data).hexdigest()) for path, data in layers]])
-    file = kept_file(project_dir, sets, wanted)
+    file = find_kept_file(project_dir, sets, wanted)
     config = recall(file, key)
     if config is None:
         config = _compile(project_dir, layers, sets, wanted)
@@ -92,11 +92,11 @@ def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     if not project.is_file():
         refuse_unreadable(project_dir)
         raise UserError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
-    files = [*shipped_files(), project, *([user] if os.path.lexists(user) else [])]
+    files = [*find_shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]
 
 
-def shipped_files() -> tuple[Path, ...]:
+def find_shipped_files() -> tuple[Path, ...]:
     """Return the layers that are shipped with aptui."""
     return tuple(data_dir() / "config" / name for name in ("defaults.yaml", "builders.yaml"))
 
@@ -117,7 +117,7 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
     from aptui.config.compiler import Compiler  # YAML is paid for only when something changed
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
-    return Compiler(merged(parse_layers(layers, sets)), project_dir, wanted).config(digests)
+    return Compiler(merge_layers(parse_layers(layers, sets)), project_dir, wanted).config(digests)
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
@@ -138,7 +138,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
     """Return the merged layers as they were written, every value with its place: slow, for questions about places."""
-    return merged(layer_trees(project_dir, sets))
+    return merge_layers(layer_trees(project_dir, sets))
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:

@@ -25,7 +25,7 @@ _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
 
 
-def merged(trees: Sequence[Node]) -> Node:
+def merge_layers(trees: Sequence[Node]) -> Node:
     """Return what layers come to together; the first after the shipped ones is the project's own."""
     shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")

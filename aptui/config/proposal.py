@@ -324,7 +324,7 @@ def _count_matches(root: Path, ignore: Sequence[str], patterns: Sequence[str]) -
 
 def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
     """Yield relative paths of files that a scan would look at."""
-    is_ignored = _ignored_by(ignore)
+    is_ignored = _make_ignore_check(ignore)
     seen = 0
     for folder, below, names in os.walk(root):
         above = os.path.relpath(folder, root)
@@ -341,7 +341,7 @@ def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
             return
 
 
-def _ignored_by(rules: Sequence[str]) -> Callable[[str], bool]:
+def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
     """Return what says whether a scan leaves out a file, or a folder (with its slash), by these rules and the shipped ones."""
     file = data_dir() / "config" / "defaults.yaml"
     shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value

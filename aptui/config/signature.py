@@ -33,7 +33,7 @@ _ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts")
 """Fields of a builder that are left out where they are not set: who does not use them keeps the signature that he has."""
 
 
-def signed(project: Project, project_dir: Path | None = None) -> Project:
+def sign_project(project: Project, project_dir: Path | None = None) -> Project:
     """Return `project` with its `signature` (Python code is the engine's to add) and, given its folder, `scan_signature`."""
     builders = [{key: value for key, value in pack(rule).items() if key not in _UNDECISIVE} for rule in project.builders]
     for rule in builders:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from aptui.config.model import Config, ToolSettings
 from aptui.config.packing import canonical
-from aptui.config.signature import signed
+from aptui.config.signature import sign_project
 from aptui.core.project import Builder
 
 # ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
@@ -70,4 +70,4 @@ def refresh_tools(config: Config) -> Config | None:
         return None if len(tools) < len(now) else config
     by_name = {name: [tool for tool in tools if tool.builder == name] for name in {tool.builder for tool in tools}}
     builders = tuple(with_tools(rule, by_name[rule.name]) if rule.name in by_name else rule for rule in config.project.builders)
-    return replace(config, tools=tools, project=signed(replace(config.project, builders=builders)))
+    return replace(config, tools=tools, project=sign_project(replace(config.project, builders=builders)))

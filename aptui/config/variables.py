@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from aptui.config.model import Config
-from aptui.config.signature import signed
+from aptui.config.signature import sign_project
 
 _DIGEST_HEX = 32
 
@@ -33,7 +33,7 @@ def refresh_variables(config: Config) -> Config:
         return config
     builders = tuple(replace(builder, variables=digests_of(dict(builder.variables))) for builder in project.builders)
     now = replace(project, variables=digests_of(dict(project.variables)), builders=builders)
-    return config if now == project else replace(config, project=signed(now))
+    return config if now == project else replace(config, project=sign_project(now))
 
 
 def variables_of(config: Config) -> dict[str, str]:

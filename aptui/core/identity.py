@@ -54,7 +54,7 @@ def names_of(source: Source) -> tuple[str, ...]:
 
 def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> SourceUuid:
     """Return the UUID of an intermediate whose producer is not known by its path alone."""
-    return SourceUuid(name_uuid(f"{braced(source)}:{braced(builder)}:{sub_id}".encode()))
+    return SourceUuid(name_uuid(f"{format_braced(source)}:{format_braced(builder)}:{sub_id}".encode()))
 
 
 def shadow_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
@@ -69,7 +69,7 @@ def shadow_prefix(scan_folder: str) -> str:
     return f"({plain}{changed})"
 
 
-def contested_uuid(key: PathKey) -> SourceUuid:
+def make_contested_uuid(key: PathKey) -> SourceUuid:
     """Return the UUID that stands for a source which may not have the one it claims."""
     return SourceUuid(name_uuid(from_text(f"contested:{key}")))
 
@@ -100,6 +100,6 @@ def unpack(text: str) -> SourceIdentity | None:
     )
 
 
-def braced(uuid: bytes) -> str:
+def format_braced(uuid: bytes) -> str:
     """Return 16 big-endian bytes as `{UPPER-CASE}` with braces."""
     return f"{{{str(UUID(bytes=uuid)).upper()}}}"

@@ -53,7 +53,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
     return ProductLink(kind, found.lower(), flags, is_exclusion=is_exclusion)
 
 
-def settled(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
+def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
     """Return links without what is said twice, and the paths that are both wanted and excluded, which are left out altogether.
 
     Of two links to one thing the first counts, whatever the flags of the other are.

@@ -88,7 +88,7 @@ def is_settings(rel: str) -> bool:
     return rel[-len(FILE_NAME) :].lower() == FILE_NAME and rel[-len(FILE_NAME) - 1 : -len(FILE_NAME)] in ("", "/")
 
 
-def merged(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
+def merge_params(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
     """Return a builder's parameters under an `Adjustment.order`: (those of all platforms, {platform: what differs})."""
     params: dict[str, Json] = json.loads(builder.params)
     platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
@@ -112,7 +112,7 @@ class SettingsTree:
         self._project = project
         self._builders = {builder.name: builder for builder in project.builders}
         self._texts = dict(texts)
-        self._folders = {folder: self._checked(text) for folder, text in texts.items()}
+        self._folders = {folder: self._check_text(text) for folder, text in texts.items()}
         self._adjustments: dict[tuple[tuple[str, ...], bytes], FolderAdjustment] = {}
 
     @property
@@ -126,7 +126,7 @@ class SettingsTree:
 
     def put(self, folder: str, text: str) -> frozenset[bytes]:
         """Record what the settings file of `folder` says now, "" = there is none; return the UUIDs of builders that it affects."""
-        old, new = self._folders.get(folder), self._checked(text) if text else None
+        old, new = self._folders.get(folder), self._check_text(text) if text else None
         if new is None:
             self._texts.pop(folder, None)
             self._folders.pop(folder, None)
@@ -203,7 +203,7 @@ class SettingsTree:
         for name, value in section["params"].items():
             values["", name] = Value(value, file.file, file.where(builder.name, "params", name))
         for platform in self._project.platforms:
-            for reference in chosen(section["platforms"], platform.id, platform.tags):
+            for reference in choose_references(section["platforms"], platform.id, platform.tags):
                 params = section["platforms"][reference]
                 if params == SKIP:
                     skips[platform.id] = file.where(builder.name, "platforms", reference)
@@ -216,7 +216,7 @@ class SettingsTree:
 
     # ----------------------------------------------------------------------------------------------------------- checking
 
-    def _checked(self, text: str) -> _Folder:
+    def _check_text(self, text: str) -> _Folder:
         """Read a text and say what is wrong with it in this project."""
         data = json.loads(text)
         found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
@@ -293,7 +293,7 @@ def _is_copy(builder: Builder | None) -> bool:
     return builder is not None and builder.kind is BuilderKind.COPY
 
 
-def chosen(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:
+def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:
     """Return the references that decide for a platform: an id beats a tag, a tag beats `*`."""
     for level in ({platform}, set(tags), {"*"}):
         found = [reference for reference in rules if reference.lower() in level]

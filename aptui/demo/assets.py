@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from aptui.builders.lua_builder import can_compile
-from aptui.builders.needs import EXTRA, found_program, has_library
+from aptui.builders.needs import EXTRA, find_program, has_library
 from aptui.builders.shader_builder import COMPILERS
 
 
@@ -182,7 +182,7 @@ EXTRAS = (
     ),
     Extra(
         "shader",
-        lambda: bool(found_program(None, COMPILERS)),
+        lambda: bool(find_program(None, COMPILERS)),
         2,
         "  - {name: shaders, uses: shader, params: {optimise: size}, platforms: {server: {target_env: opengl, optimise: none}}}\n",
         {"shaders/lamp.frag": _SHADER, "shaders/light.glsl": _LIGHT},

@@ -32,7 +32,7 @@ def files() -> dict[str, bytes]:
     brass.add(_cap(0.0), 12, 36)
     brass.add(_cap(1.0), 12, 36)
     brass.add(_handle, 10, 28)
-    data, tree = _assembled([("paper", paper, PAPER, (0.1, 0.05, 0.01)), ("brass", brass, _BRASS, (0.0, 0.0, 0.0))])
+    data, tree = _assemble([("paper", paper, PAPER, (0.1, 0.05, 0.01)), ("brass", brass, _BRASS, (0.0, 0.0, 0.0))])
     return {MODEL: (json.dumps(tree, indent=2) + "\n").encode(), BUFFER: data}
 
 
@@ -100,7 +100,7 @@ def _minus(one: Vector, other: Vector) -> Vector:
 # -------------------------------------------------------------------------------------------------------------------- glTF
 
 
-def _assembled(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]]]) -> tuple[bytes, dict[str, object]]:
+def _assemble(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]]]) -> tuple[bytes, dict[str, object]]:
     """Return the buffer and the tree of meshes, each with (name, mesh, colour, what it shines)."""
     data = b""
     views, accessors, primitives, materials = (list[dict[str, object]]() for _ in range(4))

@@ -1,6 +1,6 @@
 """Writes the demo project: generated sources that show every kind of builder; processing it is the verb's work (cli), not ours.
 
-What comes out of it, `expected_product_count()` products in all:
+What comes out of it, `count_expected_products()` products in all:
 
 | sources                        | builder                  | linux                  | server               | products |
 |--------------------------------|--------------------------|------------------------|----------------------|---------:|
@@ -229,7 +229,7 @@ def _write_files(folder: Path, *, has_page: bool) -> None:
         _write(folder / path, _wav(samples))
 
 
-def expected_product_count() -> int:
+def count_expected_products() -> int:
     """Return how many products come out here."""
     return _BASE_PRODUCT_COUNT + sum(extra.product_count for extra in possible_extras())
 
@@ -246,7 +246,7 @@ def explain() -> str:
     copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
     return f"""\
 The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
-Its aptui.yaml says, with comments, what is done with each file; {expected_product_count()} products come out of it:
+Its aptui.yaml says, with comments, what is done with each file; {count_expected_products()} products come out of it:
 
   textures/  become WebP with all mip levels for linux; the server needs none
   icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
@@ -264,11 +264,11 @@ Two sources are wrong on purpose:
   {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
   {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
 
-{_left_out(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
+{_tell_missing(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
 """
 
 
-def _left_out(possible: list[Extra]) -> str:
+def _tell_missing(possible: list[Extra]) -> str:
     """Return the line about what this host cannot build, "" for nothing."""
     missing = [extra for extra in EXTRAS if extra not in possible]
     if not missing:

@@ -24,7 +24,7 @@ from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
 FOLDER = "builders"
@@ -79,8 +79,8 @@ def complete(
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
-    memory = _remembered(cache_file)
-    builders, adapted = _adapted(builders, memory, tell)
+    memory = _read_remembered(cache_file)
+    builders, adapted = _adapt_builders(builders, memory, tell)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
@@ -92,10 +92,10 @@ def complete(
             name = f"{FOLDER}/{os.path.basename(path)}"
             tell(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, places)
-    completed = [_completed(builder, own, files, entries) for builder in builders]
+    completed = [_complete_builder(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
     added = [
-        replace(_added(found, files[path], platforms), variables=variables)
+        replace(_add_found(found, files[path], platforms), variables=variables)
         for found, path in own.values()
         if found.origin not in used
     ]
@@ -107,7 +107,7 @@ def complete(
 # ------------------------------------------------------------------------------------------------------------------ adapters
 
 
-def _adapted(
+def _adapt_builders(
     builders: tuple[Builder, ...], memory: _RegistryCache, tell: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
@@ -133,23 +133,23 @@ def _adapted(
     return tuple(completed), answers
 
 
-def adapted_folders(cache_file: Path) -> list[str]:
+def find_adapted_folders(cache_file: Path) -> list[str]:
     """Return the folders of the code that adapters found the last time, sorted.
 
     A change there is a change of builders.
     """
-    answers = _remembered(cache_file).adapted.values()
+    answers = _read_remembered(cache_file).adapted.values()
     return sorted({os.path.dirname(path) for answer in answers for path, *_ in answer.files})
 
 
 def code_files(cache_file: Path) -> dict[str, list[str]]:
     """Return {a module in a project's `builders/` folder: it, and what it imported from beside it} as they were the last time."""
-    return {path: [name for name, *_ in answer.files] for path, answer in _remembered(cache_file).files.items()}
+    return {path: [name for name, *_ in answer.files] for path, answer in _read_remembered(cache_file).files.items()}
 
 
-def remembered_names(cache_file: Path) -> dict[bytes, str]:
+def read_remembered_names(cache_file: Path) -> dict[bytes, str]:
     """Return {uuid: name} of the builders that were found in code the last time that all of it could be looked at."""
-    memory = _remembered(cache_file)
+    memory = _read_remembered(cache_file)
     names = {builder_uuid(found.name): found.name for answer in memory.files.values() for found in answer.classes}
     return names | {builder.uuid: builder.name for answer in memory.adapted.values() for builder in answer.found}
 
@@ -187,7 +187,7 @@ def _entry_name(builder: Builder) -> str:
     return builder.origin.removeprefix(_ENTRY).partition(":")[0] if builder.origin.startswith(_ENTRY) else ""
 
 
-def _completed(
+def _complete_builder(
     builder: Builder, own: dict[str, tuple[ClassDescription, str]], files: dict[str, ClassAnswer], entries: dict[str, ClassAnswer]
 ) -> Builder:
     name = _entry_name(builder)
@@ -216,7 +216,7 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
     )
 
 
-def _added(found: ClassDescription, answer: ClassAnswer, platforms: tuple[str, ...]) -> Builder:
+def _add_found(found: ClassDescription, answer: ClassAnswer, platforms: tuple[str, ...]) -> Builder:
     builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON, platforms=platforms)
     return _fill(builder, found, answer)
 
@@ -227,7 +227,7 @@ def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:
 
 def distrust(cache_file: Path) -> None:
     """Forget the times of all code that is remembered: the next look compares bytes."""
-    memory = _remembered(cache_file)
+    memory = _read_remembered(cache_file)
     answers = [*memory.entries.values(), *memory.files.values(), *memory.adapted.values()]
     before = replace(memory, signature="")
     for answer in answers:
@@ -303,7 +303,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer])
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
-        fresh.update(zip(missing, described([questions[key] for key in missing]), strict=True))
+        fresh.update(zip(missing, ask_child([questions[key] for key in missing]), strict=True))
     return {key: fresh[key] for key in questions}
 
 
@@ -328,7 +328,7 @@ def _digest_of(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
+def ask_child(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     """Have a child process look at builders.
 
     Raises:
@@ -355,7 +355,7 @@ def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
             hint="check what they do when they are imported",
         ) from None
     try:
-        return msgspec.json.decode(ended.stdout, type=prepared(list[ClassAnswer]))
+        return msgspec.json.decode(ended.stdout, type=prepare_form(list[ClassAnswer]))
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(
@@ -380,9 +380,9 @@ def _signature() -> str:
     return "\n".join(parts)
 
 
-def _remembered(cache_file: Path) -> _RegistryCache:
+def _read_remembered(cache_file: Path) -> _RegistryCache:
     try:
-        memory = msgspec.json.decode(cache_file.read_bytes(), type=prepared(_RegistryCache))
+        memory = msgspec.json.decode(cache_file.read_bytes(), type=prepare_form(_RegistryCache))
     except (OSError, msgspec.MsgspecError):
         return _RegistryCache()
     return memory if memory.signature == _signature() else _RegistryCache(memory.signature, {}, memory.files, memory.adapted)

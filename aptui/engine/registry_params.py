@@ -45,11 +45,11 @@ def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
 def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError]:
     schema = json.loads(builder.params_schema)
     for mistake in mistakes(schema, json.loads(builder.params)):
-        yield _placed(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
+        yield _place_mistake(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
     for platform, params in builder.platform_params:
         for mistake in mistakes(schema, json.loads(params)):
-            yield _placed(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)
+            yield _place_mistake(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)
 
 
-def _placed(mistake: ParamError, builder: Builder, where: str, places: Mapping[str, str]) -> UserError:
+def _place_mistake(mistake: ParamError, builder: Builder, where: str, places: Mapping[str, str]) -> UserError:
     return UserError(f"{mistake.what} (builder '{builder.name}')", where=where or places.get(builder.name, ""), hint=mistake.hint)

@@ -25,7 +25,7 @@ from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, Hello, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
@@ -106,7 +106,7 @@ class EngineClient:
         try:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
-            raise _refused_connection(path, error) from None
+            raise _as_refused(path, error) from None
         try:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
             channel.connect(path)
@@ -114,11 +114,11 @@ class EngineClient:
                 raise PermissionError(errno.EACCES, "it is another user's")
         except OSError as error:
             channel.close()
-            raise _refused_connection(path, error) from None
+            raise _as_refused(path, error) from None
         client = cls(channel)
         try:
             answer = client.ask(Hello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
-            client.hello = msgspec.convert(answer, prepared(EngineWelcome))
+            client.hello = msgspec.convert(answer, prepare_form(EngineWelcome))
         except msgspec.ValidationError as error:
             client.close()
             raise EngineGone(f"the engine's greeting is invalid: {error}") from error
@@ -310,7 +310,7 @@ def _refusal_of(said: RefusalLine) -> RequestRefused:
     return _FAMILIES.get(said.code, _Troubled)(said.what, hint=said.hint)
 
 
-def _refused_connection(path: str, error: OSError) -> HostError:
+def _as_refused(path: str, error: OSError) -> HostError:
     if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
         return NoEngine(f"no engine listens at '{path}'", hint="start one")
     if isinstance(error, BlockingIOError):

@@ -262,14 +262,14 @@ def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
     if record is None:
         return ()
     try:
-        said = _decode(line, _told_form(record), 0, "")
+        said = _decode(line, _find_told_form(record), 0, "")
     except MalformedLine:
         return ()
     return tuple(map(NoticeLine, repeat(said.epoch), said.seqs, said.told))
 
 
 @cache
-def _told_form(record: type[Notice]) -> Any:
+def _find_told_form(record: type[Notice]) -> Any:
     """Return the form of a line with many notices of one kind."""
     fields: list[tuple[str, Any]] = [("epoch", int), ("seqs", tuple[int, ...]), ("told", tuple[record, ...])]  # type: ignore[valid-type]  # made at run time
     return msgspec.defstruct("_Told", fields, frozen=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aptui.link import places
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 _RECORD = "gateway.json"
 
@@ -58,10 +58,10 @@ def retract(cache_dir: places.Folder) -> None:
         os.unlink(path_of(cache_dir))
 
 
-def found(cache_dir: places.Folder) -> GatewayRecord | None:
+def find_gateway(cache_dir: places.Folder) -> GatewayRecord | None:
     """Return the gateway of a cache as it was last announced; whether it lives is for `is_alive` to say."""
     try:
-        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=prepared(GatewayRecord))
+        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=prepare_form(GatewayRecord))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

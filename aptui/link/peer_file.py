@@ -25,11 +25,11 @@ from msgspec.structs import replace
 from aptui.config.dirs import OWN_FOLDER
 from aptui.config.editing import peer_lists
 from aptui.shared.connections.addresses import canonical
-from aptui.shared.connections.peer_rules import applied, checked
+from aptui.shared.connections.peer_rules import apply_order, check_dial
 from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 PLACE = Path(OWN_FOLDER, "connections.json")
 """Below the cache."""
@@ -105,7 +105,7 @@ def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
     except OSError as error:
         return PeerLists(None, f"'{file}' cannot be read: {error.strerror}")
     try:
-        form = msgspec.json.decode(data, type=prepared(_Form))
+        form = msgspec.json.decode(data, type=prepare_form(_Form))
         return PeerLists(_settings(form), configured=_settings(form.configured) if form.configured is not None else None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KnownError) as error:
         aside = file.with_name(file.name + _DAMAGED)
@@ -127,7 +127,7 @@ def change(file: Path, otherwise: PeerSettings, order: PeerOrder, project_dir: P
         UserError: it cannot be done. HostError: the file cannot be written.
     """
     with _alone(file):
-        settings = applied(read(file).in_force(otherwise), order)
+        settings = apply_order(read(file).in_force(otherwise), order)
         written = peer_lists.write_back(project_dir, settings, otherwise) if project_dir is not None else ()
         fields = [field for field, key in peer_lists.KEYS.items() if key in written]
         configured = replace(otherwise, **{field: getattr(settings, field) for field in fields})
@@ -147,7 +147,7 @@ def overridden(settings: PeerSettings, configured: PeerSettings) -> dict[str, An
 
 
 def _settings(form: _Lists) -> PeerSettings:
-    dials = {row.id: checked(Dial(row.id, row.address, row.port, row.auto)) for row in form.connections}
+    dials = {row.id: check_dial(Dial(row.id, row.address, row.port, row.auto)) for row in form.connections}
     allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (form.allowed, form.rejected))
     return PeerSettings(tuple(dials.values()), allowed, rejected, form.allow_list)
 

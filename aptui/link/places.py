@@ -21,7 +21,7 @@ from msgspec import Struct
 from aptui.config.dirs import engine_record
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 
@@ -266,7 +266,7 @@ def engines() -> list[EngineRecord]:
 
 def _read(path: Path) -> EngineRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepared(EngineRecord))
+        return msgspec.json.decode(path.read_bytes(), type=prepare_form(EngineRecord))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

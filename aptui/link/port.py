@@ -189,7 +189,7 @@ class Release(Struct, frozen=True):
 
 
 class ScanMissing(Struct, frozen=True):
-    """Search products for missing dependencies: those that patterns (`store.missing.chosen`) and ids name, all without any.
+    """Search products for missing dependencies: those that patterns (`store.missing.choose_scanned`) and ids name, all without any.
 
     Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
     done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
@@ -324,5 +324,5 @@ class Answerer(Protocol):
     def take(self, request: Request) -> None:
         """Take a verb; answer it now or later. `Hello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone: its holds end."""

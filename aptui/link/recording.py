@@ -29,7 +29,7 @@ from aptui.config.dirs import DATABASE, own_folder
 from aptui.link import codec
 from aptui.link.codec import MalformedLine, NoticeLine
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 T = TypeVar("T")
 
@@ -197,15 +197,15 @@ class Recording:
         try:
             with open(self.path, "rb") as stream:
                 stream.seek(block.offset)
-                lines = _unfolded(stream.read(block.size)[_SPAN.size :])
+                lines = _unfold(stream.read(block.size)[_SPAN.size :])
         except OSError as error:
             raise _unreadable(self.path, error) from error
         except zlib.error:
-            raise _damaged(self.path, block.offset) from None
+            raise _as_damaged(self.path, block.offset) from None
         try:
-            return list(_decoded(lines))
+            return list(_decode_lines(lines))
         except (MalformedLine, ValueError):
-            raise _damaged(self.path, block.offset) from None
+            raise _as_damaged(self.path, block.offset) from None
 
 
 def is_recording(path: Path) -> bool:
@@ -254,27 +254,27 @@ def _take_frames(found: Recording, stream: BinaryIO, database: BinaryIO, logs: P
     size, is_whole, is_begun = 0, False, False
     for kind, offset, data in _frames(found.path, stream):
         if is_begun == (kind == b"H"):
-            raise _damaged(found.path, offset)
+            raise _as_damaged(found.path, offset)
         is_begun = True
         try:
             match kind:
                 case b"H":
-                    found.head = msgspec.json.decode(data, type=prepared(RecordingHead))
+                    found.head = msgspec.json.decode(data, type=prepare_form(RecordingHead))
                 case b"D":
-                    size += database.write(_unfolded(data))
+                    size += database.write(_unfold(data))
                     if size > MOST_DATABASE_BYTES:
                         raise UserError(f"the database in '{found.path}' is too large to be unfolded", hint=_OTHER)
                 case b"B":
-                    is_whole = msgspec.json.decode(data, type=prepared(int)) == size
+                    is_whole = msgspec.json.decode(data, type=prepare_form(int)) == size
                 case b"N":
                     found.blocks.append(_block(found, offset, data))
                 case b"L":
-                    _put_log(logs, _unfolded(data))
+                    _put_log(logs, _unfold(data))
                 case b"E":
-                    found.end = msgspec.json.decode(data, type=prepared(RecordingEnd))
+                    found.end = msgspec.json.decode(data, type=prepare_form(RecordingEnd))
                     break
         except (zlib.error, struct.error, msgspec.MsgspecError, ValueError):
-            raise _damaged(found.path, offset) from None
+            raise _as_damaged(found.path, offset) from None
     if not is_whole:
         raise UserError(f"'{found.path}' ends before the database in it does: there is nothing to show", hint=_CUT)
 
@@ -285,12 +285,12 @@ def _frames(path: Path, stream: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
         kind, size, checksum = _FRAME.unpack(head)
         offset = stream.tell()
         if size > _MOST_FRAME_BYTES:
-            raise _damaged(path, offset)
+            raise _as_damaged(path, offset)
         data = stream.read(size)
         if len(data) < size:
             return
         if zlib.crc32(data) != checksum:
-            raise _damaged(path, offset)
+            raise _as_damaged(path, offset)
         yield kind, offset, data
 
 
@@ -311,7 +311,7 @@ def _put_log(logs: Path, data: bytes) -> None:
     path.write_bytes(text)
 
 
-def _unfolded(data: bytes) -> bytes:
+def _unfold(data: bytes) -> bytes:
     unfolding = zlib.decompressobj()
     unfolded = unfolding.decompress(data, _MOST_UNFOLDED_BYTES)
     if not unfolding.eof or unfolding.unused_data:
@@ -319,7 +319,7 @@ def _unfolded(data: bytes) -> bytes:
     return unfolded
 
 
-def _decoded(lines: bytes) -> Iterator[TimedNews]:
+def _decode_lines(lines: bytes) -> Iterator[TimedNews]:
     for entry in lines.splitlines():
         at_ms, _, line = entry.partition(b" ")
         said = codec.decode_message(line)
@@ -327,7 +327,7 @@ def _decoded(lines: bytes) -> Iterator[TimedNews]:
             yield TimedNews(int(at_ms), said)
 
 
-def _damaged(path: Path, offset: int) -> UserError:
+def _as_damaged(path: Path, offset: int) -> UserError:
     return UserError(f"'{path}' is damaged at byte {offset:,}", hint=_CUT)
 
 

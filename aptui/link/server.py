@@ -478,7 +478,7 @@ class LinkServer:
 
     def _tell_who_left(self) -> None:
         while self._gone:
-            self._answerer.left(self._gone.pop(0))
+            self._answerer.forget_client(self._gone.pop(0))
 
 
 def _word(text: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from aptui.core.notices import LogRecord
 from aptui.link.port import Answer
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 
 class ToldLog(Struct, frozen=True):
@@ -21,10 +21,10 @@ class ToldLog(Struct, frozen=True):
     records: tuple[LogRecord, ...] | None = None
 
 
-def told_log(answer: Answer) -> ToldLog:
+def make_told_log(answer: Answer) -> ToldLog:
     """Return an answer as it is meant.
 
     Raises:
         msgspec.ValidationError: it is none.
     """
-    return msgspec.convert(answer, prepared(ToldLog))
+    return msgspec.convert(answer, prepare_form(ToldLog))

@@ -91,9 +91,9 @@ class _Session:
 
     def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
         self._config, self._given, self._console = config, given, console
-        folders = builder_source.numbered(config)
-        self._project: Project = replace(config.project, builders=_completed(config), scan_folders=folders)
-        self._folder, self._source = builder_source.found(given.source, config, folders)
+        folders = builder_source.number_folders(config)
+        self._project: Project = replace(config.project, builders=_complete_builders(config), scan_folders=folders)
+        self._folder, self._source = builder_source.find_source(given.source, config, folders)
         self._settings, self._adjusted_by = builder_source.settings_above(self._source.rel, self._project)
         self._logs = 0
 
@@ -108,7 +108,7 @@ class _Session:
             raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
         self._say(f"Platforms = {', '.join(platforms)}")
-        kept = _kept_folder() if self._given.processes else ""
+        kept = _make_kept_folder() if self._given.processes else ""
         with Workers(self._config, wanted, 1, writes=[kept] if kept else []) as workers:
             work, is_well = self._analyse(workers, planner, wanted, kept)
             if kept:
@@ -203,7 +203,7 @@ def _record_lines(record: LogRecord) -> Iterator[str]:
         yield f"{prefix}{record.window}: {text}" if prefix else text
 
 
-def _completed(config: Config) -> tuple[Builder, ...]:
+def _complete_builders(config: Config) -> tuple[Builder, ...]:
     """Return the builders as the engine sees them, without leaving anything in the cache."""
     from aptui.engine import registry
 
@@ -212,7 +212,7 @@ def _completed(config: Config) -> tuple[Builder, ...]:
         return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders"), platforms)
 
 
-def _kept_folder() -> str:
+def _make_kept_folder() -> str:
     """Return a new folder outside of the cache, which is the engine's alone."""
     try:
         return tempfile.mkdtemp(prefix="asset-builder-")

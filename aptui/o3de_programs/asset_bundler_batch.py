@@ -55,7 +55,7 @@ def _project(given: BundlerSwitches) -> BundlerProject:
 
 
 def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    path = project.path(given.needed("seedListFile"), seeds.SUFFIX)
+    path = project.path(given.need_switch("seedListFile"), seeds.SUFFIX)
     for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
         if given.has(name) and not project.asked:
             raise UserError(f"--{name} needs --platform", hint="say which ones, as in --platform=pc,server")
@@ -157,7 +157,7 @@ def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: Bundle
     is_written = bool(paths) and not given.has("dryRun")
     if is_written:
         output.refuse_overwriting(paths.values(), is_allowed=given.has("allowOverwrites"))
-    listed = seeds.merged(SeedList.load(project.existing(each, seeds.SUFFIX)) for each in given.all("seedListFile"))
+    listed = seeds.merge_seeds(SeedList.load(project.existing(each, seeds.SUFFIX)) for each in given.all("seedListFile"))
     texts: dict[Path, str] = {}
     for platform in platforms:
         products = project.products(platform)
@@ -177,7 +177,7 @@ def _starts(
     given: BundlerSwitches, project: BundlerProject, products: PlatformProducts, listed: list[Seed], output: BundlerOutput
 ) -> list[AssetKey]:
     if given.has("addDefaultSeedListFiles"):
-        listed = [*listed, *seeds.merged(map(SeedList.load, project.default_seed_lists()))]
+        listed = [*listed, *seeds.merge_seeds(map(SeedList.load, project.default_seed_lists()))]
     found, missing = applying(listed, products)
     if given.has("addDefaultSeedListFiles"):
         more, unmet = project.default_dependencies(products)

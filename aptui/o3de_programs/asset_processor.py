@@ -137,8 +137,8 @@ class _Processor:
         """Say what came of it; return the exit code."""
         if self._is_finished:
             work.finish(self._start, self.teller)
-        failed = work.failed_assets(self._start)
-        self._start.console.say_all(lines.failed_assets(failed))
+        failed = work.find_failed_assets(self._start)
+        self._start.console.say_all(lines.format_failed_assets(failed))
         work.tell_totals(self._start, self.teller, len(failed), time.monotonic() - self._began_s)
         work.tell_end(self._start, self.teller)
         return starting.FAILED if failed else 0

@@ -44,8 +44,8 @@ def _process(start: RunRequest) -> int:
     is_whole = batch.run()
     if is_whole:
         work.finish(start, batch.teller)
-    failed = work.failed_assets(start)
-    start.console.say_all([lines.RULER, lines.COMPLETE, *lines.failed_assets(failed)])
+    failed = work.find_failed_assets(start)
+    start.console.say_all([lines.RULER, lines.COMPLETE, *lines.format_failed_assets(failed)])
     work.tell_totals(start, batch.teller, len(failed), time.monotonic() - began_s)
     start.console.say(lines.COMPLETED)
     work.tell_end(start, batch.teller)
@@ -66,7 +66,7 @@ class _Batch:
 
     def run(self) -> bool:
         """Process everything; return whether nobody ended it before."""
-        with selectors.DefaultSelector() as selector, self._ports(selector), self._stopped_by_signals():
+        with selectors.DefaultSelector() as selector, self._ports(selector), self._stop_on_signals():
             self._start.console.say_all([lines.STARTED, lines.RULER])
             try:
                 opening = work.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
@@ -193,7 +193,7 @@ class _Batch:
             key.data(mask)
 
     @contextlib.contextmanager
-    def _stopped_by_signals(self) -> Iterator[None]:
+    def _stop_on_signals(self) -> Iterator[None]:
         """Let the first signal end the run cleanly and the second one the program; what is on disk survives both."""
         previous: list[tuple[int, object]] = []
 

@@ -26,7 +26,7 @@ from aptui.store.queries.reader import Reader, open_reader
 _NO_JOB = "not processed yet"
 
 
-def found(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
+def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
     """Return the scan folder of a file, and the file as a source, with the UUID that the asset database has for it.
 
     Raises:
@@ -90,6 +90,6 @@ def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
     return next((job.status for job in jobs if (job.job_key.lower(), job.platform) == wanted), _NO_JOB)
 
 
-def numbered(config: Config) -> tuple[ScanFolder, ...]:
+def number_folders(config: Config) -> tuple[ScanFolder, ...]:
     """Return the scan folders, each with an id of its own."""
     return tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))

@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     Raises:
         UserError: it does not say which source, or asks for what only a child of O3DE's asset processor does.
     """
-    given, notes = _given(arguments)
+    given, notes = _parse_given(arguments)
     if "help" in given or "h" in given or not arguments:
         return BuilderSwitches(wants_help=True)
     task = given.get("task", [""])[-1].lower()
@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     project = given.get("project-path", [""])[-1]
     forwarded = tuple(f"--{name}={value}" for name in _FORWARDED for value in given.get(name, ()))
     if not project and "gamename" in given:
-        project = _called(given["gamename"][-1], source)
+        project = _find_project_name(given["gamename"][-1], source)
     return BuilderSwitches(source, os.path.abspath(project) if project else "", mode != "debug_create", forwarded, notes)
 
 
@@ -91,7 +91,7 @@ def help_lines() -> list[str]:
     return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *others]
 
 
-def _given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     given: dict[str, list[str]] = {}
     notes = []
     waiting = ""
@@ -115,7 +115,7 @@ def _given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, .
     return {name: values or [""] for name, values in given.items()}, tuple(notes)
 
 
-def _called(name: str, source: str) -> str:
+def _find_project_name(name: str, source: str) -> str:
     """Return the nearest folder above a source, or beside one of those, with a project's name; "" = look as usual."""
     folder = os.path.dirname(source)
     while True:

@@ -16,7 +16,7 @@ from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace
 from aptui.engine.relocate import relocate
 from aptui.link import port
 from aptui.o3de_programs.output import lines
-from aptui.o3de_programs.run_request import RunRequest, asked_holder
+from aptui.o3de_programs.run_request import RunRequest, ask_holder
 from aptui.shared.errors import BusyError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db.schema import uuid_text
@@ -39,7 +39,9 @@ def scan(start: RunRequest, pattern: str) -> None:
     search = MissingSearch(NamePlace(start.database, start.config.cache_dir, roots), limit)
     with closing(open_reader(start.database)) as reader:
         wanted = [
-            each for each in store.chosen(reader, [pattern]) if names.fullmatch(each.name) or names.fullmatch(_base(each.name))
+            each
+            for each in store.choose_scanned(reader, [pattern])
+            if names.fullmatch(each.name) or names.fullmatch(_base(each.name))
         ]
     if wanted:
         _scan_products(start, search, wanted, limit)
@@ -52,10 +54,10 @@ def scan(start: RunRequest, pattern: str) -> None:
 
 def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Scanned], limit: int) -> None:
     try:
-        with relocate.held(start.config), closing(Writer(start.database, lambda _ticket: None)) as writer:
+        with relocate.hold_engines_off(start.config), closing(Writer(start.database, lambda _ticket: None)) as writer:
             search.products(wanted, lambda rows: writer.run(rows, durable=False))
     except BusyError as busy:
-        asked_holder(start.config, busy, port.ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
+        ask_holder(start.config, busy, port.ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
 
 
 def _base(name: str) -> str:

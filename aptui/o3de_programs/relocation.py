@@ -10,10 +10,10 @@ import msgspec
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError, from_switches
 from aptui.o3de_programs.output import relocation_report
-from aptui.o3de_programs.run_request import RunRequest, asked_holder
+from aptui.o3de_programs.run_request import RunRequest, ask_holder
 from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.relocation.records import Relocate, RelocationReport
 
 _COMMANDS = ("move", "delete")
@@ -57,7 +57,7 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
     if not order.is_confirmed:
         return relocate.preview(order, start.config)
     try:
-        with relocate.held(start.config):
+        with relocate.hold_engines_off(start.config):
             return relocate.relocate(order, start.config)
     except BusyError as busy:
-        return msgspec.convert(asked_holder(start.config, busy, order), prepared(RelocationReport))
+        return msgspec.convert(ask_holder(start.config, busy, order), prepare_form(RelocationReport))

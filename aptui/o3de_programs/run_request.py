@@ -48,7 +48,7 @@ class RunRequest(Struct):
 
     def tell_turned_away(self) -> None:
         """Say what whoever connects to the listening port should know."""
-        self.console.say(lines.turned_away(str(self.config.cache_dir)))
+        self.console.say(lines.format_turned_away(str(self.config.cache_dir)))
 
     @property
     def database(self) -> Path:
@@ -56,7 +56,7 @@ class RunRequest(Struct):
         return asset_database(self.config.cache_dir)
 
 
-def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
+def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
     """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
     try:
         client = EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")

@@ -111,7 +111,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 # -------------------------------------------------------------------------------------------------------------- what failed
 
 
-def failed_assets(start: RunRequest) -> set[str]:
+def find_failed_assets(start: RunRequest) -> set[str]:
     """Return the absolute paths of all sources that have a failed job now, whichever run that was.
 
     An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no
@@ -178,7 +178,7 @@ def _tell_catalog(start: RunRequest, teller: EventPrinter, path: Path, platform:
     except OSError:
         return
     if saved_s * 1000 >= start.console.started_ms:
-        start.console.say(lines.saved_catalog(platform, count, max(0.0, saved_s - teller.heard_s)))
+        start.console.say(lines.format_saved_catalog(platform, count, max(0.0, saved_s - teller.heard_s)))
 
 
 def tell_totals(start: RunRequest, teller: EventPrinter, failed_count: int, seconds: float) -> None:

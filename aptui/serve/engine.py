@@ -19,7 +19,7 @@ from aptui.link.client import EngineClient, EngineGone
 from aptui.link.codec import NoticeLine
 from aptui.link.port import Answer
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 _RETRY_S = (0.1, 2.0)
 _BATCH = 2_000
@@ -138,7 +138,7 @@ class EngineLink:
     def _set_here(self, welcome: Answer) -> None:
         if self._ends.is_set():
             return
-        met = msgspec.convert(welcome, prepared(_Met), strict=False)
+        met = msgspec.convert(welcome, prepare_form(_Met), strict=False)
         self.epoch, self.seq, self.progress, self.running = met.epoch, met.seq, met.progress, set(met.running)
         self.is_here = True
         self._tell_came(True)

@@ -86,7 +86,7 @@ def addresses() -> tuple[Address, ...]:
             "/v1/tree{rest}", "/v1/tree/{platform}/{path}", files.tree, kind="application/json",
             query=(("list", ({"type": "string", "enum": ["plain"]}, "plain: a path a line.")),), answers=(("200", "The tree."),),
         ),
-        Address("/v1/files/@products@{rest}", "/v1/files/@products@/{path}", files.aliased_product, answers=_FILE,
+        Address("/v1/files/@products@{rest}", "/v1/files/@products@/{path}", files.answer_aliased_product, answers=_FILE,
                 query=(*of_platform, *waited, *listed)),
         Address("/v1/files/@log@{rest}", "/v1/files/@log@/{path}", files.log, scope=Scope.CONTROL, kind="text/plain",
                 answers=(("200", "The log, or the names in a folder."),)),

@@ -27,7 +27,7 @@ _ELEMENT, _VALUE, _SIZE, _NAME, _VERSION = 8, 16, 32, 64, 128
 _END = b"\0"
 
 
-def folded(*types: bytes) -> bytes:
+def fold_template(*types: bytes) -> bytes:
     """Return the type id of a template: those of its arguments, the template's own last."""
     return reduce(_combine_uuids, types)
 
@@ -74,25 +74,27 @@ _ASSET_ID, _INFO, _DEPENDENCY, _REGISTRY = (
 
 def vector_of(type_text_of_element: str) -> bytes:
     """Return the type id of a vector of elements."""
-    return folded(_id(type_text_of_element), _ALLOCATOR, _VECTOR)
+    return fold_template(_id(type_text_of_element), _ALLOCATOR, _VECTOR)
 
 
 def pair_of(key: bytes, value: bytes) -> bytes:
     """Return the type id of a pair."""
-    return folded(key, value, _PAIR)
+    return fold_template(key, value, _PAIR)
 
 
 def map_of(key: bytes, value: bytes, *, is_multi: bool = False) -> bytes:
     """Return the type id of an unordered map."""
-    return folded(key, value, folded(key, _HASH), folded(key, _EQUAL), _ALLOCATOR, _MULTIMAP if is_multi else _MAP)
+    return fold_template(
+        key, value, fold_template(key, _HASH), fold_template(key, _EQUAL), _ALLOCATOR, _MULTIMAP if is_multi else _MAP
+    )
 
 
 def bits_of(count: int) -> bytes:
     """Return the type id of a set of bits."""
-    return folded(_combine_uuids(b"", str(count).encode()), _id("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
+    return fold_template(_combine_uuids(b"", str(count).encode()), _id("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
 
 
-_DEPENDENCIES, _BITS_64 = folded(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_of(64)
+_DEPENDENCIES, _BITS_64 = fold_template(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_of(64)
 
 
 class RegistryAsset(Struct, frozen=True):

@@ -21,7 +21,7 @@ _prepared: set[object] = set()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
-def prepared(form: T) -> T:
+def prepare_form(form: T) -> T:
     """Return the form of a message, a type, once msgspec knows all of it."""
     if form not in _prepared:
         with _lock:
@@ -34,5 +34,5 @@ def json_decoder(form: object) -> msgspec.json.Decoder[Any]:
     """Return the decoder of a form, made on first use: each costs about a millisecond, and a client needs two or three of them."""
     found = _decoders.get(form)
     if found is None:
-        found = _decoders[form] = msgspec.json.Decoder(prepared(form))
+        found = _decoders[form] = msgspec.json.Decoder(prepare_form(form))
     return found

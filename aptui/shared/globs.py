@@ -57,7 +57,7 @@ class Glob:
         place = end - self._rest[-1].length
         return place >= at and self._rest[-1].is_at(text, place)
 
-    def taken(self, text: str) -> tuple[str, ...] | None:
+    def take_stars(self, text: str) -> tuple[str, ...] | None:
         """Return what each star takes, the first as much as it can, then the next; None = another text."""
         at, ends = self._first.length, len(text)
         if not self._first.is_at(text, 0):
@@ -87,7 +87,7 @@ class LevelGlob:
         self._levels = [Glob(level) for level in (f"{head}*" if star else last).split("/")]
         self._last = _Piece(last) if star else None
 
-    def taken(self, path: str) -> tuple[str, ...] | None:
+    def take_stars(self, path: str) -> tuple[str, ...] | None:
         """Return what each star takes, None = another path."""
         if self._last is None:
             return self._of_levels(path.split("/"))
@@ -104,5 +104,5 @@ class LevelGlob:
     def _of_levels(self, parts: Sequence[str]) -> tuple[str, ...] | None:
         if len(parts) != len(self._levels):
             return None
-        taken = [level.taken(part) for level, part in zip(self._levels, parts, strict=True)]
+        taken = [level.take_stars(part) for level, part in zip(self._levels, parts, strict=True)]
         return tuple(part for each in taken if each is not None for part in each) if None not in taken else None

@@ -41,13 +41,13 @@ def text(families: Iterable[Family]) -> str:
 
 def _lines(family: Family) -> Iterator[str]:
     yield f"# TYPE {family.name} {family.kind}"
-    yield f"# HELP {family.name} {_escaped(family.told)}"
+    yield f"# HELP {family.name} {_escape(family.told)}"
     for sample in family.samples:
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
+        labels = ",".join(f'{name}="{_escape(value)}"' for name, value in sample.labels.items())
         yield f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """Return a text as the format wants it; half a surrogate pair has no UTF-8."""
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -38,7 +38,7 @@ def mistakes(schema: Schema, params: Mapping[str, Any]) -> Iterator[ParamError]:
             if is_closed:
                 yield ParamError(f"unknown parameter {_shorten_value(name)}", _nearest(str(name), [*known]), name)
         elif not _fits(known[name], value):
-            what = f"parameter '{name}' must be {_expected(known[name])}, not {_shorten_value(value)}"
+            what = f"parameter '{name}' must be {_describe_expected(known[name])}, not {_shorten_value(value)}"
             yield ParamError(what, _guess(known[name], value), name)
 
 
@@ -75,9 +75,9 @@ def _is_between(rule: Schema, value: Any) -> bool:
     return bool(rule.get("minimum", value) <= value <= rule.get("maximum", value))
 
 
-def _expected(rule: Schema) -> str:
+def _describe_expected(rule: Schema) -> str:
     if "anyOf" in rule:
-        return " or ".join(_expected(each) for each in rule["anyOf"])
+        return " or ".join(_describe_expected(each) for each in rule["anyOf"])
     if "enum" in rule:
         return ("one of " if len(rule["enum"]) > 1 else "") + ", ".join(map(str, rule["enum"]))
     match rule.get("type"):
@@ -88,10 +88,10 @@ def _expected(rule: Schema) -> str:
         case "string":
             return str(rule.get("title", "text"))
         case "array":
-            return f"a list, each {_expected(rule['items'])}" if "items" in rule else "a list"
+            return f"a list, each {_describe_expected(rule['items'])}" if "items" in rule else "a list"
         case "object":
             each = rule.get("additionalProperties")
-            return f"a mapping, each value {_expected(each)}" if isinstance(each, Mapping) else "a mapping"
+            return f"a mapping, each value {_describe_expected(each)}" if isinstance(each, Mapping) else "a mapping"
         case kind:
             return f"{'an integer' if kind == 'integer' else 'a number'}{_bounds(rule)}"
 

@@ -66,20 +66,20 @@ def has_colour(stream: TextIO) -> bool:
     return is_always_coloured or (is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
-def coloured(text: str, colour: str, stream: TextIO) -> str:
+def colour_text(text: str, colour: str, stream: TextIO) -> str:
     """Return `text` in a colour, where `stream` takes any."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour and has_colour(stream) else text
 
 
 def say(text: str = "", colour: str = "") -> None:
     """Write one line to stdout; `text` is safe already."""
-    sys.stdout.write(coloured(text, colour, sys.stdout) + "\n")
+    sys.stdout.write(colour_text(text, colour, sys.stdout) + "\n")
 
 
 def complain(text: str, colour: str = "") -> None:
     """Write one line to stderr; `text` is safe already."""
     try:
-        sys.stderr.write(coloured(text, colour, sys.stderr) + "\n")
+        sys.stderr.write(colour_text(text, colour, sys.stderr) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass  # nobody is there to be told
@@ -154,9 +154,9 @@ def table(
     limit = width(stream)
     if limit is not None:
         shown = _squeeze(widths, limit, right, spare)
-    stream.write(coloured(_row(header, widths, right, shown), "bold", stream) + "\n")
+    stream.write(colour_text(_row(header, widths, right, shown), "bold", stream) + "\n")
     for row in cells:
-        cut = [shortened(cell, size) for cell, size in zip(row, widths, strict=True)]
+        cut = [shorten(cell, size) for cell, size in zip(row, widths, strict=True)]
         stream.write(_row(cut, widths, right, shown) + "\n")
 
 
@@ -196,7 +196,7 @@ def columns_of(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return `text`, its middle left out if it needs more than `limit` columns: both ends of a path say something."""
     if columns_of(text) <= limit:
         return text

@@ -166,7 +166,7 @@ def start_if_wished() -> None:
 
 
 @contextlib.contextmanager
-def written_to(path: str | None) -> Iterator[None]:
+def write_trace_to(path: str | None) -> Iterator[None]:
     """Trace this process meanwhile, into `path`, unless that is None.
 
     Raises:

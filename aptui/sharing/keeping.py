@@ -109,7 +109,7 @@ class ResultUploader:
         goes_on = False
         try:
             if made.is_current():
-                result = SharedResult(made.record, records.sealed(made.record, self._namespace.trust), made.record.base)
+                result = SharedResult(made.record, records.seal_record(made.record, self._namespace.trust), made.record.base)
                 self._keep_here(made, result)
                 goes_on = self._goes_out(made)
                 if goes_on:
@@ -127,7 +127,7 @@ class ResultUploader:
         try:
             for digest in made.record.blobs:
                 local.put_blob(digest, made.files[digest])
-            self._compare(made, results.publish(local, results.believed, self._namespace.trust, result))
+            self._compare(made, results.publish(local, results.open_believed, self._namespace.trust, result))
             self._account.count(made.builder, kept=1)
         except KnownError as error:
             self._teller.about(error)
@@ -142,15 +142,15 @@ class ResultUploader:
         try:
             if self._namespace.remote is not None and self._goes_out(made) and self._breaker.allows():
                 is_done = self._send(self._namespace.remote, made, result)
-                self._breaker.succeeded()
+                self._breaker.note_success()
         except (StoreFull, StoreRefused) as error:
             self._breaker.open_now()
             self._teller.tell(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
         except Mismatch as error:
-            self._breaker.succeeded()
+            self._breaker.note_success()
             self._teller.about(error)
         except Exception as error:  # noqa: BLE001  # a result that is not uploaded is made again, no more
-            self._breaker.failed()
+            self._breaker.note_failure()
             self._teller.about(error)
         finally:
             sent_bytes = sum(made.record.blobs.values()) if is_done else 0

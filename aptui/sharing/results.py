@@ -13,7 +13,7 @@ from msgspec import Struct
 from aptui.sharing.records import record as records
 from aptui.sharing.records.keys import Discovered, variant_key
 from aptui.sharing.records.record import Record, Variants
-from aptui.sharing.records.seal import Seal, parted
+from aptui.sharing.records.seal import Seal, part_sealed
 from aptui.sharing.store import Mismatch
 
 Present = Callable[[Discovered], bool]
@@ -42,9 +42,9 @@ class Records(Protocol):
         ...
 
 
-def believed(data: bytes) -> tuple[str, bytes]:
+def open_believed(data: bytes) -> tuple[str, bytes]:
     """Open a record from this machine's own store, which gives out only what it believes."""
-    kind, _, body = parted(data)
+    kind, _, body = part_sealed(data)
     return kind, body
 
 
@@ -58,7 +58,7 @@ def read(store: Records, opens: Open, base: str, present: Present) -> SharedResu
     data = store.get_record(base)
     if data is None:
         return None
-    entry = records.decoded(*opens(data), base)
+    entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
     for discovered, key in _most_telling_first(entry):
@@ -97,10 +97,10 @@ def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResu
     listed = there if isinstance(there, Variants) else Variants(base)
     if isinstance(there, Record):  # its builder found nothing that time: it goes on as a variant
         other = variant_key(base, ())
-        store.put_record(other, records.sealed(there, seal))
+        store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)
     if (discovered, key) not in listed.variants:
-        store.put_record(base, records.sealed(listed.put_variant(discovered, key), seal), if_absent=False)
+        store.put_record(base, records.seal_record(listed.put_variant(discovered, key), seal), if_absent=False)
     return before if isinstance(before, Record) else None
 
 
@@ -108,7 +108,7 @@ def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key
     data = store.get_record(key)
     if data is None:
         return None
-    entry = records.decoded(*opens(data), base)
+    entry = records.decode_record(*opens(data), base)
     if not isinstance(entry, Record) or entry.discovered != discovered:
         raise Mismatch("the record is one of another variant")
     return SharedResult(entry, data, key)
@@ -120,10 +120,10 @@ def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variant
     if data is None:
         return None
     try:
-        parted(data)
+        part_sealed(data)
     except Mismatch:
         return None
-    return records.decoded(*opens(data), base)
+    return records.decode_record(*opens(data), base)
 
 
 def _most_telling_first(entry: Variants) -> list[tuple[Discovered, str]]:

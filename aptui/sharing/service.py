@@ -136,7 +136,7 @@ class Service:
         """
         base, began, started_s = base_key(facts), self._meter.now(), self._clock()
         for namespace in self._namespaces:
-            result = self._believed(namespace, self._read_local(namespace, base, present), facts)
+            result = self._believe(namespace, self._read_local(namespace, base, present), facts)
             if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
                 return FoundResult(facts, result, namespace, is_remote=False, look_ms=self._since(began))
         for namespace in self._namespaces if is_shared else ():
@@ -144,7 +144,7 @@ class Service:
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
             result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
-            result = self._believed(namespace, result, facts, is_remote=True)
+            result = self._believe(namespace, result, facts, is_remote=True)
             if result is not None:
                 return FoundResult(facts, result, namespace, is_remote=True, look_ms=self._since(began))
         return None
@@ -166,11 +166,11 @@ class Service:
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
-                results.publish(found.namespace.fetched, results.believed, found.namespace.trust, found.result)
+                results.publish(found.namespace.fetched, results.open_believed, found.namespace.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
 
-    def unused(self, hit: CacheHit) -> None:
+    def note_unused(self, hit: CacheHit) -> None:
         """A result came too late, the job had been done meanwhile: it saved nothing."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
@@ -219,7 +219,7 @@ class Service:
         if namespace.local is None:
             return None
         try:
-            return results.read(namespace.local, results.believed, base, present)
+            return results.read(namespace.local, results.open_believed, base, present)
         except Mismatch as error:
             namespace.local.drop_record(base)
             self._teller.about(error)
@@ -227,7 +227,7 @@ class Service:
             self._teller.about(error)
         return None
 
-    def _believed(
+    def _believe(
         self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
         """Return a result whose run reported to have used what the job is made of.
@@ -258,7 +258,7 @@ class Service:
         try:
             answer = self._askers.ask(call).wait(limit_s)
         except Mismatch as error:
-            self._breaker.succeeded()
+            self._breaker.note_success()
             self._shunned[name] = self._clock() + _SHUNNED_S
             self._teller.about(error)
         except TooSlow:
@@ -268,13 +268,13 @@ class Service:
         except Exception as error:  # noqa: BLE001  # whatever is wrong with a store must not hold up a job
             self._fail(StoreError(f"{type(error).__name__}: {error}", where=store.address))
         else:
-            self._breaker.succeeded()
+            self._breaker.note_success()
             return answer
         return None
 
     def _fail(self, error: StoreError) -> None:
         self._teller.about(error)
-        if self._breaker.failed():
+        if self._breaker.note_failure():
             self._teller.tell(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
 
     def _is_shunned(self, name: str) -> bool:

@@ -126,7 +126,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again, self.keyboard.hold)
         self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
-        self.gate = KeyGate(self.keyboard.awaited, lambda text: self.tell(text, "warning"))
+        self.gate = KeyGate(self.keyboard.name_awaited, lambda text: self.tell(text, "warning"))
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
@@ -336,7 +336,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
             return True
         if await super()._check_bindings(key, priority):
             return True
-        if not priority and self.session.is_read_only and (what := self.keyboard.missed(key, self.engine)):
+        if not priority and self.session.is_read_only and (what := self.keyboard.name_missed(key, self.engine)):
             self.tell(f"cannot {what}: the screen is read-only", "warning")
         return False
 

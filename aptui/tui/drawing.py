@@ -46,7 +46,7 @@ class FrameDrawing:
             return True
         self.draw_lines()
         self._switcher.draw()
-        if self._switcher.pane is None or not self._switcher.pane.awaited(None):
+        if self._switcher.pane is None or not self._switcher.pane.name_awaited(None):
             self.screen.show()
         self._gate.look()
         return False
@@ -56,4 +56,4 @@ class FrameDrawing:
         # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
-            line.changed()
+            line.look_again()

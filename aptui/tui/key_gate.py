@@ -46,7 +46,7 @@ class Keyboard:
     def _let_go(self, task: object) -> None:
         self._held.pop(task, None)
 
-    def awaited(self, key: str) -> str:
+    def name_awaited(self, key: str) -> str:
         """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual tells it in no other way
             return ""
@@ -57,7 +57,7 @@ class Keyboard:
             return "" if self._leaves(key) else next(iter(self._held.values()))
         if focused is not None and pane not in focused.ancestors_with_self:
             return ""
-        awaited = pane.awaited(focused)
+        awaited = pane.name_awaited(focused)
         return "" if awaited in _ROWS and self._goes_away(key) else awaited
 
     def _leaves(self, key: str) -> bool:
@@ -72,9 +72,9 @@ class Keyboard:
         found = self._app.screen.active_bindings.get(key)
         return found.binding.action if found is not None else ""
 
-    def missed(self, key: str, engine: EngineControl) -> str:
+    def name_missed(self, key: str, engine: EngineControl) -> str:
         """Return what a key would do if there were an engine to ask, "" = nothing."""
-        with engine.supposed():
+        with engine.suppose():
             for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as the app itself looks for them
                 for binding in bindings.key_to_bindings.get(key, ()):
                     if self._app._check_action_state(binding.action, namespace):  # noqa: SLF001  # as above

@@ -127,7 +127,7 @@ class Pane(Container):
         """The app: session, feed, memory and messages are there."""
         return cast("Shell", self.app)
 
-    def awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for those that read slowly
+    def name_awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for those that read slowly
         """Return what the next key has to wait for where the focus is, "" = nothing: it shall act on what is shown."""
         return ""
 

@@ -55,10 +55,10 @@ class Stream:
         self._dropped = 0
         self.progress: Progress | None = None
 
-    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note nothing: what rests is not told here."""
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Say that the engine is gone."""
         self._add(time.strftime("%H:%M:%S ! disconnected from the engine; reconnecting"))
 

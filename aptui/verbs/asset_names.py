@@ -62,7 +62,7 @@ def database_argument(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def asked(arguments: Namespace) -> Iterator[AskedAssets]:
+def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
     """Open what the command line means, for one consistent look at it."""
     if arguments.database:
         config, path = None, Path(os.path.abspath(arguments.database))

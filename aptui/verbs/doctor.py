@@ -70,7 +70,7 @@ def doctor(arguments: Namespace) -> int:
         printing.say_json_list(to_builtins(check) for check in checks)
     else:
         for check in checks:
-            state = printing.coloured(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)
+            state = printing.colour_text(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)
             printing.say(f"{state}  {check.name:<13} {printing.line(check.said)}")
             if check.advice:
                 printing.say(f"      {'':<13} → {printing.line(check.advice)}")
@@ -266,7 +266,7 @@ def _gateway(config: Config) -> DoctorCheck:
 
     from aptui.link import gateways
 
-    found = gateways.found(config.cache_dir)
+    found = gateways.find_gateway(config.cache_dir)
     if not config.serve.is_enabled and found is None:
         return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
     if find_spec("aiohttp") is None:
@@ -283,7 +283,7 @@ def _gateway_lists(config: Config) -> DoctorCheck:
     from aptui.config.editing import peer_lists
     from aptui.link import peer_file
 
-    file, configured = config.cache_dir / peer_file.PLACE, peer_lists.configured(config.serve)
+    file, configured = config.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(config.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if changed:
         said = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
@@ -292,7 +292,7 @@ def _gateway_lists(config: Config) -> DoctorCheck:
     return DoctorCheck("connections", "ok", "as configured")
 
 
-def _shared_cache(config: Config) -> DoctorCheck:
+def _check_shared_cache(config: Config) -> DoctorCheck:
     """Say who could put a product into the cache besides this machine."""
     from aptui.config.sections.sharing import risks_of
 
@@ -330,7 +330,7 @@ def _sandbox(config: Config) -> DoctorCheck:
     """Say what builders and commands can reach."""
     from aptui.engine.pool import sandbox
 
-    found = sandbox.planned(config)
+    found = sandbox.plan_sandbox(config)
     if sandbox.is_off(config):
         advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
         if config.sandbox == "auto":
@@ -379,8 +379,8 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _shared_cache, _links,
-    _cluster, _sandbox, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _check_shared_cache,
+    _links, _cluster, _sandbox, _database, _leftovers,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
 from aptui.link import places, port
 from aptui.link.client import EngineClient, NoAnswer
-from aptui.link.told_log import ToldLog, told_log
+from aptui.link.told_log import ToldLog, make_told_log
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 from aptui.store.logs.joblog import JobLogLine, lines_of
@@ -59,7 +59,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
 def _hear(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
     known = ToldLog()
     while True:
-        said = told_log(client.ask(port.TellLog(job_id, known.run_key, known.stamp), _LIMIT_S))
+        said = make_told_log(client.ask(port.TellLog(job_id, known.run_key, known.stamp), _LIMIT_S))
         if not said.run_key or followed.run_key not in (0, said.run_key):
             return
         known, followed.run_key = said, said.run_key

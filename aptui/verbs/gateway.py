@@ -84,7 +84,7 @@ def gateway(arguments: Namespace) -> int:
 def _refuse_second(config: Config) -> None:
     from aptui.link import gateways
 
-    found = gateways.found(config.cache_dir)
+    found = gateways.find_gateway(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
             f"a gateway of this project listens at {found.url} already (process {found.pid})", hint="use that one, or stop it first"
@@ -360,7 +360,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
 
 def _ask(connected: Client, arguments: Namespace) -> int:
     """Ask one request and print the answer."""
-    from aptui.serve.protocol.codec import REQUESTS, converted
+    from aptui.serve.protocol.codec import REQUESTS, as_record
 
     name, words = arguments.action, list(arguments.words)
     short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
@@ -382,7 +382,7 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
-    answer = connected.ask(_convert(given, record, converted))
+    answer = connected.ask(_convert(given, record, as_record))
     printing.say_json(to_builtins(answer))
     return 0
 

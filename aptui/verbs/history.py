@@ -146,16 +146,16 @@ def _choose_run(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
 def _difference(old: _HistoryRun, new: _HistoryRun) -> dict[str, Any]:
     return {
         "duration_s": (new.row.duration_ms - old.row.duration_ms) / 1000,
-        "inputs": _changes(_named_inputs(old.moment.inputs), _named_inputs(new.moment.inputs)),
-        "products": _changes(_named_products(old.moment.products), _named_products(new.moment.products)),
+        "inputs": _changes(_name_inputs(old.moment.inputs), _name_inputs(new.moment.inputs)),
+        "products": _changes(_name_products(old.moment.products), _name_products(new.moment.products)),
     }
 
 
-def _named_inputs(entries: tuple[Entry, ...]) -> dict[str, str]:
+def _name_inputs(entries: tuple[Entry, ...]) -> dict[str, str]:
     return {f"{kind} {name}": digest for kind, name, digest in entries}
 
 
-def _named_products(products: tuple[Made, ...]) -> dict[str, str]:
+def _name_products(products: tuple[Made, ...]) -> dict[str, str]:
     return {name: f"{digest[:_SHORT]}, {printing.size(size)}" for name, digest, size in products}
 
 

@@ -15,7 +15,7 @@ from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
-from aptui.store.logs.log_lines import Said, said_in
+from aptui.store.logs.log_lines import Said, read_said_in
 from aptui.store.logs.logs import path_of
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.store.queries.reader import JobRow
@@ -51,12 +51,12 @@ class JobRowColumns:
             return texts.extend_distinct([found[row.job_id].text if row.job_id in found else "" for row in self._rows]), texts
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
 
-    def said(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+    def read_said(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
         """Return what the logs of these rows say, "error" or "warning"; each is read once."""
         for row in rows.tolist():
             if row not in self._said:
                 name = self._rows[row].log
-                self._said[row] = said_in(path_of(self._log_dir, name)) if name else {}
+                self._said[row] = read_said_in(path_of(self._log_dir, name)) if name else {}
         return [self._said[row].get(field, "") for row in rows.tolist()]
 
     def number(self, field: str) -> npt.NDArray[np.number]:

@@ -80,25 +80,25 @@ def builder_names(config: Config) -> dict[bytes, str]:
         try:
             names.update({builder.uuid: builder.name for builder in all_builders(config)})
         except UserError as error:
-            from aptui.engine.registry import remembered_names
+            from aptui.engine.registry import read_remembered_names
 
             printing.complain(f"aptui: {printing.line(str(error))}", "yellow")
-            names.update(remembered_names(builders_record(config.cache_dir)))
+            names.update(read_remembered_names(builders_record(config.cache_dir)))
     return names
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
     """Return the builders as the engine sees them, completed by their classes."""
     if own_folder(config.cache_dir).is_dir():
-        return _completed(config, builders_record(config.cache_dir))
+        return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
     # That folder marks a cache as ours, so only the engine may make it.
     with TemporaryDirectory(prefix="aptui-") as folder:
-        return _completed(config, Path(folder, "builders"))
+        return _complete_builders(config, Path(folder, "builders"))
 
 
-def _completed(config: Config, memory: Path) -> tuple[Builder, ...]:
+def _complete_builders(config: Config, memory: Path) -> tuple[Builder, ...]:
     from aptui.engine import registry
 
     platforms = tuple(platform.id for platform in config.project.platforms)

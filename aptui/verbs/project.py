@@ -56,13 +56,13 @@ def init(arguments: Namespace) -> int:
         printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
         return 0
     file, ignored = proposal.write(found)
-    also = f", and {_said_of_cache(ignored)}" if ignored else ""
+    also = f", and {_describe_cache(ignored)}" if ignored else ""
     where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
     printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch{where}")
     return 0
 
 
-def _said_of_cache(file: Path) -> str:
+def _describe_cache(file: Path) -> str:
     name = printing.line(str(file))
     return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
 
@@ -130,7 +130,7 @@ def demo(arguments: Namespace) -> int:
     summary.tell()
     if summary.is_interrupted:
         return INTERRUPTED
-    wrong = _unintended(summary, demo_project.INTENDED_FAILURES)
+    wrong = _find_unintended(summary, demo_project.INTENDED_FAILURES)
     for text in wrong:
         printing.say(text, "red")
     if not wrong:
@@ -163,7 +163,7 @@ def _tell_products(config: configuration.Config) -> None:
         database.close()
 
 
-def _unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
+def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
     failed = {failure.source for failure in summary.failures}
     wrong = [f"{printing.line(source)} should not have failed" for source in sorted(failed - set(intended))]
     return wrong + [f"{source} should have failed, and did not" for source in intended if source not in failed]
@@ -200,7 +200,7 @@ def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list
     from aptui.link import peer_file
 
     found = load_config(arguments)
-    file, configured = found.cache_dir / peer_file.PLACE, peer_lists.configured(found.serve)
+    file, configured = found.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(found.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if arguments.explain not in changed:
         return said

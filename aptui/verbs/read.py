@@ -67,7 +67,7 @@ def jobs(arguments: Namespace) -> int:
         from aptui.store.jobs.parts import read_facts
 
         slower = pace.slower_jobs(project.database)
-        rows = _wanted_jobs(project, arguments, running)
+        rows = _find_wanted_jobs(project, arguments, running)
         if arguments.slower:
             rows = (row for row in rows if row.job_id in slower)
         if arguments.json:
@@ -91,7 +91,7 @@ def jobs(arguments: Namespace) -> int:
     return 0
 
 
-def _wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozenset[int]) -> Iterator[JobRow]:
+def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozenset[int]) -> Iterator[JobRow]:
     statuses = {"completed" if status in _WITH else status for status in arguments.status} if not running else ()
     rows = as_running(project.database.jobs(statuses=tuple(statuses), platform=arguments.platform), running)
     if arguments.status:
@@ -142,7 +142,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
             yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {printing.line(row.job_key)}, #{row.job_id}{why}"
 
 
-def unsettled_jobs(arguments: Namespace) -> set[int]:
+def find_unsettled_jobs(arguments: Namespace) -> set[int]:
     """Return the numbers of the jobs that wait or run."""
     config = load_last_config(arguments)
     running = running_ids(config)
@@ -236,7 +236,7 @@ def status(arguments: Namespace) -> int:
         slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
         draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
-    engine, gateway = engine_process(config), gateways.found(config.cache_dir)
+    engine, gateway = engine_process(config), gateways.find_gateway(config.cache_dir)
     answer = engine_answer(config)  # one in trouble, as on a full disk, has let go of the cache
     engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
@@ -257,7 +257,7 @@ def status(arguments: Namespace) -> int:
                 "products": totals.products,
                 "product_bytes": product_bytes,
                 "last_job_completed": printing.iso(last_ms),
-                "left": _left(answer),
+                "left": _estimate_left(answer),
                 "resources": list(answer.get("resources", ())) if answer else [],
             }
         )
@@ -281,8 +281,8 @@ def status(arguments: Namespace) -> int:
             printing.say(f"{name:<10} {jobs[name]:,}", "red" if name == "failed" and jobs[name] else "")
     printing.say(f"warnings   {totals.warnings:,}")
     printing.say(f"errors     {totals.errors:,}")
-    if left := _left(answer):
-        printing.say(f"left       {_left_line(left)}")
+    if left := _estimate_left(answer):
+        printing.say(f"left       {_format_left(left)}")
     if config.checks:
         more, colour = (": aptui check", "yellow") if found else ("", "")
         printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
@@ -303,7 +303,7 @@ def _tell_figures(arguments: Namespace) -> int:
     return 0
 
 
-def _left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return when an engine believes it will be done, None when it rests or cannot say."""
     progress = (answer or {}).get("progress") or {}
     if progress.get("eta_ms", 0) <= 0:
@@ -315,7 +315,7 @@ def _left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _left_line(left: dict[str, Any]) -> str:
+def _format_left(left: dict[str, Any]) -> str:
     text = f"about {printing.duration(max(1.0, left['seconds']))}"
     if left["least_seconds"] is not None:
         text += f", {printing.duration(left['least_seconds'])} at least"

@@ -117,7 +117,7 @@ TOLD_MOST = 16 << 20
 """Characters of a file in which a command says something; dependencies by the hundred thousand have fewer."""
 
 
-def told_text(path: str) -> str:
+def read_told_text(path: str) -> str:
     """Return what a command wrote into a file for us.
 
     Raises:

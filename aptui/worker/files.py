@@ -110,7 +110,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
         data, pointed = b"", b""
         if before.st_size < CHUNK_BYTES:
             data = read_small(descriptor, before.st_size)
-            pointed = lfs.pointed(data) if sees_through else b""
+            pointed = lfs.read_pointed(data) if sees_through else b""
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
@@ -146,7 +146,7 @@ def is_pointer(path: str, size: int) -> bool:
         return False
     try:
         with open(path, "rb", buffering=0) as file:
-            return bool(lfs.pointed(file.read(lfs.LONGEST_POINTER_BYTES)))
+            return bool(lfs.read_pointed(file.read(lfs.LONGEST_POINTER_BYTES)))
     except OSError:
         return False
 
@@ -228,7 +228,7 @@ def hash_files(order: HashOrder) -> HashResult:
         else:
             files.append((digest, hash64, size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
     staged = copies.durable()
-    return HashResult(order.order, tuple(files), tuple(errors), staged, copies.unasked(staged))
+    return HashResult(order.order, tuple(files), tuple(errors), staged, copies.list_unasked(staged))
 
 
 class _Copy:
@@ -314,7 +314,7 @@ class _Copies:
         self._wanted[index] = _Copy(paths, known, is_synced=self._syncs_each, asks_writers=asks_writers)
         return self._wanted[index]
 
-    def unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
         """Return those of the staged ones of which nobody knows whether somebody wrote them when they were read."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
@@ -341,7 +341,7 @@ def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
             sync_file_system(os.path.dirname(os_path(staged)))
         except OSError as error:
             text = f"cannot sync the staging folder: {reason(error)}"
-            return [_failed(result.run_key, text) if result.products else result for result in results]
+            return [_fail(result.run_key, text) if result.products else result for result in results]
     return results
 
 
@@ -352,10 +352,10 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
     except FileChanged as error:
         return RunResult(order.run_key, Outcome.STALE, f"source: {error}")
     except _NotHere:
-        return _failed(order.run_key, f"{lfs.NOT_HERE}{lfs.OR_COPY}")
+        return _fail(order.run_key, f"{lfs.NOT_HERE}{lfs.OR_COPY}")
     except OSError as error:
         verb = "read source" if error.filename == order.path else "write the copy"
-        return _failed(order.run_key, f"cannot {verb}: {reason(error)}")
+        return _fail(order.run_key, f"cannot {verb}: {reason(error)}")
     return RunResult(
         order.run_key,
         Outcome.SUCCEEDED,
@@ -370,7 +370,7 @@ def _digest_of_source(order: CopyOrder, product: StagedProduct) -> bytes:
     """Return the digest that the source is known by: that of the copied bytes, or of the file that they are the pointer of."""
     if order.takes_pointers and product.size < lfs.LONGEST_POINTER_BYTES:
         with open(os_path(product.staged or order.path), "rb") as file:
-            return lfs.pointed(file.read(lfs.LONGEST_POINTER_BYTES)) or product.digest
+            return lfs.read_pointed(file.read(lfs.LONGEST_POINTER_BYTES)) or product.digest
     return product.digest
 
 
@@ -395,12 +395,12 @@ def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
 
 def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
     data = read_small(source, before.st_size)
-    if not order.takes_pointers and lfs.pointed(data):
+    if not order.takes_pointers and lfs.read_pointed(data):
         raise _NotHere
     found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
     if found[0] == order.present_digest or found[2] != before.st_size:
         return found, ""
-    with _staged(order.staged, before.st_mode, is_synced=is_synced) as target:
+    with _open_staged(order.staged, before.st_mode, is_synced=is_synced) as target:
         write_all(target, data)
     return found, order.staged
 
@@ -411,13 +411,13 @@ def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synce
         found = hash_open(source)
         if found[0] == order.present_digest:
             return found, ""
-    with _staged(order.staged, before.st_mode, is_synced=is_synced) as target:
+    with _open_staged(order.staged, before.st_mode, is_synced=is_synced) as target:
         found = hash_open(source, target)
     return found, order.staged
 
 
 @contextmanager
-def _staged(path: str, mode: int, *, is_synced: bool) -> Iterator[int]:
+def _open_staged(path: str, mode: int, *, is_synced: bool) -> Iterator[int]:
     """Yield the descriptor of a new file; it goes again when writing or syncing fails."""
     target = _create(path, mode)
     try:
@@ -474,5 +474,5 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _failed(run_key: int, text: str) -> RunResult:
+def _fail(run_key: int, text: str) -> RunResult:
     return RunResult(run_key, Outcome.FAILED, text, errors=1)

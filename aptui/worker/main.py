@@ -140,7 +140,7 @@ class Worker:
             return
         is_command = builder.kind is BuilderKind.COMMAND
         self._variables.apply(builder.name)
-        sharing = self._shared(builder.name) if is_command else None
+        sharing = self._find_sharing(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
             self._answer_others()  # it may take memory that there is none of soon, or fork, or print
@@ -160,7 +160,7 @@ class Worker:
         self._outbox.flush()
         self._outbox.settle()
 
-    def _shared(self, builder: str) -> BatchSharing:
+    def _find_sharing(self, builder: str) -> BatchSharing:
         """Return what the commands of a builder share."""
         found = self._sharing.get(builder)
         if found is None:

@@ -21,7 +21,7 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder
 from aptui.core.paths import to_text
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.results.run_report import Used, UsedFile
-from aptui.core.settings import merged
+from aptui.core.settings import merge_params
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -75,7 +75,7 @@ def analyse(
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     log = log or RunLog(builder.name)
     root = files.os_path(order.root)
-    params, platform_params = merged(builder, order.settings)
+    params, platform_params = merge_params(builder, order.settings)
     request = CreateJobsRequest(
         builder_name=builder.name,
         scan_folder=root,
@@ -107,8 +107,8 @@ def analyse(
         elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.stranger()):
             ending = failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
-    found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
-    used = Used(code(), began_ns, seen.used(), changed=seen.changed())
+    found = _find_reads(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
+    used = Used(code(), began_ns, seen.used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
     return AnalyseResult(
@@ -157,7 +157,7 @@ def process(
         if ending.outcome is Outcome.SUCCEEDED:
             ending = guard(log, run.finish)
         run.look_at_reads(ending.outcome)
-        ending = run.witnessed(ending)
+        ending = run.witness_ending(ending)
     finally:
         run.leave(ending.outcome)
     is_done = ending.outcome is Outcome.SUCCEEDED
@@ -256,13 +256,13 @@ class _BuilderRun:
         """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
-            found = _found(self._seen, self.builder)
+            found = _find_reads(self._seen, self.builder)
             self.reads = tuple(read for read in found if adds or read.digest or outcome is Outcome.SUCCEEDED)
 
-    def witnessed(self, ending: RunEnding) -> RunEnding:
+    def witness_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
         self.heard, self.changed = self._seen.used(), ending.changed
-        if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
+        if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
             return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
@@ -325,7 +325,7 @@ class _BuilderRun:
         peak = _Peak()
         with reads.listening(self._seen if _counts(self.builder) else None):
             response = instance.process_job(request)
-        self.peak_rss_bytes = peak.reached_bytes()
+        self.peak_rss_bytes = peak.read_peak_bytes()
         if not isinstance(response, ProcessJobResponse):
             raise AnswerRefused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
         self.keeps_temp = self.keeps_temp or response.keep_temp
@@ -338,7 +338,7 @@ class _BuilderRun:
             raise Stale("the source changed before it was read")
 
     def _params(self) -> dict[str, Any]:
-        params, platform_params = merged(self.builder, self.order.settings)
+        params, platform_params = merge_params(self.builder, self.order.settings)
         return {**params, **platform_params.get(self.order.platform, {})}
 
     def _refuse_pointer(self) -> None:
@@ -410,7 +410,7 @@ class _Peak:
         except OSError:
             pass
 
-    def reached_bytes(self) -> int:
+    def read_peak_bytes(self) -> int:
         # Not `ru_maxrss` of ourselves: that survives exec, so a worker would report what the engine had when it started it.
         with open("/proc/self/status", "rb", buffering=0) as file:
             _, _, rest = file.read().partition(b"VmHWM:")
@@ -423,9 +423,9 @@ def _counts(builder: Builder) -> bool:
     return builder.undeclared_reads is not UndeclaredReads.IGNORE
 
 
-def _found(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
+def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
-        return seen.found(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
+        return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
         return ()  # it changes right now: the engine looks at it again in any case
 

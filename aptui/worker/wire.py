@@ -17,7 +17,7 @@ from msgspec import Struct
 from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 FRAME_LIMIT_BYTES = 64 << 20
 """Longest frame either side accepts: room for a run of 200,000 products, and nothing a broken length could make us allocate."""
@@ -124,7 +124,7 @@ _encoder = msgspec.msgpack.Encoder()
 @cache
 def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
     # Made on first use: each costs about a millisecond of looking at annotations, and most processes need two or three of them.
-    return msgspec.msgpack.Decoder(prepared(_TYPES[kind]))
+    return msgspec.msgpack.Decoder(prepare_form(_TYPES[kind]))
 
 
 def encode(kind: FrameKind, record: Record) -> bytes:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 from msgspec.structs import replace
 
-from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, masked, stop_after
+from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, mask_error, stop_after
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.cli.main import Parser
@@ -102,8 +102,8 @@ def test_failures_of_one_cause_are_those_that_differ_in_names_and_numbers_alone(
 
 
 def test_masked() -> None:
-    assert masked("") == ""
-    assert masked("exit code 3 of '/bin/x'") == "exit code … of …"
+    assert mask_error("") == ""
+    assert mask_error("exit code 3 of '/bin/x'") == "exit code … of …"
 
 
 STATUS = PipelineStatus(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)

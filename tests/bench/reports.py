@@ -45,7 +45,7 @@ def timed(function):
         calls += 1
         return answer
     return timing
-for name in ("begin", "changed", "unread", "unsealed"):
+for name in ("begin", "find_changed", "unread", "find_unsealed"):
     setattr(Witness, name, timed(getattr(Witness, name)))
 from aptui.cli.main import main
 main(["batch", "--project", sys.argv[1]])
@@ -109,7 +109,7 @@ def _without_reports() -> Iterator[None]:
         mock.patch.object(used, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
         mock.patch.object(reads.Reads, "used", _nothing),
-        mock.patch.object(reads.Reads, "changed", _nothing),
+        mock.patch.object(reads.Reads, "find_changed", _nothing),
     ):
         yield
 

@@ -157,7 +157,7 @@ def storm(store: JobsStore, path: Path, jobs: int) -> None:
     """Print what 10,000 notices a second cost, taken by the feed and drained ten times a second."""
     table = load(path)
     feed = Feed(path, read_table=lambda: table, reads_alone=False)
-    feed.subscribed(1, 0, {})
+    feed.note_subscription(1, 0, {})
     feed.read()
     store.apply(feed.drain())
     store.settle(60)

@@ -148,7 +148,7 @@ class _Desk:
             case _:
                 request.answer(connections=self.server.connections())
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """Hold nothing for anybody."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from gltf_sample import Sample, data_uri, glb, picture, read_glb
 
 from aptui.builders.gltf.check import Checker
-from aptui.builders.gltf.file import BrokenGltfError, file_uris, packed, parse_document
+from aptui.builders.gltf.file import BrokenGltfError, file_uris, pack_glb, parse_document
 from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder, _triangle_count
 from aptui.sdk import LoadBehavior, Result
 
@@ -456,7 +456,7 @@ def test_any_document_is_accepted_or_refused_by_name():
             continue
         if not checker.errors:
             accepted += 1
-            again = Checker(parse_document(packed(document, lambda _path: b"", embeds_images=True)), lambda _path: b"")
+            again = Checker(parse_document(pack_glb(document, lambda _path: b"", embeds_images=True)), lambda _path: b"")
             again.check()
             assert not again.errors
 

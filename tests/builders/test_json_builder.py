@@ -22,7 +22,7 @@ INDENTS = st.none() | st.integers(0, 4) | st.sampled_from(["\t", "\r\n"])
 def test_minified_text_means_the_same_and_has_no_blank_too_many(tree, indent, is_ascii):
     text = json.dumps(tree, indent=indent, ensure_ascii=is_ascii)
 
-    minified = json_builder._minified(text)
+    minified = json_builder._minify(text)
 
     assert not json_builder._validate(text, comments_allowed=False)
     assert minified == json.dumps(tree, separators=(",", ":"), ensure_ascii=is_ascii)

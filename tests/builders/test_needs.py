@@ -4,7 +4,17 @@ import sys
 import pytest
 
 from aptui.builders import needs
-from aptui.builders.needs import EXTRA, MissingError, found_program, has_library, library, messages, program_digest, run, summed_up
+from aptui.builders.needs import (
+    EXTRA,
+    MissingError,
+    find_program,
+    has_library,
+    library,
+    messages,
+    program_digest,
+    run,
+    summarize_errors,
+)
 
 
 def test_a_package_that_is_not_installed_is_missing_by_name():
@@ -42,11 +52,11 @@ def bin_folder(tmp_path, monkeypatch):
 def test_the_wished_program_wins_else_the_first_that_is_there(bin_folder):
     one, two = bin_folder("one"), bin_folder("two")
 
-    assert found_program(None, ("zero", "two", "one")) == two
-    assert found_program("one", ("two",)) == one
-    assert found_program(one, ()) == one
-    assert found_program("zero", ("one",)) == ""
-    assert found_program(None, ("zero",)) == ""
+    assert find_program(None, ("zero", "two", "one")) == two
+    assert find_program("one", ("two",)) == one
+    assert find_program(one, ()) == one
+    assert find_program("zero", ("one",)) == ""
+    assert find_program(None, ("zero",)) == ""
 
 
 def test_a_programs_digest_follows_its_bytes(bin_folder):
@@ -86,8 +96,8 @@ def test_messages_are_lifted_once_each():
 
 
 def test_errors_are_summed_up():
-    assert summed_up(["a"]) == "a"
-    assert summed_up(["a", "b", "c"]) == "a (and 2 more)"
+    assert summarize_errors(["a"]) == "a"
+    assert summarize_errors(["a", "b", "c"]) == "a (and 2 more)"
 
 
 @pytest.mark.real

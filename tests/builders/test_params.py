@@ -10,7 +10,7 @@ from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
 from aptui.builders.lua_builder import LuaBuilder
 from aptui.builders.mesh_builder import MeshBuilder
-from aptui.builders.params import ParamError, checked, library_versions, one_line
+from aptui.builders.params import ParamError, check_params, library_versions, one_line
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
@@ -49,9 +49,9 @@ def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
 def test_the_defaults_fit_the_schema_by_our_check_and_by_jsonschema(kind):
     import jsonschema
 
-    defaults = checked(kind.params_schema, {})
+    defaults = check_params(kind.params_schema, {})
 
-    assert checked(kind.params_schema, defaults) == defaults
+    assert check_params(kind.params_schema, defaults) == defaults
     jsonschema.validate(defaults, kind.params_schema)
 
 
@@ -118,10 +118,10 @@ CASES = [
 @pytest.mark.parametrize(("kind", "name", "value", "is_right"), CASES)
 def test_values_are_checked(kind, name, value, is_right):
     if is_right:
-        assert checked(kind.params_schema, {name: value})[name] == value
+        assert check_params(kind.params_schema, {name: value})[name] == value
     else:
         with pytest.raises(ParamError, match=f"^parameter '{name}' must be "):
-            checked(kind.params_schema, {name: value})
+            check_params(kind.params_schema, {name: value})
 
 
 def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):

@@ -27,7 +27,7 @@ from aptui.cli import completion, main
     ],
 )
 def test_words_are_completed(words: list[str], offered: list[str]) -> None:
-    assert completion.found(words) == offered
+    assert completion.complete_words(words) == offered
 
 
 @pytest.mark.real
@@ -38,9 +38,9 @@ def test_sources_and_jobs_are_completed_folder_by_folder(
     main.main(["batch"])
     capsys.readouterr()
 
-    assert "tables/" in completion.found(["why", ""])
-    assert completion.found(["why", "tables/b"]) == ["tables/bad.json"]
-    assert "#1" in completion.found(["-C", str(project), "log", "#"])
+    assert "tables/" in completion.complete_words(["why", ""])
+    assert completion.complete_words(["why", "tables/b"]) == ["tables/bad.json"]
+    assert "#1" in completion.complete_words(["-C", str(project), "log", "#"])
 
 
 def test_nothing_processed_offers_no_names(

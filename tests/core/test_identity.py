@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.core.identity import (
-    braced,
-    contested_uuid,
+    format_braced,
     intermediate_uuid,
     legacy_of,
+    make_contested_uuid,
     owner_of,
     pack,
     path_uuids,
@@ -75,8 +75,8 @@ def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
         intermediate_uuid(two, b"b" * 16, 0),
         shadow_uuid("game", RelPath("a.txt")),
         shadow_uuid("shared", RelPath("a.txt")),
-        contested_uuid(PathKey("a.txt")),
-        contested_uuid(PathKey("b.txt")),
+        make_contested_uuid(PathKey("a.txt")),
+        make_contested_uuid(PathKey("b.txt")),
         path_uuid("a.txt"),
     ]
 
@@ -85,7 +85,7 @@ def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
 
 
 def test_braces_hold_upper_case() -> None:
-    assert braced(bytes(range(16))) == "{00010203-0405-0607-0809-0A0B0C0D0E0F}"
+    assert format_braced(bytes(range(16))) == "{00010203-0405-0607-0809-0A0B0C0D0E0F}"
 
 
 @given(UUIDS, st.lists(UUIDS, max_size=3), NAMES, st.integers(0, 1 << 62), st.binary(min_size=32, max_size=32), NAMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.links import path_link, settled
+from aptui.core.links import path_link, settle_links
 from aptui.core.model import LinkKind, ProductLink
 
 SOURCE, PRODUCT, ASSET = LinkKind
@@ -42,10 +42,10 @@ def test_what_cannot_be_a_path_is_refused(written: str, why: str) -> None:
 def test_what_is_said_twice_counts_once_and_the_first_counts() -> None:
     first, again, other = path_link("a", SOURCE, 0), path_link("A", SOURCE, 2), path_link("a", PRODUCT, 2)
 
-    assert settled([first, again, other]) == ((first, other), ())
+    assert settle_links([first, again, other]) == ((first, other), ())
 
 
 def test_what_is_both_wanted_and_excluded_is_neither() -> None:
     links = [path_link(text, SOURCE, 2) for text in ("a/*", "b", "!b", "!c")]
 
-    assert settled(links) == ((links[0], links[3]), ("b",))
+    assert settle_links(links) == ((links[0], links[3]), ("b",))

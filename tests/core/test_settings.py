@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import PathKey
 from aptui.core.project import BuilderKind
-from aptui.core.settings import NOTHING, FolderAdjustment, SettingsTree, file_key, is_settings, merged
+from aptui.core.settings import NOTHING, FolderAdjustment, SettingsTree, file_key, is_settings, merge_params
 
 BOTH = ("linux", "server")
 SCRIPT = scripter(platforms=BOTH, params='{"format":"png","quality":80}', platform_params=(("server", '{"quality":50}'),))
@@ -36,7 +36,7 @@ def settings_of(**folders: dict[str, dict[str, object]]) -> SettingsTree:
 
 def params(settings: SettingsTree, key: str, platform: str = "linux") -> dict[str, object]:
     """Return the parameters of the script builder for one source."""
-    common, own = merged(SCRIPT, settings.adjustment(PathKey(key), SCRIPT).order)
+    common, own = merge_params(SCRIPT, settings.adjustment(PathKey(key), SCRIPT).order)
     return {**common, **own.get(platform, {})}
 
 

@@ -581,7 +581,7 @@ test_nothing_diverges_from_a_clean_build = Simulation.TestCase
 
 
 MUTANTS = {
-    "code": "code", "tool": "tool", "changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
+    "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
 """{what is not noticed: the kind of change that shows it soonest}: other code than planned, another tool, files that changed

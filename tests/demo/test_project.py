@@ -150,10 +150,10 @@ def outcome(project, config, tmp_path_factory):
 def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
     products, _, _ = outcome
 
-    assert len(products) == demo_project.expected_product_count() >= 90
+    assert len(products) == demo_project.count_expected_products() >= 90
     assert len({(platform, path.lower()) for platform, path in products}) == len(products)
     assert (
-        f"**{demo_project.expected_product_count() - sum(extra.product_count for extra in demo_project.possible_extras())}**"
+        f"**{demo_project.count_expected_products() - sum(extra.product_count for extra in demo_project.possible_extras())}**"
         in demo_project.__doc__
     )
 
@@ -197,7 +197,7 @@ def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_pat
     products, errors, _ = processed(folder, config, tmp_path / "products")
 
     assert demo_project.possible_extras() == []
-    assert len(products) == demo_project.expected_product_count() == 90
+    assert len(products) == demo_project.count_expected_products() == 90
     assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
     assert ("linux", "scripts/main.lua") in products
@@ -288,7 +288,7 @@ def test_the_explanation_names_what_is_wrong_on_purpose():
     text = demo_project.explain()
 
     assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)
-    assert str(demo_project.expected_product_count()) in text
+    assert str(demo_project.count_expected_products()) in text
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -61,7 +61,7 @@ class Desk:
             case Settle():
                 pass
 
-    def left(self, client) -> None:
+    def forget_client(self, client) -> None:
         self.gone.append(client)
 
 

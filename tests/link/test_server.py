@@ -565,7 +565,7 @@ def test_a_burst_does_not_cost_a_subscriber_that_reads(room: Room) -> None:
 def test_news_of_a_client_that_was_dropped_while_told_come_after_what_was_told(room: Room) -> None:
     room.subscriber()
     hearer = room.subscriber()
-    room.desk.left = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
+    room.desk.forget_client = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
     for _ in range(2):
         room.server.publish(Said(1, 1, "x" * (3 << 20)), 7, 5)
         while not hearer.begun.endswith(b"\n"):

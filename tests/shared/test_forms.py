@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import aptui
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 _AT_ONCE = """
 import sys, threading, types
 import msgspec
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 FORMS = '''
 from __future__ import annotations
@@ -34,7 +34,7 @@ for n in range(200):
     together = threading.Barrier(4)
     def decode():
         together.wait()
-        found = msgspec.json.decode(b'{"inner": [{"number": 1}], "counts": {"a": 1}}', type=prepared(module.Outer))
+        found = msgspec.json.decode(b'{"inner": [{"number": 1}], "counts": {"a": 1}}', type=prepare_form(module.Outer))
         assert found.inner[0].number == 1
     threads = [threading.Thread(target=decode) for _ in range(4)]
     for thread in threads:
@@ -61,8 +61,8 @@ def test_threads_that_decode_the_same_form_first_at_the_same_time_do_not_end_the
 
 
 def test_a_form_is_itself() -> None:
-    assert prepared(int | None) == int | None
-    assert prepared(dict[bytes, int]) == dict[bytes, int]
+    assert prepare_form(int | None) == int | None
+    assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
 
 def test_whoever_decodes_has_the_form_prepared() -> None:
@@ -84,5 +84,5 @@ def _unprepared(source: str) -> Iterator[int]:
             named = [keyword.value for keyword in call.keywords if keyword.arg == "type"]
             place = 0 if name.endswith("Decoder") else 1
             for form in named or call.args[place : place + 1]:
-                if not ast.unparse(form).startswith("prepared("):
+                if not ast.unparse(form).startswith("prepare_form("):
                     yield call.lineno

@@ -30,14 +30,14 @@ def test_a_glob_agrees_with_the_plain_regex(text: str, pattern: str) -> None:
     found = plain(pattern, crosses=True).fullmatch(text)
 
     assert Glob(pattern).matches(text) == (found is not None)
-    assert Glob(pattern).taken(text) == (found.groups() if found else None)
+    assert Glob(pattern).take_stars(text) == (found.groups() if found else None)
 
 
 @given(st.text("ab/", max_size=12), PATTERN)
 def test_only_the_last_star_of_levels_crosses_slashes(text: str, pattern: str) -> None:
     found = plain(pattern, crosses=False).fullmatch(text)
 
-    assert LevelGlob(pattern).taken(text) == (found.groups() if found else None)
+    assert LevelGlob(pattern).take_stars(text) == (found.groups() if found else None)
 
 
 @given(st.text("ab/", max_size=8), st.lists(st.sampled_from(["a", "b", "/", "*", "**/", "/**/", "?"]), max_size=7).map("".join))
@@ -56,7 +56,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 
     for text in (name, path):
         assert not Glob(pattern.replace("**/", "*/")).matches(text)
-        assert LevelGlob(pattern.replace("**/", "*/")).taken(text) is None
+        assert LevelGlob(pattern.replace("**/", "*/")).take_stars(text) is None
         assert wildcard(pattern).fullmatch(text) is None
         assert not is_like(pattern, text)
 

@@ -2,7 +2,7 @@ import pytest
 
 from aptui.sharing import results
 from aptui.sharing.records.keys import base_key, variant_key
-from aptui.sharing.records.record import Variants, decoded, sealed
+from aptui.sharing.records.record import Variants, decode_record, seal_record
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.results import SharedResult
 from aptui.sharing.store import Mismatch
@@ -27,7 +27,7 @@ class Records(dict):
 
 
 def publish(store, one, seal=SEAL):
-    return results.publish(store, seal.open_sealed, seal, SharedResult(one, sealed(one, seal), one.base))
+    return results.publish(store, seal.open_sealed, seal, SharedResult(one, seal_record(one, seal), one.base))
 
 
 def read(store, present=all_here, seal=SEAL):
@@ -81,7 +81,7 @@ def test_what_is_left_of_a_record_gives_way_to_a_whole_one(changes):
     """F12: a fragment of an upload that broke off."""
     store, one = Records(), record(facts(), b"one", **changes)
     for key in (BASE, variant_key(BASE, A)):
-        store[key] = sealed(one, SEAL)[:50]
+        store[key] = seal_record(one, SEAL)[:50]
 
     assert publish(store, one) is None
     assert read(store) == one
@@ -105,8 +105,8 @@ def test_whose_record_is_not_trusted_is_neither_read_nor_overwritten(changes):
 def test_a_variant_that_turns_out_to_be_another_is_refused():
     """A store that swaps records of one job."""
     store, key = Records(), variant_key(BASE, A)
-    store[BASE] = sealed(Variants(BASE, ((A, key),)), SEAL)
-    store[key] = sealed(record(facts(), b"other", discovered=B), SEAL)
+    store[BASE] = seal_record(Variants(BASE, ((A, key),)), SEAL)
+    store[key] = seal_record(record(facts(), b"other", discovered=B), SEAL)
 
     with pytest.raises(Mismatch, match="another variant"):
         read(store)
@@ -116,7 +116,7 @@ def test_a_variant_that_turns_out_to_be_another_is_refused():
 
 
 def test_a_variant_that_is_gone_is_a_miss():
-    store = Records({BASE: sealed(Variants(BASE, ((A, variant_key(BASE, A)),)), SEAL)})
+    store = Records({BASE: seal_record(Variants(BASE, ((A, variant_key(BASE, A)),)), SEAL)})
 
     assert read(store) is None
-    assert isinstance(decoded(*SEAL.open_sealed(store[BASE]), BASE), Variants)
+    assert isinstance(decode_record(*SEAL.open_sealed(store[BASE]), BASE), Variants)

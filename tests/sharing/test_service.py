@@ -509,7 +509,7 @@ def test_a_result_that_came_too_late_is_no_hit(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     hit = other.find()
-    other.service.unused(hit)
+    other.service.note_unused(hit)
 
     assert (other.account.hits, other.account.misses, other.account.built_ms) == (0, 1, 0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import sealed
+from aptui.sharing.records.record import seal_record
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.store import Mismatch, StoreError
 from aptui.sharing.stores.object_store import ObjectStore
@@ -15,7 +15,7 @@ from aptui.sharing.stores.opening import open_store
 from tests.sharing.room import digest_of, facts, files_of, record
 
 KEY = base_key(facts())
-ONE, OTHER = (sealed(record(facts(), data), Seal()) for data in (b"one", b"other"))
+ONE, OTHER = (seal_record(record(facts(), data), Seal()) for data in (b"one", b"other"))
 
 
 def name_of(data):
@@ -98,7 +98,7 @@ def written_at_once(store):
     start, written, won = threading.Barrier(8), [], []
 
     def write(number):
-        data = sealed(record(facts(), str(number).encode()), Seal())
+        data = seal_record(record(facts(), str(number).encode()), Seal())
         written.append(essence(data))
         start.wait()
         if store.put_record(KEY, data):

@@ -96,7 +96,7 @@ class Session(FakeSession):
     def open(self) -> None:
         super().open()
         for listener in self.listeners:
-            listener.subscribed(3, 1, dict.fromkeys(self.running, 0))
+            listener.note_subscription(3, 1, dict.fromkeys(self.running, 0))
 
 
 Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]

@@ -90,7 +90,7 @@ class Engine(FakeSession):
     def open(self) -> None:
         super().open()
         for listener in self.listeners:
-            listener.subscribed(_EPOCH, _SEQ, {})
+            listener.note_subscription(_EPOCH, _SEQ, {})
         for notice in self._notices:
             self.tell(notice)
         self.tell(ConnectionsChanged(0, self.connections, self.gateway))

@@ -52,7 +52,7 @@ def test_what_needs_an_engine_is_not_offered_without_one(app):
     app.session.state = SessionState.NONE
 
     assert {name for name in PARTS if not getattr(app, name).check_action("any", ())} == {"engine"}
-    with app.engine.supposed():
+    with app.engine.suppose():
         assert app.engine.check_action("pause", ())
 
 

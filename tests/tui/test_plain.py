@@ -27,7 +27,7 @@ def test_lines_are_safe_and_only_of_what_settled() -> None:
     news = job("failed", source="a\x1b]0;x\x07.png", error="bad\x9b1m")
     stream = Stream()
     stream.take([NoticeLine(1, 1, news)])
-    stream.lost()
+    stream.note_loss()
 
     assert "✗ failed" in line_of(news, 0)
     assert line_of(news, 0).isprintable()

@@ -12,7 +12,7 @@ from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
 from aptui.tui.frame.help import FILTER, SIGNS, help_lines
-from aptui.tui.frame.sheet import Lines, broken
+from aptui.tui.frame.sheet import Lines, break_entries
 from aptui.tui.pane import PANES, existing
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
@@ -375,7 +375,7 @@ def test_help_is_whole_at_80_columns():
     }
 
     entries = help_lines(active, keymap, (), "here", 78)
-    lines = ["".join(part.text for part in parts) for parts in broken(entries)]
+    lines = ["".join(part.text for part in parts) for parts in break_entries(entries)]
     words = " ".join(" ".join(lines).split())
 
     assert max(map(len, lines)) <= 78

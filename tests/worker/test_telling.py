@@ -79,16 +79,16 @@ def test_of_a_long_log_the_end_is_told():
 def test_a_copy_of_a_stream_is_what_it_was_when_it_was_made():
     stream = BoundedText(4 * KEPT_BYTES)
     stream.add(b"one\ntwo\n", 5)
-    copy = stream.copied()
+    copy = stream.copy_text()
     stream.add(b"three\n", 6)
-    assert copy.timed_lines() == ["one", "two"]
+    assert copy.list_timed_lines() == ["one", "two"]
     assert stream.byte_count == len(b"one\ntwo\nthree\n")
     stream.add(b"x" * (3 * KEPT_BYTES) + b"\nlast", 7)
-    *_, left_out, rest, last = stream.copied().timed_lines()
+    *_, left_out, rest, last = stream.copy_text().list_timed_lines()
     assert left_out.startswith("[…")
     assert set(rest) == {"x"}
     assert last == "last"
-    assert stream.timed_lines()[-1] == "last", "what is kept of it stays as it was"
+    assert stream.list_timed_lines()[-1] == "last", "what is kept of it stays as it was"
 
 
 @pytest.fixture

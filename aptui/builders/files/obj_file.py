@@ -63,7 +63,7 @@ def with_textures(text: str, renamed: Callable[[str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def outlined(text: str) -> Outline:
+def outline_obj(text: str) -> Outline:
     """Return what `text` holds.
 
     Raises:

@@ -23,7 +23,7 @@ UnusableError = NamedFileError
 placed = placed_name
 
 
-def allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
+def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
     """Yield those of `paths` that may be named.
 
     The job's log says what is wrong with the others; nothing is asked about them before.
@@ -36,7 +36,7 @@ def allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
         yield path
 
 
-def checked_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
+def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
     """Refuse names of files outside the project, also where nobody would come to read them.
 
     Raises:
@@ -46,7 +46,7 @@ def checked_names(request: ProcessJobRequest, paths: Iterable[str], named_by: st
         located(request.scan_folder, path, request.scan_folders, named_by or request.source)
 
 
-def declared(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
+def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
     """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in their order.
 
     One that climbs out is made absolute: the engine finds the scan folder that it lies in, or warns.
@@ -54,8 +54,8 @@ def declared(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
     return [SourceDependency(path) for path in _whole(scan_folder, paths)]
 
 
-def needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
-    """Return product dependencies on whatever is made of the sources at `paths`, told as in `declared`."""
+def declare_needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
+    """Return product dependencies on whatever is made of the sources at `paths`, told as in `declare_sources`."""
     written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))  # "!" would exclude it
     return [PathDependency(path, PathDependencyKind.SOURCE_FILE, load) for path in written]
 

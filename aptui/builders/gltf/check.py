@@ -30,7 +30,7 @@ class Checker(GltfContents):
 
     def check(self) -> None:
         """Look at everything."""
-        with self._watched(""):
+        with self._name_errors(""):
             self._check_asset()
             self._check_lists()
         if self.errors:
@@ -142,7 +142,7 @@ class Checker(GltfContents):
         if not primitives:
             self.errors.append(f"{name}: has no primitives")
         for number, primitive in enumerate(primitives):
-            with self._watched(f"{name}, primitive {number}"):
+            with self._name_errors(f"{name}, primitive {number}"):
                 self._check_primitive(primitive)
 
     def _check_primitive(self, primitive: Object) -> None:
@@ -227,19 +227,19 @@ class Checker(GltfContents):
         parents: dict[int, int] = {}
         nodes = self._all("nodes")
         for index, node in enumerate(nodes):
-            with self._watched(self._name_of("nodes", index)):
+            with self._name_errors(self._name_of("nodes", index)):
                 for child in dict.fromkeys(self._valid(node.get("children"), len(nodes))):
                     if child in parents:
                         raise BrokenGltfError(f"its child {child} is also one of node {parents[child]}")
                     parents[child] = index
-        with self._watched("nodes"):
+        with self._name_errors("nodes"):
             self._refuse_cycles(parents)
         for index, scene in enumerate(self._all("scenes")):
-            with self._watched(self._name_of("scenes", index)):
+            with self._name_errors(self._name_of("scenes", index)):
                 for node_index in self._some("nodes", scene, "nodes"):
                     if node_index in parents:
                         raise BrokenGltfError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")
-        with self._watched(""):
+        with self._name_errors(""):
             self._one("scenes", self._tree, "scene")
 
     @staticmethod

@@ -65,7 +65,7 @@ class GltfContents:
     # ------------------------------------------------------------------------------------------------------------- finding
 
     @contextmanager
-    def _watched(self, name: str) -> Iterator[None]:
+    def _name_errors(self, name: str) -> Iterator[None]:
         """Turn what goes wrong inside into an error of the object `name`."""
         try:
             yield
@@ -75,7 +75,7 @@ class GltfContents:
 
     def _each(self, kind: str, check: Callable[[int, Object], None]) -> None:
         for index, each in enumerate(self._all(kind)):
-            with self._watched(self._name_of(kind, index)):
+            with self._name_errors(self._name_of(kind, index)):
                 check(index, each)
 
     def _all(self, kind: str) -> list[Object]:
@@ -87,7 +87,7 @@ class GltfContents:
         name = self._all(kind)[index].get("name")
         return f"{NAMES[kind]} {index}" + (f" ('{name}')" if isinstance(name, str) and name else "")
 
-    def _called(self, index: int) -> str:
+    def _describe_accessor(self, index: int) -> str:
         """Return what an accessor is called: by its index and its first user."""
         return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
 
@@ -111,12 +111,12 @@ class GltfContents:
         """Look at all buffers, buffer views and accessors."""
         self._each("buffers", self._check_buffer)
         for index, view in enumerate(self._all("bufferViews")):
-            with self._watched(self._name_of("bufferViews", index)):
+            with self._name_errors(self._name_of("bufferViews", index)):
                 self._bad_views.add(index)
                 self._check_view(view)
                 self._bad_views.discard(index)
         for index, accessor in enumerate(self._all("accessors")):
-            with self._watched(self._called(index)):
+            with self._name_errors(self._describe_accessor(index)):
                 self._bad.add(index)
                 self._check_accessor(index, accessor)
                 self._bad.discard(index)
@@ -237,7 +237,9 @@ class GltfContents:
         is_near = self._np.isclose(wished, found, rtol=1e-5, atol=1e-6)
         if not is_near.all():
             at = int(self._np.argmin(is_near))
-            self.warnings.append(f"{self._called(index)}: {key}[{at}] is {given[at]:g}, and the data has {found[at].item():g}")
+            self.warnings.append(
+                f"{self._describe_accessor(index)}: {key}[{at}] is {given[at]:g}, and the data has {found[at].item():g}"
+            )
 
     def _view_bytes(self, index: int) -> bytes | None:
         if index in self._bad_views:

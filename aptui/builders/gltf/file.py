@@ -52,8 +52,8 @@ def parse_document(data: bytes) -> Document:
         BrokenError: it is neither GLB nor the JSON of a glTF.
     """
     if data.startswith(b"glTF"):
-        return _parsed_glb(data)
-    return Document(_parsed_json(data))
+        return _parse_glb(data)
+    return Document(_parse_json(data))
 
 
 def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def is_fallback(buffer: dict[str, Any]) -> bool:
     return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in _MESHOPT)
 
 
-def packed(document: Document, read: Read, *, embeds_images: bool) -> bytes:
+def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     """Return `document` as one GLB: all buffers in its BIN chunk, and the images too if wished. Equal documents give equal bytes.
 
     The document must have passed the checks; its JSON is changed.
@@ -120,7 +120,7 @@ def packed(document: Document, read: Read, *, embeds_images: bool) -> bytes:
             continue
         moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
     for view in objects(tree, "bufferViews"):
-        for each in [view, *_compressed(view)]:
+        for each in [view, *_find_compressed(view)]:
             new, offset = moved[each["buffer"]]
             each["buffer"] = new
             if offset:
@@ -147,7 +147,7 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     raise BrokenGltfError("has no uri, and there is no binary chunk for it")
 
 
-def _compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what of a buffer view's extensions refers to a buffer."""
     extensions = view.get("extensions")
     found = [extensions.get(name) for name in _MESHOPT] if isinstance(extensions, dict) else []
@@ -190,7 +190,7 @@ def _glb(tree: dict[str, Any], binary: bytes) -> bytes:
     return struct.pack("<III", _GLB_MAGIC, 2, 12 + sum(map(len, chunks))) + b"".join(chunks)
 
 
-def _parsed_glb(data: bytes) -> Document:
+def _parse_glb(data: bytes) -> Document:
     """Read the binary container (§4.4)."""
     if len(data) < 20:
         raise BrokenGltfError(f"the GLB ends within its header, after {len(data)} bytes")
@@ -213,14 +213,14 @@ def _parsed_glb(data: bytes) -> Document:
         if (number == 0) != (kind == _JSON_CHUNK):
             raise BrokenGltfError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
         if number == 0:
-            document.tree = _parsed_json(content)
+            document.tree = _parse_json(content)
         elif number == 1 and kind == _BIN_CHUNK:
             document.chunk = content
         at, number = at + 8 + size + -size % 4, number + 1
     return document
 
 
-def _parsed_json(data: bytes) -> dict[str, Any]:
+def _parse_json(data: bytes) -> dict[str, Any]:
     def refuse(constant: str) -> NoReturn:
         raise BrokenGltfError(f"{constant} is not JSON")
 

@@ -24,7 +24,7 @@ from aptui.core.paths import name_uuid
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, ReferenceRule, UndeclaredReads
 from aptui.core.settings import place_key
 from aptui.core.shell.code import TemplateError
-from aptui.core.shell.template import looked_at
+from aptui.core.shell.template import examine_template
 from aptui.shared.errors import UserError
 
 _FORMS = ("copy", "uses", "command")
@@ -86,11 +86,11 @@ class BuilderCompiler:
             traces_reads=values.get("trace_reads", False),
             makes_intermediates=values.get("intermediate", False),
             references=tuple(self._references(node)),
-            trusted_params=self._trusted_params(node),
+            trusted_params=self._find_trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self.variables(node),
             retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
-            resources=runs.held(node),
+            resources=runs.find_resources(node),
             has_drafts=runs.has_drafts(node),
         )
         return builder if platforms else None
@@ -180,13 +180,13 @@ class BuilderCompiler:
         for key, child in params.value.items() if params else ():
             self.places[place_key((*path, key))] = child.key_where
 
-    def _trusted_params(self, node: Node) -> tuple[str, ...]:
+    def _find_trusted_params(self, node: Node) -> tuple[str, ...]:
         """Return the parameters that no folder of assets may set: those listed, and those that stand for a program in a command."""
         listed, command = node.get("trusted_params"), node.get("command")
         names = {item.value for item in (listed.value if listed else [])}
         if command is not None:
             try:
-                names.update(looked_at(command.value).program_params)
+                names.update(examine_template(command.value).program_params)
             except TemplateError as error:
                 raise UserError(str(error), where=command.where, hint=error.hint) from None
             if unknown := unknown_placeholder(command.value):
@@ -216,7 +216,7 @@ class BuilderCompiler:
     def _reference(self, node: Node) -> ReferenceRule:
         """Return a rule whose groups are those that its path names."""
         said: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
-        regex = scalars.checked_regex(said["regex"])
+        regex = scalars.compile_regex(said["regex"])
         path = said["path"].value if "path" in said else ""
         for group in re.findall(r"\{([^{}]*)\}", path):
             if group not in regex.groupindex:
@@ -236,7 +236,7 @@ class BuilderCompiler:
         )
 
     def _lifting(self, node: Node | None, groups: tuple[str, ...]) -> str:
-        found = self._tree.attempt(scalars.checked_regex, node) if node else None
+        found = self._tree.attempt(scalars.compile_regex, node) if node else None
         if node is None or found is None:
             return ""
         for group in found.groupindex.keys() - set(groups):

@@ -28,9 +28,9 @@ class DeclaredPlatforms:
         """{id: tags} of every declared platform, enabled or not."""
         self.resting: tuple[str, ...] = ()
         self.disabled: tuple[str, ...] = ()
-        self.enabled = self._chosen(host, wanted)
+        self.enabled = self._choose_platforms(host, wanted)
 
-    def _chosen(self, host: str, wanted: tuple[str, ...] | None) -> tuple[Platform, ...]:
+    def _choose_platforms(self, host: str, wanted: tuple[str, ...] | None) -> tuple[Platform, ...]:
         declared: dict[str, Node] = self._tree.plain("platforms", {})
         if host not in declared:
             self.tags[host] = _HOST_TAGS

@@ -29,7 +29,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     if store is not None and (flaw := flaw_of_address(store.value)):
         tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
     _check_trust(tree, said)
-    patterns = [tree.attempt(_shared_pattern, node) for node in said.get("patterns", Node([], "")).value]
+    patterns = [tree.attempt(_compile_pattern, node) for node in said.get("patterns", Node([], "")).value]
     return SharedCacheSettings(
         mode=mode,
         store=tree.store(store.value) if store is not None else "",
@@ -60,7 +60,7 @@ def _check_trust(tree: MergedTree, said: dict[str, Node]) -> None:
         )
 
 
-def _shared_pattern(node: Node) -> SharedCachePattern:
+def _compile_pattern(node: Node) -> SharedCachePattern:
     found = [node.value[key] for key in ("glob", "regex") if key in node.value]
     if len(found) != 1:
         raise UserError("a pattern has either a glob or a regex", where=node.where)

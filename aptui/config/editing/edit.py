@@ -87,7 +87,7 @@ def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mappi
         UserError: the value is not allowed there, or the file is written in a way that is not understood here.
         HostError: the file cannot be written.
     """
-    rewrite(project_dir, file, lambda text: edited(text, str(file), key, value, adds=adds))
+    rewrite(project_dir, file, lambda text: edit_text(text, str(file), key, value, adds=adds))
 
 
 def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None:
@@ -107,7 +107,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
     _replace(Path(os.path.realpath(file)), after)
 
 
-def edited(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:
+def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:
     """Return `text`, a layer, with `key` set to `value`, or with the value appended to that list.
 
     Raises:
@@ -115,9 +115,9 @@ def edited(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, 
     """
     root = nodes.read_yaml(text.encode(), name)
     steps = key.split(".")
-    after = _appended(text, root, steps, value) if adds else _set(text, root, steps, value)
+    after = _append_value(text, root, steps, value) if adds else _set(text, root, steps, value)
     try:
-        is_as_meant = nodes.read_yaml(after.encode(), name).plain() == _meant(root.plain(), steps, value, adds=adds)
+        is_as_meant = nodes.read_yaml(after.encode(), name).plain() == _plan_value(root.plain(), steps, value, adds=adds)
     except UserError:
         is_as_meant = False
     if not is_as_meant:
@@ -125,11 +125,11 @@ def edited(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, 
     return after
 
 
-def _meant(plain: Any, steps: Sequence[str], value: Any, *, adds: bool) -> Any:
+def _plan_value(plain: Any, steps: Sequence[str], value: Any, *, adds: bool) -> Any:
     first, *rest = steps
     inner = plain.get(first) if isinstance(plain, dict) else None
     if rest:
-        now: Any = _meant(inner or {}, rest, value, adds=adds)
+        now: Any = _plan_value(inner or {}, rest, value, adds=adds)
     else:
         now = [*(inner or []), value] if adds else value
     return {**(plain if isinstance(plain, dict) else {}), first: now}
@@ -140,13 +140,13 @@ def _set(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     for depth, step in enumerate(steps):
         child = node.get(step)
         if child is None:
-            return inserted(text, node, steps[depth:], value, is_root=depth == 0)
+            return insert_key(text, node, steps[depth:], value, is_root=depth == 0)
         node = child
     start, end = node.span
     return text[:start] + inline(value) + text[end:]
 
 
-def _appended(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
+def _append_value(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     node: Node | None = root
     for step in steps:
         node = node.get(step) if node is not None else None
@@ -157,7 +157,7 @@ def _appended(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {inline(value)}")
 
 
-def inserted(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool = False) -> str:
+def insert_key(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool = False) -> str:
     """Return `text` with a key added to a mapping: at the end of its last line, in its own style."""
     if parent.is_flow:
         entry = inline(value)

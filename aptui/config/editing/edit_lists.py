@@ -30,15 +30,15 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
     wanted = list(entries)
     now = _list(text, name, key)
     if now is None or not now.value:
-        return text if now is not None and not wanted else edit.edited(text, name, key, wanted)
-    for changed in (_changed(text, name, key, wanted), edit.edited(text, name, key, wanted)):
+        return text if now is not None and not wanted else edit.edit_text(text, name, key, wanted)
+    for changed in (_change_list(text, name, key, wanted), edit.edit_text(text, name, key, wanted)):
         found = _list_or_none(changed, name, key)
         if found is not None and found.plain() == wanted:
             return changed
     raise UserError(f"'{key}' cannot be written here without touching more", where=name, hint="write it by hand")
 
 
-def _changed(text: str, name: str, key: str, wanted: list[Any]) -> str:
+def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
     """Do one small change after the other."""
     now = _entries(text, name, key)
     kept = {_identity(entry) for entry in wanted}
@@ -47,22 +47,22 @@ def _changed(text: str, name: str, key: str, wanted: list[Any]) -> str:
         kept.add(_identity(now[differ[0]]))
     for at in reversed(range(len(now))):
         if _identity(now[at]) not in kept:
-            text = _without(text, _found(text, name, key), at, key)
+            text = _without(text, _find_list(text, name, key), at, key)
     for at, entry in enumerate(wanted):
         now = _entries(text, name, key)
         if at >= len(now):
-            text = edit.edited(text, name, key, entry, adds=True)
+            text = edit.edit_text(text, name, key, entry, adds=True)
         elif now[at] != entry:
-            text = _replaced(text, _found(text, name, key).value[at], entry)
+            text = _replace_entry(text, _find_list(text, name, key).value[at], entry)
     return text
 
 
-def _replaced(text: str, node: Node, entry: Any) -> str:
+def _replace_entry(text: str, node: Node, entry: Any) -> str:
     if not isinstance(node.value, dict) or not isinstance(entry, dict) or not node.value.keys() <= entry.keys():
         return text[: node.span[0]] + edit.inline(entry) + text[node.span[1] :]
     places = sorted(node.value.items(), key=lambda item: item[1].span, reverse=True)
     for name in entry.keys() - node.value.keys():
-        text = edit.inserted(text, node, [name], entry[name])
+        text = edit.insert_key(text, node, [name], entry[name])
     for name, child in places:
         if child.plain() != entry[name]:
             text = text[: child.span[0]] + edit.inline(entry[name]) + text[child.span[1] :]
@@ -108,7 +108,7 @@ def _list_or_none(text: str, name: str, key: str) -> Node | None:
         return None
 
 
-def _found(text: str, name: str, key: str) -> Node:
+def _find_list(text: str, name: str, key: str) -> Node:
     node = _list(text, name, key)
     if node is None:
         raise UserError(f"'{key}' is no list any more", where=name, hint="write it by hand")
@@ -116,4 +116,4 @@ def _found(text: str, name: str, key: str) -> Node:
 
 
 def _entries(text: str, name: str, key: str) -> list[Any]:
-    return list(_found(text, name, key).plain())
+    return list(_find_list(text, name, key).plain())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui.shared.connections.addresses import canonical
-from aptui.shared.connections.peer_rules import checked
+from aptui.shared.connections.peer_rules import check_dial
 from aptui.shared.connections.peers import Dial, PeerSettings
 from aptui.shared.errors import KnownError
 
@@ -21,13 +21,13 @@ KEYS = {"has_allow_list": "allow_list", "allowed": "allowed", "rejected": "rejec
 """{field of the settings: key below `serve:`}."""
 
 
-def configured(serve: GatewaySettings) -> PeerSettings:
+def read_peer_settings(serve: GatewaySettings) -> PeerSettings:
     """Return what the configuration says.
 
     Raises:
         UserError: an entry of its lists, or a connection, is none.
     """
-    dials = tuple(map(checked, serve.connections))
+    dials = tuple(map(check_dial, serve.connections))
     allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (serve.allowed, serve.rejected))
     return PeerSettings(dials, allowed, rejected, serve.has_allow_list)
 
@@ -90,7 +90,7 @@ def _write(project_dir: Path, file: Path, key: str, value: Any) -> None:
 def _settings(said: dict[str, Any]) -> PeerSettings:
     dials = (Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in said.get("connections", ()))
     allowed, rejected = (tuple(dict.fromkeys(map(canonical, said.get(key, ())))) for key in ("allowed", "rejected"))
-    return PeerSettings(tuple(map(checked, dials)), allowed, rejected, said.get("allow_list", True))
+    return PeerSettings(tuple(map(check_dial, dials)), allowed, rejected, said.get("allow_list", True))
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:

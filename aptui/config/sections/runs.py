@@ -26,12 +26,12 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
     return RetryRule(given["times"], tuple(f"{EXIT}{kind}" if isinstance(kind, int) else kind for kind in kinds))
 
 
-def restored_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
+def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
     """Return the record that `config.packing` and JSON made `data` of."""
     return RetryRule(data["times"], tuple(data["on"])) if data else None
 
 
-def held(builder: Node) -> tuple[str, ...]:
+def find_resources(builder: Node) -> tuple[str, ...]:
     """Return the resources that the runs of a builder hold."""
     listed = builder.get("resources")
     return tuple(sorted({item.value for item in (listed.value if listed else ())}))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from aptui.shared.connections.addresses import canonical
-from aptui.shared.connections.peer_rules import checked
+from aptui.shared.connections.peer_rules import check_dial
 from aptui.shared.connections.peers import Dial
 from aptui.shared.errors import UserError
 
@@ -90,7 +90,7 @@ def mistakes(given: Node | None) -> list[UserError]:
     for entry in dials.value if dials is not None else ():
         each = entry.plain()
         try:
-            checked(Dial(each["id"], each["address"], each["port"], each.get("auto", True)))
+            check_dial(Dial(each["id"], each["address"], each["port"], each.get("auto", True)))
         except UserError as error:
             found.append(UserError(error.what, where=entry.where, hint=error.hint))
     return found

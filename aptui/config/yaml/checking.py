@@ -63,7 +63,7 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
     label = _label(path, root)
     if "propertyNames" in error.absolute_schema_path:
         key = error.instance
-        yield UserError(f"platform '{key}' must be {_expected(error)}", where=node.value[key].key_where)
+        yield UserError(f"platform '{key}' must be {_describe_expected(error)}", where=node.value[key].key_where)
     elif error.validator == "additionalProperties":
         known = error.schema["properties"]
         for key in error.instance.keys() - known.keys():
@@ -74,7 +74,7 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
             yield UserError(f"'{key}' is missing in '{label}'", where=node.where)
     else:
         yield UserError(
-            f"'{label}' must be {_expected(error)}, not {describe_value(node)}", where=node.where, hint=_hint(error, label)
+            f"'{label}' must be {_describe_expected(error)}, not {describe_value(node)}", where=node.where, hint=_hint(error, label)
         )
 
 
@@ -88,7 +88,7 @@ def _hint(error: ValidationError, label: str) -> str:
     return ""
 
 
-def _expected(error: ValidationError) -> str:
+def _describe_expected(error: ValidationError) -> str:
     schema_part = error.schema if "title" in error.schema else error.parent.schema if error.parent else error.schema
     title: str = schema_part.get("title", "something else")
     return title

@@ -52,7 +52,7 @@ def byte_count(value: str | int) -> int:
     return int(min(float(found[1]) * _BYTES[_SHORT.get(found[2], found[2])] if found else int(value), _MOST_BYTES))
 
 
-def checked_regex(node: Node) -> re.Pattern[str]:
+def compile_regex(node: Node) -> re.Pattern[str]:
     """Compile a regular expression of the user's."""
     try:
         return re.compile(node.value, re.IGNORECASE)
@@ -67,7 +67,7 @@ def pattern_of(node: Node) -> Pattern:
     if isinstance(node.value, dict):
         regex, absolute = node.value["regex"], node.value.get("absolute")
         is_absolute = absolute is not None and bool(absolute.value)
-        return Pattern(PatternKind.REGEX, regex.value, checked_regex(regex).pattern, is_absolute)
+        return Pattern(PatternKind.REGEX, regex.value, compile_regex(regex).pattern, is_absolute)
     if node.value.startswith("/") or "\\" in node.value:
         raise UserError(f"pattern {describe_value(node)} must be relative, with '/' between folders", where=node.where)
     text = node.value.removeprefix("./")
@@ -80,7 +80,7 @@ def ignore_regex(node: Node) -> str:
     """Translate an ignore rule: what it matches and, if that is a folder, all below. Globs mean what they mean in .gitignore."""
     if isinstance(node.value, dict):
         regex = node.value["regex"]
-        found = checked_regex(regex)
+        found = compile_regex(regex)
         if found.groupindex or re.search(r"\\[1-9]|\(\?\(", found.pattern) or re.match(r"\(\?[a-zA-Z]+\)", found.pattern):
             raise UserError("named groups, back references and global flags are not allowed in ignore rules", where=regex.where)
         return f"(?:{found.pattern})(?s:/.*)?"

@@ -53,7 +53,7 @@ class Failures:
         self._reports.counts["failed"] += 1
         self._jobs.save(job)
         self._reports.tell(job, is_settled=True)
-        self._jobs.settled(job, is_changed=True)
+        self._jobs.note_settled(job, is_changed=True)
 
     def try_again(self, job: Job, text: str, now_ms: int) -> None:
         """A run of `job` failed of what it is tried again for: the history has it, and the job is queued."""

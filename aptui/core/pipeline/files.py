@@ -60,7 +60,7 @@ class Files:
         self._memory.begin_scan(event.below)
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
-            self._plans.retries.restart(self._memory.archive.unfinished())
+            self._plans.retries.restart(self._memory.archive.list_unfinished())
         elif is_first:
             self._plans.retries.resume(self._memory.archive.pending())
 
@@ -71,7 +71,7 @@ class Files:
             self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file went while no engine looked
         for folder in self._plans.retries.folders():
             self._retry_folder(folder)
-        for key in self._waiters.awaited():
+        for key in self._waiters.list_awaited():
             self._jobs.wake(key)
 
     def folders_kept(self, folders: Iterable[str]) -> None:
@@ -94,7 +94,7 @@ class Files:
         previous = self._memory.folders.get(event.folder)
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
-        self._chains.seen(event.folder)
+        self._chains.note_seen(event.folder)
         # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one
         # that is.
         orphans = self._chains.orphans(winners.values())
@@ -113,7 +113,7 @@ class Files:
         for number, key in enumerate(leaving := sorted(gone)):
             if not number % _LOADED_TOGETHER:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
-            self._plans.gone(key)
+            self._plans.remove_source(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
         for job in self._chains.producers(key for key, fact in keyed if not self._chains.is_intermediate(fact)):
             self._plans.force(job, "its intermediate has the path of a source")
@@ -200,7 +200,7 @@ class Files:
         spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
         orphans = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
         for source in self._memory.load(sorted(orphans)):
-            self._plans.gone(source.key)
+            self._plans.remove_source(source.key)
 
     def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
         """Return all files of the folder that win their path: the first part that has one, clashes left out."""
@@ -370,7 +370,7 @@ class Files:
                 self._ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
 
     def _put_file_row(self, fact: FileFact) -> None:
-        self._ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
+        self._ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.to_signed(fact.hash64)))
 
     def _settle(self, key: PathKey, fact: FileFact) -> bool:
         """The bytes of `key` are known: plan its jobs if it is a source. Return whether they are others than before."""
@@ -437,7 +437,7 @@ class Files:
         builders = self._planner.builders_for(fact.rel, fact.scan_folder)
         found = self._memory.load((key,))
         if not builders:
-            self._plans.gone(key)
+            self._plans.remove_source(key)
             return
         source = found[0] if found else self._identities.new_source(key, fact)
         source.trouble = text

@@ -46,18 +46,18 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
     """
     usual = {builder: jobs.reports.usual_ms(builder) for builder in jobs.builders}
 
-    def expected(job: Job) -> float:
+    def estimate_ms(job: Job) -> float:
         known = job.duration_ms if _is_measured(job) else usual.get(job.builder)
         return OVERHEAD_MS + (known or 0.0)
 
-    waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.awaited())
-    after = _after(jobs.waiters, expected) if waiting_count <= most else {}
+    waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.list_awaited())
+    after = _after(jobs.waiters, estimate_ms) if waiting_count <= most else {}
     work = measured = chain = 0.0
     held: Counter[str] = Counter()
     unknown = 0
     for group, scale in _groups(jobs, most, waiting_count):
         for job in group:
-            need = expected(job)
+            need = estimate_ms(job)
             if job.state is JobState.RUNNING:
                 need = max(OVERHEAD_MS, need - elapsed_ms.get(job.run_key, 0.0))
             work += need * scale
@@ -91,7 +91,7 @@ def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], 
 def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
     """Return {key: how long what waits for it takes, one after the other}; who waits for itself is counted once."""
     found: dict[PathKey, float] = {}
-    for start in waiters.awaited():
+    for start in waiters.list_awaited():
         stack = [start]
         while stack:
             key = stack[-1]

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from aptui.core.identity import (
     DEPARTED_STATE,
     META_SUFFIX,
-    braced,
-    contested_uuid,
+    format_braced,
     intermediate_uuid,
     legacy_of,
+    make_contested_uuid,
     path_uuids,
     shadow_uuid,
 )
@@ -30,7 +30,7 @@ class Identities:
         self._ledger = jobs.ledger
         self._chains = jobs.chains
         self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
-        self._departed = jobs.memory.archive.departed()
+        self._departed = jobs.memory.archive.read_departed()
         self._renamed: set[str] = set()
         self._owed: dict[PathKey, None] = {}
 
@@ -85,8 +85,10 @@ class Identities:
         if rival is not None and _standing(rival) > _standing(source):
             self._owed[rival.key] = None
         elif rival is not None:
-            source.misidentity = f"its UUID {braced(wanted)} is that of '{rival.rel}' too: delete its '.meta' file if it is a copy"
-        uuid = contested_uuid(source.key) if source.misidentity else wanted
+            source.misidentity = (
+                f"its UUID {format_braced(wanted)} is that of '{rival.rel}' too: delete its '.meta' file if it is a copy"
+            )
+        uuid = make_contested_uuid(source.key) if source.misidentity else wanted
         if uuid != source.uuid:
             self._rename(source, uuid)
         return before != (source.uuid, source.misidentity)

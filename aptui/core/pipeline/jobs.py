@@ -23,7 +23,7 @@ from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.records import rows
 from aptui.core.records.archive import Archive
 from aptui.core.records.fresh_copies import FreshCopy
-from aptui.core.results.checks import CheckedProduct, blocked
+from aptui.core.results.checks import CheckedProduct, find_block
 from aptui.core.results.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
@@ -96,12 +96,12 @@ class Jobs:
         """Whether this configuration has the job's builder, and its platform."""
         return job.builder in self.builders and (job.is_analysis or job.platform in self._platform_ids)
 
-    def blocked(self, job: Job, products: Iterable[Product | StagedProduct]) -> str:
+    def find_block(self, job: Job, products: Iterable[Product | StagedProduct]) -> str:
         """Say which check keeps these products of a job from being published, "" when none does."""
         if not self.project.checks:
             return ""
         looked_at = (CheckedProduct(product.name, product.size, product.facts) for product in products)
-        return blocked(self.project.checks, job.source.rel, looked_at)
+        return find_block(self.project.checks, job.source.rel, looked_at)
 
     def rests(self, job: Job) -> bool:
         """Whether the job is left as it is because its platform is switched off for now."""
@@ -118,12 +118,12 @@ class Jobs:
         if may_copy and self.copies_on_reading and not self.reports.wants_news:
             for _key, fact in unheard:
                 copies.append(tuple(self.ledger.next_run_key() for _job in range(self.planner.copy_count(fact))))
-        known = self._known([key for key, _fact in unheard]) if any(copies) else []
+        known = self._list_known_digests([key for key, _fact in unheard]) if any(copies) else []
         if unheard:
             facts = tuple(fact for _key, fact in unheard)
             self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
 
-    def _known(self, keys: list[PathKey]) -> list[bytes]:
+    def _list_known_digests(self, keys: list[PathKey]) -> list[bytes]:
         """Return what the bytes of these files were when they were last read, b"" = nobody did: equal ones need no copy."""
         facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
         facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.newer.facts.get(key)) is not None}
@@ -253,7 +253,7 @@ class Jobs:
         self.ledger.drop("drop_job", (job.id,))
         self.todo.extend((other, True) for other in freed)
         self.reports.tell(job, is_settled=bool(job.error), is_run=False)
-        self.settled(job, is_changed=True)
+        self.note_settled(job, is_changed=True)
 
     def delete_products(self, job: Job) -> None:
         """The job has no products any more: those that nobody else has taken over go."""
@@ -278,7 +278,7 @@ class Jobs:
                 ):
                     self.todo.append((other, False))
 
-    def settled(self, job: Job, *, is_changed: bool) -> None:
+    def note_settled(self, job: Job, *, is_changed: bool) -> None:
         """A job settled: re-evaluate the jobs that waited for it, and if it changed, all its dependents."""
         key = job.source.key
         if key in self.waiters:
@@ -309,7 +309,7 @@ class Jobs:
         elif late := self.chains.came_since(job.run_key, job.edges):
             job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' came or changed while this was analysed"
             self.todo.append((job, True))
-        elif changed := self.witness.unsealed(job, assembly.manifest):
+        elif changed := self.witness.find_unsealed(job, assembly.manifest):
             job.fingerprint = 0
             self.look_first(job, changed)
         else:

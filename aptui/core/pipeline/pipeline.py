@@ -181,7 +181,7 @@ class Pipeline:
             case ProductsLost():
                 self.plans.products_lost(event.names)
             case Asked():
-                self.requests.asked(event)
+                self.requests.carry_out(event)
             case _:
                 assert_never(event)
 
@@ -317,9 +317,9 @@ class Pipeline:
         """Return news of the unsettled jobs that moved, as they are now; `at_work`: run keys of the runs that workers are at."""
         return self.jobs.reports.latest(at_work)
 
-    def told_pending_ids(self) -> set[int]:
+    def list_told_pending_ids(self) -> set[int]:
         """Return the ids of the jobs that `latest` told as pending, and has told nothing else of since."""
-        return self.jobs.reports.told_pending_ids()
+        return self.jobs.reports.list_told_pending_ids()
 
     @property
     def is_outdated(self) -> bool:

@@ -135,7 +135,7 @@ class Plans:
         else:
             self._plan_jobs(source, builders, is_retry=is_retry)
         if not matching:
-            self.gone(source.key)
+            self.remove_source(source.key)
 
     def _plan_jobs(self, source: Source, builders: Iterable[Builder], *, is_retry: bool) -> None:
         for builder in builders:
@@ -157,7 +157,7 @@ class Plans:
                 job.is_doubted = False
                 self._jobs.save(job)
 
-    def gone(self, key: PathKey) -> None:
+    def remove_source(self, key: PathKey) -> None:
         """There is no file at `key` any more, or none that counts: its source and all its jobs go."""
         self._memory.hashing.pop(key, None)
         self._memory.unstable.discard(key)
@@ -278,7 +278,7 @@ class Plans:
         if job.state is JobState.CANCELLED and job.planned == UNKNOWN:
             job.planned = number
             self._jobs.save(job)
-        is_blocked = bool(self._jobs.blocked(job, job.products))
+        is_blocked = bool(self._jobs.find_block(job, job.products))
         if job.fingerprint == number and not job.is_forced and not is_blocked and self._may_match(job, number):
             self._match(job, number)
         elif self._is_owed(job, number, is_retry=is_retry) or (is_blocked and job.state is JobState.COMPLETED):
@@ -394,7 +394,7 @@ class Plans:
         job.error = ""
         self._jobs.save(job)
         self._reports.tell(job, is_settled=was_failed, is_run=False)
-        self._jobs.settled(job, is_changed=False)
+        self._jobs.note_settled(job, is_changed=False)
         if job.is_draft:
             self.drafts.owe(job)
 

@@ -72,7 +72,7 @@ class Waiters:
         """Return who waits for `key`; they do not any more."""
         return self._by_key.pop(key, {})
 
-    def awaited(self) -> list[PathKey]:
+    def list_awaited(self) -> list[PathKey]:
         """Return everything that is waited for."""
         return list(self._by_key)
 

@@ -109,7 +109,7 @@ class Reports:
             notices.append(self._notice(job, cause, status))
         return notices
 
-    def told_pending_ids(self) -> set[int]:
+    def list_told_pending_ids(self) -> set[int]:
         """Return the ids of the jobs that were told as pending, and of which nothing else was told since."""
         return {job.id for job in self._told_pending}
 

@@ -29,7 +29,7 @@ class Requests:
         self._ledger = jobs.ledger
         self._chains = jobs.chains
 
-    def asked(self, event: Asked) -> None:
+    def carry_out(self, event: Asked) -> None:
         """Do what a person or a client asks for."""
         if event.verb == "reprocess":
             self._reprocess(event)
@@ -144,7 +144,7 @@ class Requests:
                     job.planned = job.planned or UNKNOWN
                     self._jobs.save(job)
                     self._jobs.reports.tell(job, is_settled=True)
-                    self._jobs.settled(job, is_changed=True)
+                    self._jobs.note_settled(job, is_changed=True)
 
     def _stop(self) -> None:
         """Kill every run; what was running is pending again at the next start."""

@@ -61,7 +61,7 @@ class Planner:
         builders = [self._builders[index] for index in matching]
         builders = [builder for builder in builders if any(platform in enabled for platform in builder.platforms)]
         are_copies = all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders)
-        copies = sum(len(self._enabled_for(builder, scan_folder)) for builder in builders) if are_copies else 0
+        copies = sum(len(self._list_enabled(builder, scan_folder)) for builder in builders) if are_copies else 0
         return _Wanted(tuple(builders), copies)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
@@ -70,13 +70,13 @@ class Planner:
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
         """Return the platforms that `builder` works for at this source, in the order of the configuration."""
-        platforms = self._enabled_for(builder, source.scan_folder)
+        platforms = self._list_enabled(builder, source.scan_folder)
         if not self._settings.folders:
             return platforms
         skips = self._settings.adjustment(source.key, builder).skips
         return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
 
-    def _enabled_for(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
+    def _list_enabled(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
         platforms = self._enabled.get((builder.uuid, scan_folder))
         if platforms is None:
             enabled = self._platforms.get(scan_folder, frozenset())

@@ -61,7 +61,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # its products may not be those recorded, or somebody asked: it needs a run whatever its inputs are
     "doubt_analysis": "source_id, builder",  # the same of an analysis
 }
-"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.signed`) by the writer's caller."""
+"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.to_signed`) by the writer's caller."""
 
 
 class Archive(Protocol):
@@ -105,7 +105,7 @@ class Archive(Protocol):
         """
         ...
 
-    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+    def read_departed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
         They stand below `core.identity.DEPARTED_STATE`.
@@ -131,7 +131,7 @@ class Archive(Protocol):
         """
         ...
 
-    def unfinished(self) -> list[PathKey]:
+    def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
         That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.

@@ -56,7 +56,7 @@ def fresh_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: Fi
 
 def source_row(source_id: int, uuid: SourceUuid, key: PathKey, fact: FileFact) -> Row:
     """Return the parameters of "put_source" for a new file without an identity of its own."""
-    mtime_ms, hash64 = fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)
+    mtime_ms, hash64 = fact.mtime_ns // 1_000_000, rows.to_signed(fact.hash64)
     return (source_id, fact.scan_folder, fact.rel, uuid, key, fact.digest, "", mtime_ms, hash64)
 
 
@@ -70,7 +70,7 @@ def commit_rows(copy: FreshCopy, product_id: int, now_ms: int) -> list[tuple[str
         took_ms, now_ms, "", 0, "",
     )  # fmt: skip
     made = (
-        product_id, copy.job_id, product.name, 0, product.asset_type, rows.signed(product.hash64), _IS_PRODUCT, product.digest,
+        product_id, copy.job_id, product.name, 0, product.asset_type, rows.to_signed(product.hash64), _IS_PRODUCT, product.digest,
         product.size,
     )  # fmt: skip
     run = (

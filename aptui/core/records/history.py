@@ -32,14 +32,14 @@ class RunStep(Struct, frozen=True):
     products: tuple[Made, ...] = ()
 
 
-def made(products: Iterable[Product]) -> tuple[Made, ...]:
+def list_made(products: Iterable[Product]) -> tuple[Made, ...]:
     """Return products as the history keeps them."""
     return tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products)
 
 
 def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
     """Return the state of a job."""
-    return RunStep(inputs, made(products))
+    return RunStep(inputs, list_made(products))
 
 
 def digest(products: Sequence[Product]) -> bytes:
@@ -52,7 +52,7 @@ def digest(products: Sequence[Product]) -> bytes:
     return bytes.fromhex(fingerprint.short("\n".join(lines).encode("utf-8", "surrogatepass")))
 
 
-def committed_step(before: RunStep, now: RunStep) -> str:
+def make_committed_step(before: RunStep, now: RunStep) -> str:
     """Return the step that a run carries which was committed."""
     return step(now, before) if before.inputs else BEGINNING
 
@@ -72,7 +72,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
     return msgspec.json.encode(parts).decode()
 
 
-def turned(known: RunStep, text: str) -> RunStep:
+def turn_step(known: RunStep, text: str) -> RunStep:
     """Return the moment that `step` was made for."""
     if not text:
         return known
@@ -101,7 +101,7 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
     for is_committed, text in runs:
         if is_committed:
             found.append(now)
-            now = turned(now, text)
+            now = turn_step(now, text)
         else:
-            found.append(RunStep(turned(now, text).inputs))
+            found.append(RunStep(turn_step(now, text).inputs))
     return found

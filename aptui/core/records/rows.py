@@ -51,7 +51,7 @@ RESTING = {
 """What `state` columns hold: a job that was moving has work pending again."""
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return an unsigned 64-bit number as SQLite stores it."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
@@ -59,7 +59,7 @@ def signed(value: int) -> int:
 def source_row(source: Source) -> Row:
     """Return the parameters of "put_source"."""
     fact, packed = source.fact, identity.pack(source.identity)
-    digest, mtime_ms, hash64 = (fact.digest, fact.mtime_ns // 1_000_000, signed(fact.hash64)) if fact else (b"", 0, 0)
+    digest, mtime_ms, hash64 = (fact.digest, fact.mtime_ns // 1_000_000, to_signed(fact.hash64)) if fact else (b"", 0, 0)
     return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, packed, mtime_ms, hash64)
 
 
@@ -89,7 +89,7 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
     )  # fmt: skip
 
 
-def committed_row(
+def make_committed_row(
     job: Job, number: int, inputs: Manifest, origin: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
 ) -> Row:
     """Return the parameters of "put_job" as they are once its commit is done.
@@ -122,8 +122,8 @@ def analysis_row(job: Job, state: JobState | None = None) -> Row:
 def product_row(product_id: int, job: Job, product: Product) -> Row:
     """Return the parameters of "put_product"."""
     return (
-        product_id, job.id, product.name, product.sub_id, product.asset_type, signed(product.hash64), product.flags, product.digest,
-        product.size,
+        product_id, job.id, product.name, product.sub_id, product.asset_type, to_signed(product.hash64), product.flags,
+        product.digest, product.size,
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
         yield f"{facts.width}x{facts.height} are no powers of two"
 
 
-def blocked(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:
+def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:
     """Say why the products of a job must not be published, "" when they may."""
     wanted = [check for check in checks if check.wants(rel)]
     if not wanted:

@@ -92,9 +92,9 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
     """Whether a run had other code, or other tools, than its builder was described with: (path, SHA-256 in hex) each."""
-    return bool(used.code and code_files) and used.code != _described(code_files)
+    return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 
 @lru_cache(maxsize=256)
-def _described(files: tuple[tuple[str, str], ...]) -> bytes:
+def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
     return code_digest(files)

@@ -85,7 +85,7 @@ def _reference(variable: str, slot: Slot) -> str:
 
 
 @lru_cache(maxsize=256)
-def looked_at(text: str) -> Template:
+def examine_template(text: str) -> Template:
     """Return what is to be known of a template.
 
     Raises:
@@ -189,9 +189,9 @@ class _Scan:
         """Read a piece of a word: a quote with what it holds, an expansion, or a character."""
         match character:
             case "'":
-                self._quoted(line, "'", Around.SINGLE)
+                self._read_quoted(line, "'", Around.SINGLE)
             case '"':
-                self._quoted(line, '"', Around.DOUBLE)
+                self._read_quoted(line, '"', Around.DOUBLE)
             case "\\":
                 self._escape(line)
             case "$":
@@ -202,7 +202,7 @@ class _Scan:
                 line.put(character)
                 self._at += 1
 
-    def _quoted(self, line: _Line, quote: str, around: Around) -> None:
+    def _read_quoted(self, line: _Line, quote: str, around: Around) -> None:
         line.put("")
         self._at += 1
         while self._at < len(self._text):

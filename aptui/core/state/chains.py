@@ -67,7 +67,7 @@ class Chains:
                     return key
         return None
 
-    def seen(self, folder: str) -> None:
+    def note_seen(self, folder: str) -> None:
         """A folder was looked at: nothing in it is waited for any more."""
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}

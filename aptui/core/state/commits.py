@@ -2,7 +2,7 @@
 
 `prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache
 (`conflicts`) and says what has to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in
-`committed`: until then nobody sees products that are not there, and a commit that fails leaves nothing to take back.
+`note_committed`: until then nobody sees products that are not there, and a commit that fails leaves nothing to take back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Commit(Struct):
     now_ms: int
     wishes: tuple[Job, ...] = ()
 
-    def replaced(self, placed: int) -> dict[str, Product]:
+    def find_replaced(self, placed: int) -> dict[str, Product]:
         """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.moves[:placed] if product.name in known}
@@ -117,12 +117,12 @@ class Commits:
         """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         orders = tuple(
-            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._touched(commit), not commit.had)
+            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._find_touched(commit), not commit.had)
             for commit in prepared.commits
         )
         return CommitProducts(self._ledger.cause, orders) if orders else None, again
 
-    def _touched(self, commit: Commit) -> tuple[str, ...]:
+    def _find_touched(self, commit: Commit) -> tuple[str, ...]:
         """Return the products that were made again and lie there already."""
         if not self._touches_unchanged:
             return ()
@@ -195,7 +195,7 @@ class Commits:
             yield "drop_products", (job.id,)
         yield (
             "put_job",
-            rows.committed_row(
+            rows.make_committed_row(
                 job,
                 commit.fingerprint,
                 commit.inputs,
@@ -235,7 +235,7 @@ class Commits:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 
     @staticmethod
-    def committed(commit: Commit) -> None:
+    def note_committed(commit: Commit) -> None:
         """The commit is done: the job is what it says."""
         job = commit.job
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
@@ -245,7 +245,7 @@ class Commits:
         _describe_run(commit)
 
     @staticmethod
-    def failed(commit: Commit) -> None:
+    def note_failed(commit: Commit) -> None:
         """The commit failed: what it may have half replaced must be made again, whatever its inputs are then."""
         commit.job.fingerprint = 0
         _describe_run(commit)
@@ -266,7 +266,7 @@ def _step_back(commit: Commit) -> str:
     if not commit.job.inputs:
         return history.BEGINNING
     before, now = history.moment(commit.job.inputs, commit.had), history.moment(commit.inputs, commit.products)
-    return history.committed_step(before, now)
+    return history.make_committed_step(before, now)
 
 
 def _describe_run(commit: Commit) -> None:

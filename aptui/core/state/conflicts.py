@@ -233,7 +233,7 @@ class Conflicts:
         """Return the jobs that lay claim to a name."""
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
 
-    def freed_by(self, job: Job, names: Iterable[str]) -> list[Job]:
+    def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
         """Return who may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]

@@ -159,7 +159,7 @@ class Graph:
         if siblings or self._companions:
             closure = self._closure(source, siblings, assembly, needs_analyses=True)
             entries += (*closure, *self._places(source, "places", closure))
-        found = [("discovered", name, self._discovered(PathKey(name), digest, assembly)) for name, digest in job.discovered]
+        found = [("discovered", name, self._read_discovered(PathKey(name), digest, assembly)) for name, digest in job.discovered]
         entries += (*found, *self._places(source, "found places", found))
         if job.plan.job_dependencies:
             entries += self._job_dependencies(job, assembly)
@@ -205,7 +205,7 @@ class Graph:
         found = [("discovered", name, digest[: len(fingerprint.short(b""))] or fingerprint.MISSING) for name, digest in discovered]
         return (*plain, *found, *self._places(source, "found places", found), *rest)
 
-    def _discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
+    def _read_discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
         if key.startswith("/"):
             now = self._memory.outside.get(key)
             return (digest[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING

@@ -40,7 +40,7 @@ class NewerFacts:
                 pending.winners[key] = fact
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
 
-    def learned_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
+    def list_learned_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
         """Return the rows that lack digests which are known by now; asked at rest, so that they come after the rows of all plans.
 
         Else each later engine would read those files again, and look at all that depends on them.
@@ -57,7 +57,7 @@ class NewerFacts:
         now = self.facts.get(fact.key) if fact.key in self.learned else None
         return now if now is not None and replace(now, digest=fact.digest, hash64=fact.hash64) == fact else fact
 
-    def learned_is_saved(self) -> None:
+    def forget_learned(self) -> None:
         """Those rows are saved: their files need not be kept here."""
         saved = {key for key in self.learned if parent(key) not in self._folders}
         for folder in {parent(key) for key in saved}:

@@ -54,7 +54,7 @@ class Witness:
         elif known:
             job.ties = Ties(known, unproven=unproven)
 
-    def changed(self, job: Job, used: Used) -> tuple[str, ...]:
+    def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
         if not (used.files or used.found):
             return ()  # copies, by the thousand
@@ -65,7 +65,7 @@ class Witness:
             now = {path: stamp for path, stamp, is_proven in self._looks(job.planned_inputs) if is_proven}
             bad += [path for path in job.ties.unproven if is_other(known[path], now.get(path, ()))]
         heard = {file.path: file.stamp for file in used.files}
-        seen = dict(self._known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
+        seen = dict(self._find_known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
             expected = known.get(file.path) or seen.get(file.path)
             if (expected and is_other(expected, file.stamp)) or (
@@ -148,14 +148,14 @@ class Witness:
     def _unproven_of(looks: Iterable[tuple[str, Stamp, bool]]) -> tuple[str, ...]:
         return tuple(path for path, _stamp, is_proven in looks if not is_proven)
 
-    def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
+    def find_unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
         """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""
         if job.ties is None or not job.ties.report.began_ns:
             return ()
         used, known = job.ties.report, job.ties.known
         heard = {file.path: file.stamp for file in used.files}
         bad = []
-        for path, stamp in self._known(manifest):
+        for path, stamp in self._find_known(manifest):
             if path in heard:
                 bad += [path] if is_other(heard[path], stamp) else []
             elif not known.get(path) and self._is_doubtful(job, used, path, stamp):
@@ -178,7 +178,7 @@ class Witness:
         rel = self._graph.relative(path)
         return None if rel is None else key_of(RelPath(rel))
 
-    def _known(self, manifest: Manifest) -> Iterable[tuple[str, Stamp]]:
+    def _find_known(self, manifest: Manifest) -> Iterable[tuple[str, Stamp]]:
         return ((path, stamp) for path, stamp, _is_proven in self._looks(manifest))
 
     def _looks(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:

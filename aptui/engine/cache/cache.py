@@ -224,7 +224,9 @@ class Cache:
             self.delete(name for commit in with_stale for name in commit.stale)
             writer.finish({}, [commit.run_key for commit in with_stale])
         moved = {
-            commit.run_key for commit in done if len(commit.products) == 1 and commit.products[0][0] == self._staged(commit.run_key)
+            commit.run_key
+            for commit in done
+            if len(commit.products) == 1 and commit.products[0][0] == self._path_staged(commit.run_key)
         }
         self.discard(commit.run_key for commit in order.commits if commit.run_key not in moved)
         return [commit.run_key for commit in done], failed
@@ -313,7 +315,7 @@ class Cache:
     def discard(self, run_keys: Iterable[int]) -> None:
         """Throw away what these runs left in staging."""
         for run_key in run_keys:
-            path = self._staged(run_key)
+            path = self._path_staged(run_key)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.lexists(path):
                     remove_staged(path)
@@ -424,7 +426,7 @@ class Cache:
                 return True
         return False
 
-    def lost(self, index: ProductIndex, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
+    def find_lost(self, index: ProductIndex, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
         """Return recorded products that are gone, looking only into folders that were touched, and files that no row knows.
 
         These are deleted.
@@ -477,7 +479,7 @@ class Cache:
         except OSError:
             return None
 
-    def _staged(self, run_key: int) -> str:
+    def _path_staged(self, run_key: int) -> str:
         """Return where a run stages: a file for a copy, a folder for all else."""
         return f"{self.staging}/{run_key}"
 

@@ -21,18 +21,18 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
         return []
     with contextlib.closing(open_reader(database)) as reader, reader.snapshot():
         wanted = dependencies.preloading(reader) if changed is None else changed
-        edges = _reached(reader, wanted)
+        edges = _find_reached(reader, wanted)
         names = dependencies.names_of(reader, edges)
     chains = rings(edges, names, wanted)
     return [f"{RING}{JOIN.join(chain)}" for chain in chains]
 
 
-def _reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
+def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
     """Return who loads whom, as far as it can be reached; those that load nobody lead nowhere and are left out."""
     edges: dict[int, list[int]] = {}
     seen, todo = set(start), start
     while todo:
-        found = dependencies.preloaded(reader, todo)
+        found = dependencies.find_preloaded(reader, todo)
         edges.update(found)
         todo = {target for targets in found.values() for target in targets} - seen
         seen |= todo

@@ -49,7 +49,7 @@ class KeptRun(Struct, frozen=True):
     origin: str
 
 
-def kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
+def find_kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
     """Return what is kept of a run.
 
     Raises:
@@ -70,7 +70,7 @@ def kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
         raise UserError(f"run {at + 1} of this job made a draft: what is restored takes the place of finals", hint=hint)
     if not config.sharing.local_store:
         raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
-    products = tuple(_kept(config, name, digest, known) for name, digest, _size in then.products)
+    products = tuple(_find_kept(config, name, digest, known) for name, digest, _size in then.products)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
     return KeptRun(products, f"that of its run of {when}{RESTORED}")
 
@@ -81,7 +81,7 @@ def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> 
     return moments(RunStep(database.inputs_of(job_id), made), steps)
 
 
-def _kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> KeptProduct:
+def _find_kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> KeptProduct:
     """Return where a product lies; the history knows half of its digest, which is enough to find it."""
     if name not in known:
         raise UserError(
@@ -96,7 +96,7 @@ def _kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow
     return KeptProduct(str(found[0]), digest, known[name])
 
 
-def _placed(name: str, roots: Sequence[str]) -> str:
+def _place_name(name: str, roots: Sequence[str]) -> str:
     """Return the absolute path of what a job found, which is relative where it is of a scan folder."""
     return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
 
@@ -109,7 +109,8 @@ def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int
         if len(kept.products) != 1:
             os.mkdir(staging)
         products = tuple(
-            _staged(product, staging if len(kept.products) == 1 else f"{staging}/{at}") for at, product in enumerate(kept.products)
+            _make_staged(product, staging if len(kept.products) == 1 else f"{staging}/{at}")
+            for at, product in enumerate(kept.products)
         )
     except (OSError, files.FileChanged, ValueError) as error:
         return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1)
@@ -118,7 +119,7 @@ def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int
         Outcome.SUCCEEDED,
         products=products,
         source_digest=order.source_digest,
-        discovered=tuple((_placed(name, tuple(roots.values())), digest) for name, digest in job.discovered),
+        discovered=tuple((_place_name(name, tuple(roots.values())), digest) for name, digest in job.discovered),
         log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {kept.origin}", time.time_ns() // 1_000_000),),
         duration_ms=round(1000 * (time.monotonic() - began_s)),
         origin=kept.origin,
@@ -126,7 +127,7 @@ def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int
     )
 
 
-def _staged(product: KeptProduct, target: str) -> StagedProduct:
+def _make_staged(product: KeptProduct, target: str) -> StagedProduct:
     digest, hash64, size = files.copy_into(product.path, target)
     if not digest.hex().startswith(product.digest):
         raise ValueError(f"'{product.path}' in the store is damaged")

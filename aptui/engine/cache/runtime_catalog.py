@@ -42,7 +42,7 @@ def path_of(cache_dir: Path, platform: str) -> Path:
 
 def is_current(cache_dir: Path, platforms: Sequence[str]) -> bool:
     """Whether every platform that has products has the catalog that belongs to ours."""
-    known = _known(cache_dir)
+    known = _read_known(cache_dir)
     return all(known.get(platform) == _stamps(cache_dir, platform) for platform in platforms if _is_wanted(cache_dir, platform))
 
 
@@ -65,11 +65,11 @@ class RuntimeCatalogs:
             HostError: the disk refuses.
         """
         self._is_owed.clear()
-        self._save(self._written_here)
+        self._save(self._write_here)
 
     def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
         with self._writing:
-            known = _known(self._folder)
+            known = _read_known(self._folder)
             fresh = dict(known)
             for platform in self._platforms:
                 if _is_wanted(self._folder, platform) and known.get(platform) != _stamps(self._folder, platform):
@@ -95,7 +95,7 @@ class RuntimeCatalogs:
                 if not self._is_owed.is_set() or self._hurries.is_set():
                     self._is_owed.clear()
                     began_s = time.monotonic()
-                    self._save(self._written_apart)
+                    self._save(self._write_apart)
                     rest_s = max(self._rest_s, time.monotonic() - began_s)
         except HostError as error:
             self._problem = f"the runtime's catalogs cannot be written: {error}"
@@ -124,10 +124,10 @@ class RuntimeCatalogs:
         self._replace(path, lambda file: write(platform, file))
         return [made_of, _stamp(path)]
 
-    def _written_here(self, platform: str, file: BinaryIO) -> None:
+    def _write_here(self, platform: str, file: BinaryIO) -> None:
         _write_registry(self._folder, platform, file)
 
-    def _written_apart(self, platform: str, file: BinaryIO) -> None:
+    def _write_apart(self, platform: str, file: BinaryIO) -> None:
         """Write it in a process of its own if it is large: in a thread it would take turns with the engine."""
         if catalog.path_of(self._folder, platform).stat().st_size < _LARGE_BYTES:
             _write_registry(self._folder, platform, file)
@@ -162,7 +162,7 @@ def _is_wanted(cache_dir: Path, platform: str) -> bool:
     return (cache_dir / platform).is_dir() and catalog.path_of(cache_dir, platform).is_file()
 
 
-def _known(cache_dir: Path) -> dict[str, Any]:
+def _read_known(cache_dir: Path) -> dict[str, Any]:
     try:
         found = json.loads((own_folder(cache_dir) / _STATE).read_bytes())
     except (OSError, ValueError):

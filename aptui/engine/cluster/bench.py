@@ -54,7 +54,7 @@ class Bench:
         self._folder, self._slots = folder, slots
         self.jobs = os.path.join(folder, "jobs")
         os.makedirs(self.jobs)
-        self._builders = tuple(self._adapted(builder) for builder in setup.builders)
+        self._builders = tuple(self._adapt_builder(builder) for builder in setup.builders)
         self._setup = setup
         _lay_out_code(setup, os.path.join(folder, "code"), store)
         self._selector = selectors.DefaultSelector()
@@ -66,13 +66,13 @@ class Bench:
         self._thread = threading.Thread(target=self._serve, name="aptui-bench", daemon=True)
         self._thread.start()
 
-    def _adapted(self, builder: Builder) -> Builder:
+    def _adapt_builder(self, builder: Builder) -> Builder:
         """Return a builder as it runs here: its code lies here, and everything that it reads is reported."""
         origin, path = builder.origin, ""
         if origin.startswith("file:"):
             path, _, name = origin.removeprefix("file:").rpartition(":")
             origin = f"file:{self._folder}/code/{os.path.basename(path)}:{name}"
-        code_files = _moved(builder, os.path.dirname(path), f"{self._folder}/code") if path else ()
+        code_files = _move_files(builder, os.path.dirname(path), f"{self._folder}/code") if path else ()
         return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
     def toolchains(self) -> dict[str, Toolchain]:
@@ -132,7 +132,7 @@ class Bench:
                 self._answers.pop(result.run_key).set_result(result)
 
 
-def _moved(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
+def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
     """Return the files of a project's own builder where they lie here; what is installed is compared by its toolchain digest."""
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 

@@ -28,7 +28,7 @@ def security_of(place: Place) -> Any:
 
 async def answer_of(client: Any, future: Any, heard: asyncio.Future[bytes]) -> bytes:
     """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
-    ended = asyncio.get_running_loop().create_task(_ended(client, future))
+    ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
     either: set[asyncio.Future[Any]] = {ended, heard}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -42,7 +42,7 @@ async def answer_of(client: Any, future: Any, heard: asyncio.Future[bytes]) -> b
         ended.add_done_callback(drop_exception)
 
 
-async def _ended(client: Any, future: Any) -> None:
+async def _wait_for_end(client: Any, future: Any) -> None:
     """Wait until Dask knows what became of a task."""
     from distributed import wait
 

@@ -21,7 +21,7 @@ import aptui
 from aptui.config import tools as config_tools
 from aptui.config.variables import digests_of
 from aptui.core.project import Builder, BuilderKind
-from aptui.engine.registry import described
+from aptui.engine.registry import ask_child
 from aptui.shared.errors import UserError
 from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest
 
@@ -107,7 +107,7 @@ def _answers(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     if not questions:
         return []
     try:
-        return described(questions)
+        return ask_child(questions)
     except UserError as error:
         return [ClassAnswer(error=str(error)) for _ in questions]
 

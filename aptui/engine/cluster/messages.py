@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.shared.errors import HostError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.sharing.store import Store
 from aptui.sharing.stores import opening
 
@@ -126,7 +126,7 @@ def decode(data: bytes, form: type[T]) -> T:
         HostError: it is none of that form.
     """
     try:
-        return msgspec.msgpack.decode(data, type=prepared(form))
+        return msgspec.msgpack.decode(data, type=prepare_form(form))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HostError(
             f"what came over the cluster cannot be read: {error}",
@@ -173,7 +173,7 @@ def get_bytes(store: Store, blob: Blob) -> bytes:
             return file.read()
 
 
-def packed(record: object, store: Store) -> bytes:
+def pack_record(record: object, store: Store) -> bytes:
     """Return a manifest of at most `MANIFEST_BYTES` for a record."""
     data = encode(record)
     if len(data) < MANIFEST_BYTES:
@@ -186,7 +186,7 @@ def is_whole(manifest: bytes) -> bool:
     return manifest[:1] == _INLINE
 
 
-def unpacked(manifest: bytes, form: type[T], store: Store) -> T:
+def unpack_record(manifest: bytes, form: type[T], store: Store) -> T:
     """Return the record of a manifest.
 
     Raises:

@@ -28,7 +28,7 @@ from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_mova
 from aptui.engine.cluster.messages import BlobStoreAddress
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteTask, RemoteWorker
 from aptui.engine.cluster.scheduler import Scheduler, setup_for
-from aptui.engine.pool.messages import Identity, Order, Result, ended, identity_of
+from aptui.engine.pool.messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.pool.pool import Pool
 from aptui.engine.waking import Waker
 from aptui.shared.health import WorkerInfo
@@ -208,7 +208,7 @@ class ClusterPool(Pool):
         inputs = self._cluster.inputs_of(order)
         if inputs is None:
             return None
-        memory_bytes = self._memory.expected(order.builder, order.memory_limit_bytes)
+        memory_bytes = self._memory.estimate_bytes(order.builder, order.memory_limit_bytes)
         return RemoteTask(order, builder, inputs, needs, memory_bytes, _name(order))
 
     def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
@@ -218,7 +218,7 @@ class ClusterPool(Pool):
         """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
         if self._scheduler.is_over:
             self._answers.results += [
-                ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
+                make_ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
             ]
             self._away.clear()
         kept: deque[_WaitingOrder] = deque()
@@ -243,11 +243,11 @@ class ClusterPool(Pool):
         """Answer an order that no worker of the cluster can do now; return whether that was so."""
         order = waiting.task.order
         if not self._lacks(order):
-            self._answers.results.append(ended(order, Outcome.RETURNED, "the cluster is not there any more"))
+            self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is not there any more"))
         elif now_s - waiting.since_s >= _NEED_PATIENCE_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
             error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
-            self._answers.results.append(ended(order, Outcome.FAILED, error))
+            self._answers.results.append(make_ended(order, Outcome.FAILED, error))
         else:
             return False
         return True
@@ -259,14 +259,14 @@ class ClusterPool(Pool):
         self._held = deque(waiting for waiting in self._held if waiting.task not in unwanted)
         gone = [self._away.pop(key) for key in wanted & self._away.keys()]
         self._scheduler.cancel(task.order.run_key for task in gone)
-        self._answers.results += [ended(task.order, Outcome.CANCELLED, "cancelled") for task in (*unwanted, *gone)]
+        self._answers.results += [make_ended(task.order, Outcome.CANCELLED, "cancelled") for task in (*unwanted, *gone)]
         super().kill(wanted)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
         """Take over a new configuration; what was on its way is RETURNED."""
         self._scheduler.close()
         left = [*self._away.values(), *(waiting.task for waiting in self._held)]
-        self._answers.results += [ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
+        self._answers.results += [make_ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
         self._away.clear()
         self._held.clear()
         self._scheduler = self._open(builders, platforms)

@@ -35,7 +35,7 @@ from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception
 from aptui.engine.cluster.environment import Toolchain, difference, program_version, python_version, toolchains_of
 from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, RemoteTask, RemoteWorker, departure, resources_of
-from aptui.engine.pool.messages import Identity, Result, ended, identity_of
+from aptui.engine.pool.messages import Identity, Result, identity_of, make_ended
 from aptui.shared.errors import KnownError, UserError, install_advice
 
 if TYPE_CHECKING:
@@ -397,21 +397,21 @@ class Scheduler:
             self.runs[answer.address] += 1
             result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
         except InputOutdated as error:
-            result = ended(order, Outcome.STALE, str(error))
+            result = make_ended(order, Outcome.STALE, str(error))
         except InputElsewhere as error:
-            result, stays = ended(order, Outcome.RETURNED, str(error)), True
+            result, stays = make_ended(order, Outcome.RETURNED, str(error)), True
         except asyncio.CancelledError as error:
             stays = doing.is_orphan and self._is_orphan_again(order)
-            result = ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
+            result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
         except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
-            result = ended(order, Outcome.RETURNED, brief(error))
+            result = make_ended(order, Outcome.RETURNED, brief(error))
             self._tell_loss()
         except (KnownError, OSError, TimeoutError) as error:
-            result, stays = ended(order, Outcome.RETURNED, brief(error)), True
+            result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
             self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
             is_killed = type(error).__name__ == "KilledWorker"
-            result, stays = ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
+            result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
             self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         if not self._is_closing:
             self._post(task, result, stays)
@@ -453,8 +453,8 @@ class Scheduler:
             future.release()
             del self._talk.heard[key]
         if messages.is_whole(manifest):  # a thread costs more than reading it
-            return messages.unpacked(manifest, messages.TaskAnswer, transfer.store)
-        return await asyncio.to_thread(messages.unpacked, manifest, messages.TaskAnswer, transfer.store)
+            return messages.unpack_record(manifest, messages.TaskAnswer, transfer.store)
+        return await asyncio.to_thread(messages.unpack_record, manifest, messages.TaskAnswer, transfer.store)
 
     def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Take an answer that a worker has announced (`cluster.task`)."""

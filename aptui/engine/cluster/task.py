@@ -148,7 +148,7 @@ def _manifest(task: messages.Task) -> bytes:
         store = _state.store(task.blob_store)
         bench = _state.bench(task.setup, store)
         with _Job(task, bench, store) as job:
-            return messages.packed(messages.TaskAnswer(job.do(), address=_state.address), store)
+            return messages.pack_record(messages.TaskAnswer(job.do(), address=_state.address), store)
     except (KnownError, OSError) as error:
         return b"i" + messages.encode(messages.TaskAnswer(refusal=f"{socket.gethostname()}: {error}"))
 

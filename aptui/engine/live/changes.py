@@ -360,7 +360,7 @@ class ChangeTracker:
 
     def _take_written(self, engine: Engine, now: float) -> None:
         """Look at the files that nobody writes any more."""
-        for path, is_there in self._writing.ended(now):
+        for path, is_there in self._writing.find_ended(now):
             if not is_there:
                 self._paths[path] = None  # it counts as it was until it was asked twice
                 continue
@@ -378,7 +378,7 @@ class ChangeTracker:
     # -------------------------------------------------------------------------------------------------------- second looks
 
     def _note_distrusted(self, engine: Engine, now: float) -> None:
-        for folder in engine.archive.folders.distrusted_folders():
+        for folder in engine.archive.folders.list_distrusted_folders():
             self._second_looks.setdefault(folder, now + _SECOND_LOOK_S)
 
     def first_scan_is_done(self) -> None:

@@ -268,7 +268,7 @@ class EngineSupervisor:
             self.watching.first_scan_is_done()
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
-            engine.sessions.rested()
+            engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
             if self.watching.is_quiet and engine.pipeline.stuck():  # else a file is left to the watcher, and jobs wait for it
@@ -446,7 +446,7 @@ class EngineSupervisor:
         health = Health(
             roots=self.roots.health(),
             pool=pool.fault if pool is not None else "",
-            broken_builders=tuple(sorted(pool.broken_builders().items())) if pool is not None else (),
+            broken_builders=tuple(sorted(pool.list_broken_builders().items())) if pool is not None else (),
             disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),
             database=self._database.trouble,
             configuration=self._configuration_error,

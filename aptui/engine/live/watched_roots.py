@@ -61,7 +61,7 @@ class WatchedRoots:
             HostError: the cache cannot be written.
         """
         cache = self._config().cache_dir
-        roots = [root for root in self._wanted() if not root.tag.startswith(PRODUCTS)]
+        roots = [root for root in self._list_wanted() if not root.tag.startswith(PRODUCTS)]
         cookies = cookie_folder(os.fsencode(cache))
         try:
             os.makedirs(cookies, exist_ok=True)
@@ -80,7 +80,7 @@ class WatchedRoots:
     def follow_configuration(self) -> None:
         """Watch what the configuration names now, and no other folders."""
         if self._watcher is not None:
-            self._watcher.replace(self._wanted())
+            self._watcher.replace(self._list_wanted())
 
     def add_intermediates(self) -> None:
         """Watch the folder of intermediates: it is made when the first of them is."""
@@ -99,7 +99,7 @@ class WatchedRoots:
             self._watcher.close()
             self._watcher = None
 
-    def _wanted(self) -> list[NotifiedRoot]:
+    def _list_wanted(self) -> list[NotifiedRoot]:
         config = self._config()
         folders = [str(config.project_dir), str(config.project_dir / registry.FOLDER)]
         folders.append(str(dirs.user_file().parent))
@@ -107,7 +107,7 @@ class WatchedRoots:
         shipped = str(dirs.data_dir() / "config")  # it changes with aptui itself
         folders = [path for path in dict.fromkeys(folders) if path != shipped]
         if any(builder.adapter for builder in config.project.builders):
-            folders += registry.adapted_folders(dirs.builders_record(config.cache_dir))
+            folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))
         return roots_of(
             config.project,
             str(config.cache_dir),
@@ -146,7 +146,7 @@ class WatchedRoots:
     def are_all_native(self) -> bool:
         """Whether the silence of every scan folder counts."""
         modes = {root.path: root.mode for root in self._health}
-        wanted = [os.fsdecode(root.path) for root in self._wanted() if root.tag.startswith(SOURCES)]
+        wanted = [os.fsdecode(root.path) for root in self._list_wanted() if root.tag.startswith(SOURCES)]
         return all(modes.get(path) is WatchMode.NATIVE for path in wanted)
 
     def _is_of_cache(self, root: WatchedRoot) -> bool:

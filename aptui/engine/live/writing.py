@@ -82,7 +82,7 @@ class FilesBeingWritten:
         self.release(path, now)
         return True
 
-    def ended(self, now: float) -> Iterator[tuple[bytes, bool]]:
+    def find_ended(self, now: float) -> Iterator[tuple[bytes, bool]]:
         """Yield (path, whether it is there) of each file that is due and that nobody writes any more."""
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             is_there = stat_of(path) is not None

@@ -69,7 +69,7 @@ class CodeWatch:
             return
         self._since_s = None
         self._times += 1
-        config, builders = described_anew(engine.config)
+        config, builders = describe_anew(engine.config)
         if code_of(builders) == code_of(engine.project.builders):
             resume(engine)
         else:
@@ -78,7 +78,7 @@ class CodeWatch:
             engine.pipeline.code_problem = ENDLESS
 
 
-def described_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
+def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     """Return the configuration with its tools as they are now, and its builders, by their bytes.
 
     Raises:

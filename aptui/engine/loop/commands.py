@@ -235,7 +235,7 @@ class CommandExecutor:
             case DiscardStaging():
                 context.cache.discard(command.run_keys)
                 context.cache.announced.withdraw(command.run_keys, context.writer)
-                self._runs.discarded(command.run_keys)
+                self._runs.note_discarded(command.run_keys)
             case WriteLog():
                 self._write_log(command)
             case DropLogs():
@@ -267,7 +267,7 @@ class CommandExecutor:
     def _end_commit(self, commit: _PendingCommit) -> None:
         context, self._commit = self._context, None
         committed, failed = commit.answer()
-        self._runs.committed(commit.order, committed)
+        self._runs.note_committed(commit.order, committed)
         now_ms = time.time_ns() // 1_000_000
         self._owe(ProductsCommitted(context.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
 

@@ -123,11 +123,11 @@ class RunDispatcher:
         if self._shared is not None:
             self._shared.note()
 
-    def learned_state(self) -> list[tuple[str, str]]:
+    def list_learned_state(self) -> list[tuple[str, str]]:
         """Return what the next engine should know of what builders take."""
         if self.pool_if_any is None:
             return []
-        return [("learned_memory", json.dumps(self.pool_if_any.learned_memory(), sort_keys=True))]
+        return [("learned_memory", json.dumps(self.pool_if_any.list_learned_memory(), sort_keys=True))]
 
     # ----------------------------------------------------------------------------------------------------------------- time
 
@@ -200,9 +200,9 @@ class RunDispatcher:
         Raises:
             UserError: they are not kept.
         """
-        from aptui.engine.cache.restoring import kept_run  # only who restores pays for it
+        from aptui.engine.cache.restoring import find_kept_run  # only who restores pays for it
 
-        self._restores[job_id] = kept_run(self._context.config, job_id, run_key)
+        self._restores[job_id] = find_kept_run(self._context.config, job_id, run_key)
 
     def _answer_restores(
         self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]
@@ -251,10 +251,10 @@ class RunDispatcher:
         if self.pool_if_any:
             self.pool_if_any.kill(run_keys)
 
-    def discarded(self, run_keys: Sequence[int]) -> None:
+    def note_discarded(self, run_keys: Sequence[int]) -> None:
         """These runs came to nothing."""
         if self._shared is not None:
-            self._shared.discarded(run_keys)
+            self._shared.note_discarded(run_keys)
 
     def at_work(self) -> dict[int, int]:
         """Return {run key of a job that a worker is at: ms since it began}, without those that wait behind them."""
@@ -265,10 +265,10 @@ class RunDispatcher:
         at_work = self.at_work()
         return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
 
-    def committed(self, command: CommitProducts, done: Iterable[int]) -> None:
+    def note_committed(self, command: CommitProducts, done: Iterable[int]) -> None:
         """These runs of a commit are in the cache."""
         if self._shared is not None:
-            self._shared.committed(command, done, self._context.pipeline)
+            self._shared.note_committed(command, done, self._context.pipeline)
 
     # -------------------------------------------------------------------------------------------------------------- results
 
@@ -278,7 +278,7 @@ class RunDispatcher:
                 self._context.digests.take(result)
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
-            elif self._shared is None or self._shared.ended(result):
+            elif self._shared is None or self._shared.note_ended(result):
                 self._take((result,))
             else:
                 self._context.cache.discard((result.run_key,))
@@ -305,7 +305,9 @@ class RunDispatcher:
         if trace.active is not None:
             for result in results:
                 trace.end("run", result.run_key, outcome=Outcome(result.outcome).name)
-        inbox.post(RunsFinished(inbox.next_seq(), tuple(after_runs.completed(pipeline, results)), time.time_ns() // 1_000_000))
+        inbox.post(
+            RunsFinished(inbox.next_seq(), tuple(after_runs.complete_results(pipeline, results)), time.time_ns() // 1_000_000)
+        )
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:
         """Take what was found elsewhere, and run what was not."""

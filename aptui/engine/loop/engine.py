@@ -44,7 +44,7 @@ from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.loop.saved_rows import SavedRows
 from aptui.engine.scan.metadata import Metadata
-from aptui.engine.scan.outside_files import changed_files
+from aptui.engine.scan.outside_files import find_changed_files
 from aptui.engine.waking import Waker
 from aptui.shared import trace
 from aptui.store.db import schema
@@ -138,7 +138,7 @@ class Engine:
         self.settle()
         self.is_stopping = False
         self.close()
-        self.closing, self.inbox = contextlib.ExitStack(), self.inbox.continued()
+        self.closing, self.inbox = contextlib.ExitStack(), self.inbox.continue_numbers()
         if self._owns_selector:
             self.selector = selectors.DefaultSelector()
         self.config = replace(config, workers=self.config.workers)
@@ -185,7 +185,7 @@ class Engine:
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)
-        if killed := self.sessions.found(self.archive.sessions):
+        if killed := self.sessions.find_killed(self.archive.sessions):
             self.writer.run(killed, durable=False)
         self.catalogs = CatalogPublisher(
             self.config, self.project, opening.database, self.archive, self.writer, self.cache, self.news, self.wake
@@ -200,7 +200,7 @@ class Engine:
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
         self.deeds = CommandExecutor(context, self.scans, self.runs)
         self._rest = RestRecorder(context, self.scans, self.runs, self.deeds, self.catalogs, self.sessions, dropped_folders)
-        failed_before = self.archive.failed_count() if self.live is not None else None
+        failed_before = self.archive.count_failed() if self.live is not None else None
         forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
         if self.live is not None:
@@ -251,7 +251,7 @@ class Engine:
 
     def look_at_outside_files(self, *, trusts_times: bool = True) -> None:
         """Tell the pipeline which of those files are not what they were; `trusts_times`: the same stamp is the same file."""
-        if changed := changed_files(self.pipeline.memory.outside, trusts_times=trusts_times):
+        if changed := find_changed_files(self.pipeline.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
     @property

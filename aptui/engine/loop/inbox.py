@@ -17,7 +17,7 @@ class Inbox:
         """The last number that was given."""
         self._waiting: deque[Event] = deque()
 
-    def continued(self) -> Inbox:
+    def continue_numbers(self) -> Inbox:
         """Return an empty one whose numbers go on."""
         new = Inbox()
         new.seq = self.seq

@@ -31,7 +31,7 @@ class ProgressReporter:
 
     def tell(self, now: float) -> None:
         """Tell how far the work is."""
-        counts = self._forecaster.completed(self.counts(), self._runs.at_work(), now)
+        counts = self._forecaster.complete_progress(self.counts(), self._runs.at_work(), now)
         self._context.news.tell_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
 
     def counts(self) -> Progress:

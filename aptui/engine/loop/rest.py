@@ -69,19 +69,19 @@ class RestRecorder:
         if context.live is not None:
             self._runs.note_shared()
         rows = context.cache.folder_rows(context.archive.products) if records_folders else {}
-        state = self._runs.learned_state()
+        state = self._runs.list_learned_state()
         if not is_stopping:
-            state += [*self._scans.settled_state(), ("host", os.uname().nodename)]
+            state += [*self._scans.list_settled_state(), ("host", os.uname().nodename)]
             for scan_folder in self._dropped_folders:
                 context.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
-            rows["put_folder"] = [*context.pipeline.memory.newer.learned_rows(context.archive.folders.folder_parts)]
+            rows["put_folder"] = [*context.pipeline.memory.newer.list_learned_rows(context.archive.folders.folder_parts)]
         if state:
             rows["put_state"] = [*state]
         rows.update(self._sessions.end(context.archive.sessions, self._runs.account, is_stopping=is_stopping))
         context.writer.run(rows, durable=True)
         if not is_stopping:
-            context.pipeline.memory.newer.learned_is_saved()
+            context.pipeline.memory.newer.forget_learned()
         if checkpoints:
             context.writer.checkpoint()
         self._scans.is_dirty = self._deeds.is_dirty = False

@@ -115,7 +115,7 @@ class MissingSearch:
         tally, found = Tally(files=len(listed)), []
         with self._work(tally) as work:
             for at in range(0, len(listed), _PAGE):
-                found += work.found_in(listed[at : at + _PAGE])
+                found += work.find_in(listed[at : at + _PAGE])
                 self._tell(tally, told)
                 if tally.is_given_up:
                     break
@@ -158,7 +158,7 @@ class _Work(Struct):
 
     def begin(self, page: Sequence[Scanned]) -> _Begun:
         """Return the names of some products as remembered, or about to be read; those that are to be skipped are not in it."""
-        remembered = store.remembered(self.reader, [each.product_id for each in page], self.terms)
+        remembered = store.read_remembered(self.reader, [each.product_id for each in page], self.terms)
         begun: _Begun = {}
         for each in page:
             if self.rules.tags_of(each.inner, is_product=True):
@@ -186,10 +186,10 @@ class _Work(Struct):
             named.append((each, ScannedProduct(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
             if reading.digest:
                 rows["put_missing_scan"].append(
-                    (each.product_id, reading.digest, self.terms, store.packed(reading.names), each.name)
+                    (each.product_id, reading.digest, self.terms, store.pack_names(reading.names), each.name)
                 )
         learn(self.known, [(subject, names) for _, subject, names in named])
-        declared = store.declared(self.reader, [each.product_id for each, _, _ in named])
+        declared = store.read_declared(self.reader, [each.product_id for each, _, _ in named])
         for each, subject, names in named:
             hits = list(hits_of(self.known, subject, names, declared[each.product_id], self.rules))
             self._count(hits, names)
@@ -224,7 +224,7 @@ class _Work(Struct):
 
     # -------------------------------------------------------------------------------------------------------------- files
 
-    def found_in(self, paths: Sequence[str]) -> list[FileFound]:
+    def find_in(self, paths: Sequence[str]) -> list[FileFound]:
         """Return of some files those that name what nobody declared, and those that cannot be read."""
         begun: dict[str, Future[Reading] | None] = {}
         for path in paths:
@@ -239,7 +239,7 @@ class _Work(Struct):
             elif reading.error:
                 found.append(FileFound(path, (), reading.error))
         learn(self.known, [(subject, names) for _, subject, names in named])
-        declared = store.declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
+        declared = store.read_declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
         for path, subject, names in named:
             own = {target.uuid for target in self.known.of_source(subject.inner)}
             hits = tuple(

@@ -36,7 +36,7 @@ class JobAdmission:
 
     def _need_bytes(self, message: PoolMessage) -> int:
         wanted = {(order.builder, order.memory_limit_bytes) for order in message.orders if isinstance(order, ProcessOrder)}
-        return max((self._memory.expected(*one) for one in wanted), default=0)
+        return max((self._memory.estimate_bytes(*one) for one in wanted), default=0)
 
     def learn(self, order: Order, result: RunResult) -> None:
         """Take note of what a run took at most."""

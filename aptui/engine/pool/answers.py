@@ -14,7 +14,7 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.failures import FailureTracker
-from aptui.engine.pool.messages import Order, PoolMessage, Result, Verdict, broken_off, ended, unhashed, with_output
+from aptui.engine.pool.messages import Order, PoolMessage, Result, Verdict, make_broken_off, make_ended, make_unhashed, with_output
 from aptui.engine.pool.slots import WaitingOrders, WorkerSlot
 from aptui.worker.processes import KILLED
 
@@ -50,13 +50,13 @@ class OrderAnswers:
         text = slot.member.take_output(result.run_key)
         self._failures.note_answer(order.builder)
         if result.run_key in slot.verdicts:
-            self.results.append(ended(order, *slot.verdicts[result.run_key]))
+            self.results.append(make_ended(order, *slot.verdicts[result.run_key]))
         elif result.run_key in message.cancelled:
             self.cancel([order])
         else:
-            self.results.append(with_output(self._judged(order, result), text, order.builder))
+            self.results.append(with_output(self._judge_run(order, result), text, order.builder))
 
-    def _judged(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
+    def _judge_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
         """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
         if not isinstance(result, RunResult):
             return result
@@ -73,20 +73,20 @@ class OrderAnswers:
             return False
         for order, result in zip(message.orders, answers, strict=True):
             is_unwanted = order.run_key in message.cancelled
-            self.results.append(ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
+            self.results.append(make_ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
         return True
 
     # ------------------------------------------------------------------------------------------------------- no worker does
 
     def cancel(self, orders: Sequence[Order]) -> None:
         """Nobody wants these any more."""
-        self.results += [ended(order, Outcome.CANCELLED, "cancelled") for order in orders]
+        self.results += [make_ended(order, Outcome.CANCELLED, "cancelled") for order in orders]
 
     def refuse(self, message: PoolMessage, fault: str) -> None:
         """No worker can be had for a message."""
-        self.results += [ended(order, Outcome.FAILED, fault) for order in message.orders]
+        self.results += [make_ended(order, Outcome.FAILED, fault) for order in message.orders]
         if message.hash_order is not None:
-            self.results.append(unhashed(message.hash_order, fault))
+            self.results.append(make_unhashed(message.hash_order, fault))
 
     def account_for_the_dead(self, slot: WorkerSlot) -> None:
         """Answer every order of a worker that died: the one it was at by how it died, those behind are returned."""
@@ -107,10 +107,10 @@ class OrderAnswers:
             if not slot.verdicts and not is_first_kill:
                 self._failures.note_death(order.builder, reason)
             text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s
-            self.results.append(broken_off(order, verdict, text, duration_s))
+            self.results.append(make_broken_off(order, verdict, text, duration_s))
             rest = rest[1:]
         elif order is None and len(rest) == 1 and not slot.verdicts:
-            self.results.append(ended(rest[0], Outcome.LOST, reason, FailureKind.CRASH))
+            self.results.append(make_ended(rest[0], Outcome.LOST, reason, FailureKind.CRASH))
             rest = []
         self._return(message, rest)
 
@@ -119,14 +119,14 @@ class OrderAnswers:
             if order.run_key in message.cancelled:
                 self.cancel([order])
             else:
-                self.results.append(ended(order, Outcome.RETURNED, reason))
+                self.results.append(make_ended(order, Outcome.RETURNED, reason))
 
     def _read_again(self, message: PoolMessage, reason: str) -> None:
         message.tries += 1
         if message.tries < _HASH_TRIES:
             self._waiting.put_back(message)
         elif message.hash_order is not None:
-            self.results.append(unhashed(message.hash_order, f"the worker that read it {reason}"))
+            self.results.append(make_unhashed(message.hash_order, f"the worker that read it {reason}"))
 
     def return_or_keep(self, message: PoolMessage) -> None:
         """Return orders of the former configuration to their maker, which decides anew.

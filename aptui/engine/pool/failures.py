@@ -31,7 +31,7 @@ class FailureTracker:
         if builder not in self._answered:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
-    def broken(self) -> dict[str, str]:
+    def list_broken(self) -> dict[str, str]:
         """Return {builder: why} of those whose circuit breaker is open."""
         return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_DEATHS}
 

@@ -56,10 +56,10 @@ class MemoryBudget:
 
     def learn_death(self, builder: str) -> None:
         """A run ended for want of memory: what it would have taken is not known, but it is more than was expected."""
-        expected = self.expected(builder)
+        expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
 
-    def expected(self, builder: str, limit_bytes: int = 0) -> int:
+    def estimate_bytes(self, builder: str, limit_bytes: int = 0) -> int:
         """Return what a run of `builder` will take, which is not more than its limit allows."""
         bytes_ = self.learned.get(builder, GUESS_BYTES)
         return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_

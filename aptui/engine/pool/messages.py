@@ -151,7 +151,7 @@ class Verdict(NamedTuple):
     kind: str = ""
 
 
-def ended(
+def make_ended(
     order: Order, outcome: Outcome, error: str = "", kind: str = "", log: Iterable[LogRecord] = ()
 ) -> AnalyseResult | RunResult:
     """Return the result of a run that its worker cannot answer for."""
@@ -162,7 +162,7 @@ def ended(
     return RunResult(order.run_key, outcome, error, log=records, warnings=warnings, errors=errors, kind=kind)
 
 
-def broken_off(
+def make_broken_off(
     order: AnalyseOrder | ProcessOrder, verdict: Verdict, text: BoundedText, duration_s: float
 ) -> AnalyseResult | RunResult:
     """Return the result of the run that a worker was at when it ended, with what it had written."""
@@ -170,7 +170,7 @@ def broken_off(
     records = records_of(text, order.builder, now_ms)
     if verdict.error:
         records.append(LogRecord(LogLevel.ERROR, order.builder, verdict.error, now_ms))
-    return replace(ended(order, *verdict, records), duration_ms=int(duration_s * 1000))
+    return replace(make_ended(order, *verdict, records), duration_ms=int(duration_s * 1000))
 
 
 def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, window: str) -> AnalyseResult | RunResult:
@@ -184,7 +184,7 @@ def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, win
     return replace(result, log=(*records, *result.log), warnings=result.warnings + warnings, errors=result.errors + errors)
 
 
-def unhashed(order: HashOrder, error: str) -> HashResult:
+def make_unhashed(order: HashOrder, error: str) -> HashResult:
     """Return the answer to a hash order over which two workers died."""
     files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
     return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

@@ -36,7 +36,7 @@ from aptui.engine.pool.messages import (
     Result,
     Verdict,
     builder_of,
-    ended,
+    make_ended,
     messages_of,
 )
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
@@ -61,7 +61,7 @@ class Pool:
             (a mask may be passed and is not needed).
         on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
         clock: seconds of a monotonic clock, the one that `poll` is given.
-        learned_memory: {builder: bytes} that `learned_memory()` of an earlier session returned.
+        learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.
         memory: instead of what the machine says.
     """
 
@@ -160,7 +160,7 @@ class Pool:
         """Return what people want to know of each worker."""
         return tuple(slot.info(self._clock()) for slot in self._manager.slots)
 
-    def learned_memory(self) -> dict[str, int]:
+    def list_learned_memory(self) -> dict[str, int]:
         """Return what builders were seen to take, {name: bytes}, for the next session."""
         return dict(self._memory.learned)
 
@@ -236,15 +236,15 @@ class Pool:
             slot.member.break_off("was ended by hand")
         return True
 
-    def broken_builders(self) -> dict[str, str]:
+    def list_broken_builders(self) -> dict[str, str]:
         """Return {name: why} of the builders whose circuit breaker is open."""
-        return self._failures.broken()
+        return self._failures.list_broken()
 
     def _refuse(self, order: Order) -> bool:
         """Answer an order at once when no worker could do it; return whether that was so."""
         error = self.fault or self._failures.refusal(builder_of(order))
         if error:
-            self._answers.results.append(ended(order, Outcome.FAILED, error))
+            self._answers.results.append(make_ended(order, Outcome.FAILED, error))
         return bool(error)
 
     # ----------------------------------------------------------------------------------------------------------- dispatch

@@ -114,7 +114,7 @@ def sandbox_of(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     """
     if is_off(config):
         return None
-    found = planned(config, writes)
+    found = plan_sandbox(config, writes)
     problem = MISSING
     if found is not None:
         for folder in found.writes:
@@ -130,7 +130,7 @@ def is_off(config: Config) -> bool:
     return config.sandbox == "off" or (config.sandbox == "auto" and os.environ.get(VARIABLE) == "off")
 
 
-def planned(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
+def plan_sandbox(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     """Return the sandbox that this project would have, None where there is no bubblewrap."""
     program = shutil.which(PROGRAM)
     if program is None:

@@ -129,13 +129,13 @@ def renames(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename
     ]
     here, there = parent(mention.path), parent(mention.new_path)
     found += [
-        Rename(references.seen_from(here, path), references.seen_from(there, path), OWN, is_seen_from_here=True)
+        Rename(references.write_as_seen_from(here, path), references.write_as_seen_from(there, path), OWN, is_seen_from_here=True)
         for path in plan.own.get(mention.file, ())
         if here != there
     ]
     for at, item in chosen:
         if item.folder == item.new_folder:
-            old, new = references.seen_from(here, item.old), references.seen_from(there, item.new)
+            old, new = references.write_as_seen_from(here, item.old), references.write_as_seen_from(there, item.new)
             found.append(Rename(old, new, at, is_seen_from_here=True))
     return found
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from aptui.config.model import Config
 from aptui.engine.relocate.files import DiskTree
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation.records import Relocate, RelocationItem, RelocationReport, Skipped, Update, counted
+from aptui.shared.relocation.records import Relocate, RelocationItem, RelocationReport, Skipped, Update, count_report
 
 
 class Mention(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Plan(Struct):
 
     def report(self) -> RelocationReport:
         """Return it as people see it."""
-        return counted(
+        return count_report(
             RelocationReport(
                 self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
             )

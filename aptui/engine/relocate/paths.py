@@ -127,7 +127,7 @@ def find(source: str, tree: Tree) -> FoundSource:
         )
     if not source.startswith("/") and ".." in source.split("/"):
         raise _outside(source)
-    if _named_exactly(source, tree) or not is_wildcard(source):
+    if _is_named_exactly(source, tree) or not is_wildcard(source):
         return _find_plain(source, tree)
     if len(source) > PATTERN_LIMIT:
         raise RelocationError(
@@ -144,7 +144,7 @@ def find(source: str, tree: Tree) -> FoundSource:
     return _find_absolute(source, tree) if source.startswith("/") else _find_relative(source, tree)
 
 
-def _named_exactly(source: str, tree: Tree) -> bool:
+def _is_named_exactly(source: str, tree: Tree) -> bool:
     """Whether a file really is called so: a `*` in its name is no wildcard then."""
     paths = [source] if source.startswith("/") else [f"{folder.path}/{source}" for folder in tree.folders]
     return any(tree.exists(path) and not tree.is_folder(path) for path in paths)
@@ -286,7 +286,7 @@ class Destination(Struct, frozen=True):
         """
         if not self.pattern:
             return self.text
-        found = LevelGlob(self.pattern).taken(rel)
+        found = LevelGlob(self.pattern).take_stars(rel)
         if found is None:
             raise _across(self.pattern)
         taken = iter(found)

@@ -47,7 +47,7 @@ def make(order: Relocate, config: Config, reader: Reader) -> Plan:
     target = None if order.is_delete else relocate_paths.read_destination(found, destination, plan.tree)
     if order.uses_scm:
         plan.git = Git(found.folder.path)
-        plan.tracked = plan.git.tracked()
+        plan.tracked = plan.git.list_tracked()
     if target is not None:
         _send(plan, found, target)
         _name_anew(plan, known)

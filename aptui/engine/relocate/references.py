@@ -55,7 +55,7 @@ class Mended(Struct, frozen=True):
     same: frozenset[int]
 
 
-def seen_from(folder: str, path: str) -> str:
+def write_as_seen_from(folder: str, path: str) -> str:
     """Return a relative path as a file in the relative `folder` would write it."""
     here, there = (folder.split("/") if folder else []), path.split("/")
     common = 0
@@ -129,7 +129,7 @@ class _Mending:
         if match.lastgroup == "uuid":
             rename: Rename | None = self._uuids[found.replace("-", "").lower()]
         else:
-            rename = self._meant(_ANY_SEPARATOR.sub("/", found).lower(), match.start())
+            rename = self._find_meant(_ANY_SEPARATOR.sub("/", found).lower(), match.start())
         if rename is None:
             return found
         new = _like_uuid(rename.new, found) if rename.is_uuid else _like_path(rename, found)
@@ -137,7 +137,7 @@ class _Mending:
         self.count += new != found
         return new
 
-    def _meant(self, path: str, start: int) -> Rename | None:
+    def _find_meant(self, path: str, start: int) -> Rename | None:
         """Return the rename that a spelling at `start` stands for.
 
         What is before it decides whether it is the whole path or the end of another.

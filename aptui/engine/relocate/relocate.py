@@ -22,7 +22,7 @@ from aptui.engine.relocate.files import native
 from aptui.engine.relocate.model import Mention, Plan
 from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
-from aptui.shared.relocation.records import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
+from aptui.shared.relocation.records import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, count_report
 from aptui.store.queries.reader import open_reader
 
 
@@ -47,7 +47,7 @@ def relocate(order: Relocate, config: Config) -> RelocationReport:
     return _RelocationSteps(plan).perform()
 
 
-def touched(report: RelocationReport) -> list[str]:
+def list_touched(report: RelocationReport) -> list[str]:
     """Return the absolute paths that are not what they were, in text form."""
     moved = [path for item in report.items if item.deed is RelocationAction.DONE for path in (item.old_file, item.new_file) if path]
     return [*moved, *(update.file for update in report.updates if update.deed is RelocationAction.DONE), *report.removed]
@@ -81,7 +81,7 @@ class _RelocationSteps:
         removed = [] if self._plan.order.leaves_empty_folders else list(self._remove_empty())
         updates = tuple(self._updates())
         report = replace(self._plan.report(), updates=updates, removed=tuple(removed), is_performed=True)
-        return counted(report)
+        return count_report(report)
 
     def _perform_group(self, order: list[int]) -> None:
         for place, at in enumerate(order):
@@ -164,7 +164,7 @@ class _RelocationSteps:
 
 
 @contextmanager
-def held(config: Config) -> Iterator[None]:
+def hold_engines_off(config: Config) -> Iterator[None]:
     """Keep engines away while files move: whoever starts now would see half of it.
 
     Raises:

@@ -27,7 +27,7 @@ class Git:
         code, said = self._run("rev-parse", "--show-toplevel")
         self.top = "" if code else said.rstrip("\n")
 
-    def tracked(self) -> set[str]:
+    def list_tracked(self) -> set[str]:
         """Return the absolute paths of all files in the folder that Git tracks."""
         code, said = self._run("ls-files", "-z") if self.top else (1, "")
         folder = to_text(os.fsencode(self._folder))

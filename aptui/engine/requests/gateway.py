@@ -95,7 +95,7 @@ class GatewayRequests:
                 live.wake()
                 request.answer()
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone, and what it waited for."""
         self._barriers = [item for item in self._barriers if item.request.client != client]
         self._saving = [request for request in self._saving if request.client != client]
@@ -160,7 +160,7 @@ class GatewayRequests:
         if engine is None:
             request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
             return
-        owed = self._counted(engine)
+        owed = self._count_pending(engine)
         is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
         if is_scanned and not owed.analyses:
             self._ready_epoch = engine.epoch
@@ -175,7 +175,7 @@ class GatewayRequests:
             failed=max(0, progress.failing_count) if progress is not None else 0,
         )
 
-    def _counted(self, engine: Engine) -> _PendingRequest:
+    def _count_pending(self, engine: Engine) -> _PendingRequest:
         if engine.is_idle:
             self._owed = _PendingRequest()
             return self._owed
@@ -207,9 +207,9 @@ class GatewayRequests:
                 request.answer()
         else:
             # One that writes already goes round once more, and does not tell us: asked again, the next one finds nothing to do.
-            engine.catalogs.begin(self._saved)
+            engine.catalogs.begin(self._note_saved)
 
-    def _saved(self) -> None:
+    def _note_saved(self) -> None:
         """Called in the thread of the catalogs."""
         self._is_saved = bool(self._saving)
         self._live.wake()

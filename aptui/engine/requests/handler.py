@@ -82,14 +82,14 @@ class RequestHandler:
         except KnownError as error:
             request.refuse(error.what, error.hint, error.exit_code)
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone: its holds end, and what it waited for."""
         self._live.watching.release(client)
-        self._missing.left(client)
-        self._relocating.left(client)
-        self._serving.left(client)
-        self._peering.left(client)
-        self._logs.left(client)
+        self._missing.forget_client(client)
+        self._relocating.forget_client(client)
+        self._serving.forget_client(client)
+        self._peering.forget_client(client)
+        self._logs.forget_client(client)
         self._settling = [item for item in self._settling if item.request.client != client]
         self._waiting = [item for item in self._waiting if item.request.client != client]
         self._asked.pop(client, None)
@@ -125,7 +125,7 @@ class RequestHandler:
             case port.SetOption():
                 self._set_option(request, verb)
             case port.ReloadConfig():
-                live.reload(lambda error, is_changed: self._reloaded(request, error, is_changed))
+                live.reload(lambda error, is_changed: self._answer_reload(request, error, is_changed))
             case port.Connections():
                 request.answer(connections=self._connections(), workers=self._workers(), gateway=self._peering.report)
             case port.Disconnect():
@@ -245,7 +245,7 @@ class RequestHandler:
         seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
-            waiting = engine.news.begun.waiting_ids() | engine.pipeline.told_pending_ids()
+            waiting = engine.news.begun.waiting_ids() | engine.pipeline.list_told_pending_ids()
             running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
@@ -302,7 +302,7 @@ class RequestHandler:
             live.switch_debug_output(verb.value)
         request.answer(name=verb.name, value=verb.value)
 
-    def _reloaded(self, request: Request, error: str, is_changed: bool) -> None:
+    def _answer_reload(self, request: Request, error: str, is_changed: bool) -> None:
         if error:
             request.refuse(f"the configuration was not reloaded: {error}")
         else:
@@ -335,12 +335,12 @@ class RequestHandler:
             return
         live.watching.is_draining = True
 
-        def drained() -> None:
+        def note_drained() -> None:
             request.answer()
             if verb.stops:
                 live.stop()
 
-        self._waiting.append(_WaitingRequest(request, lambda: live.engine is None or live.engine.is_idle, drained))
+        self._waiting.append(_WaitingRequest(request, lambda: live.engine is None or live.engine.is_idle, note_drained))
 
     def _settle(self, request: Request, verb: port.Settle) -> None:
         live, engine = self._live, self._engine()
@@ -354,7 +354,7 @@ class RequestHandler:
         live.look_unwatched()
         status = engine.pipeline.status()
         before = self._asked.pop(request.client, (engine.epoch, status.run, status.failed))
-        settling = _Settling(request, time.monotonic(), *before, _shared(engine))
+        settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
         self._settling.append(settling)
 
         def note_heard(is_whole: bool) -> None:
@@ -391,14 +391,14 @@ class RequestHandler:
         if self._settling and live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening:
             for settling in [item for item in self._settling if item.is_heard]:
                 self._settling.remove(settling)
-                self._settled(settling, live.engine, now)
+                self._answer_settled(settling, live.engine, now)
         if live.server is not None:
             live.server.poll(now)
             live.server.flush()
 
-    def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
+    def _answer_settled(self, settling: _Settling, engine: Engine, now: float) -> None:
         status, is_same = engine.pipeline.status(), engine.epoch == settling.epoch
-        shared = _shared(engine).since(settling.shared_before if is_same else SharingSum())
+        shared = _sum_shared(engine).since(settling.shared_before if is_same else SharingSum())
         settling.request.answer(
             epoch=engine.epoch,
             seq=engine.inbox.seq,
@@ -413,6 +413,6 @@ class RequestHandler:
         )
 
 
-def _shared(engine: Engine) -> SharingSum:
+def _sum_shared(engine: Engine) -> SharingSum:
     """Return the counts so far of shared results."""
     return engine.runs.account.total() if engine.runs.account is not None else SharingSum()

@@ -55,7 +55,7 @@ class LogRequests:
         else:
             request.answer(run_key=run_key, stamp=-1, records=[])
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone, and what it asked."""
         self._asking = [asking for asking in self._asking if asking.request.client != client]
 

@@ -25,7 +25,7 @@ from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
 from aptui.link import port
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
-from aptui.store.queries.problems.missing import Scanned, chosen
+from aptui.store.queries.problems.missing import Scanned, choose_scanned
 from aptui.store.queries.reader import open_reader
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class MissingScanRequests:
         engine = self._live.engine
         if engine is None:
             raise UserError("the engine is not working", hint="'aptui status' says why")
-        products = _chosen(self._database, verb.patterns, verb.product_ids)
+        products = _choose_scanned(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
         engine.news.tell(ProductsChanged(engine.inbox.seq, ()))
         request.answer(count=len(products))
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone: what it asked for is given up; what was found until then stays."""
         running = self._running
         if running is not None and running.request.client == client:
@@ -123,17 +123,17 @@ class MissingScanRequests:
             self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 
         try:
-            wanted = _chosen(place.database, verb.patterns, verb.product_ids)
+            wanted = _choose_scanned(place.database, verb.patterns, verb.product_ids)
             tell_progress(Tally(files=len(wanted)))
             search = MissingSearch(place, verb.max_matches, lambda: running.is_given_up)
             tally = search.products(wanted, lambda rows: self._save(running, rows), tell_progress)
-            self._later(lambda: self._ended(running, tally, None))
+            self._later(lambda: self._note_ended(running, tally, None))
         except KnownError as error:
             failure = error
-            self._later(lambda: self._ended(running, Tally(), failure))
+            self._later(lambda: self._note_ended(running, Tally(), failure))
         except Exception as error:  # noqa: BLE001  # a bug of ours costs the search, not the engine
             bug = InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this")
-            self._later(lambda: self._ended(running, Tally(), bug))
+            self._later(lambda: self._note_ended(running, Tally(), bug))
 
     def _save(self, running: _Running, rows: Rows) -> None:
         """Have the engine's thread save rows, and wait until they are; an engine that is being closed saves none."""
@@ -169,7 +169,7 @@ class MissingScanRequests:
         if engine is not None:
             engine.news.tell(replace(notice, cause=engine.inbox.seq))
 
-    def _ended(self, running: _Running, tally: Tally, error: KnownError | None) -> None:
+    def _note_ended(self, running: _Running, tally: Tally, error: KnownError | None) -> None:
         if self._running is running:
             self._running = None
         engine = self._live.engine
@@ -187,6 +187,6 @@ class MissingScanRequests:
         running.request.answer(**fields)
 
 
-def _chosen(database: Path, patterns: Sequence[str], product_ids: Sequence[int]) -> list[Scanned]:
+def _choose_scanned(database: Path, patterns: Sequence[str], product_ids: Sequence[int]) -> list[Scanned]:
     with closing(open_reader(database)) as reader:
-        return chosen(reader, patterns, product_ids)
+        return choose_scanned(reader, patterns, product_ids)

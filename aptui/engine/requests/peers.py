@@ -42,7 +42,7 @@ class PeerRequests:
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone; if it was the gateway, there is none."""
         if client == self._gateway:
             self._gateway, self.report = 0, None

@@ -18,7 +18,7 @@ from aptui.engine.live.roots import SOURCES
 from aptui.engine.relocate import relocate
 from aptui.engine.watch.notifications import ChangeNotification
 from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.relocation.records import Relocate, RelocationReport, shortened
+from aptui.shared.relocation.records import Relocate, RelocationReport, shorten_report
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
@@ -58,7 +58,7 @@ class RelocationRequests:
             self._begin(order)
         self._live.wake()
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         """A client is gone: what it asked for and nobody has begun is not done."""
         first, rest = (list(self._waiting)[:1], list(self._waiting)[1:])
         self._waiting = deque([*first, *(each for each in rest if each[0].client != client)])
@@ -104,7 +104,7 @@ class RelocationRequests:
             self._live.watching.release(HOLDER)
         match report:
             case RelocationReport():
-                answer = shortened(report, _LISTED)
+                answer = shorten_report(report, _LISTED)
                 request.answer(**asdict(answer))
             case KnownError():
                 request.refuse(report.what, report.hint, report.exit_code)
@@ -115,6 +115,6 @@ class RelocationRequests:
 
     def _tell_watching(self, report: RelocationReport) -> None:
         """Say what changed, so that nothing depends on whether the kernel says it too."""
-        paths = [from_text(path) for path in relocate.touched(report)]
+        paths = [from_text(path) for path in relocate.list_touched(report)]
         if paths:
             self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -36,7 +36,7 @@ def head(folder: str) -> CheckoutHead:
         return CheckoutHead()
     text = _read(os.path.join(control, "HEAD"), _TEXT_BYTES).strip()
     if text.startswith("ref: "):
-        text = _resolved(control, text.removeprefix("ref: "))
+        text = _resolve_branch(control, text.removeprefix("ref: "))
     if not _COMMIT.match(text):
         return CheckoutHead()
     move, _tab, said = _last_move(control).partition("\t")
@@ -60,7 +60,7 @@ def _control_folder(folder: str) -> str:
         folder = above
 
 
-def _resolved(control: str, name: str) -> str:
+def _resolve_branch(control: str, name: str) -> str:
     """Return what a branch points to; those of a linked worktree lie in the folder that all share."""
     shared = _read(os.path.join(control, "commondir"), _TEXT_BYTES).strip()
     folders = [control, *([os.path.normpath(os.path.join(control, shared))] if shared else [])]

@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct, field
 
-from aptui.core.identity import META_SUFFIX, braced, path_uuids
+from aptui.core.identity import META_SUFFIX, format_braced, path_uuids
 from aptui.core.model import Digest, FileFact, PathKey, RelPath, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text
 
@@ -169,8 +169,8 @@ def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) 
     said = document.get("UUID")
     said = dict(said) if isinstance(said, dict) else {}
     said.setdefault("__version", 0)
-    said["uuid"] = said.get("uuid") or braced(identity.uuid)
-    said["legacyUuids"] = [*_read_legacy(said), *([] if _legacy(said) else map(braced, identity.legacy))]
+    said["uuid"] = said.get("uuid") or format_braced(identity.uuid)
+    said["legacyUuids"] = [*_read_legacy(said), *([] if _legacy(said) else map(format_braced, identity.legacy))]
     said["originalPath"] = _original(said) or rel
     said["creationUnixEpochMS"] = _creation_ms(said) or time.time_ns() // 1_000_000
     whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}

@@ -24,7 +24,7 @@ def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
 
-def changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
+def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
     """Return those of these files that are not what they were, as they are now; `trusts_times`: the same stamp is the same file."""
     from aptui.worker.files import FileChanged, hash_file
 

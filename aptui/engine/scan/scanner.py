@@ -107,7 +107,7 @@ class Scanner:
         changed_count = 0
         if self._check is not None:
             seen.update(self._check.kept)
-        for folder, entries in self._met(below):
+        for folder, entries in self._meet_parts(below):
             seen.add(folder)
             event = self._compare(folder, entries, digests.get(folder, ()))
             if event is None:
@@ -124,7 +124,7 @@ class Scanner:
             kept.extend(self._check.kept)
         yield self._slice(events, kept)
 
-    def _met(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
+    def _meet_parts(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
         if self._check is None or below:
             parts = self._parts_of(below)
             yield from self._walk.folders([(below, parts)] if parts else [])

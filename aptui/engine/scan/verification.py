@@ -64,7 +64,7 @@ def has_digest(path: str, size: int, digest: Digest) -> bool:
         if size >= _CHUNK_BYTES:
             return _digest_of(descriptor) == digest
         data = os.read(descriptor, size + 1)
-        return len(data) == size and (hashlib.sha256(data).digest() == digest or lfs.pointed(data) == digest)
+        return len(data) == size and (hashlib.sha256(data).digest() == digest or lfs.read_pointed(data) == digest)
     except OSError:
         return False
     finally:

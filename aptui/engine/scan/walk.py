@@ -78,7 +78,7 @@ class Walk:
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)
         self._never = frozenset(never)
-        owned = {folder.id: _owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
+        owned = {folder.id: _find_owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
         self._owned_elsewhere = {scan_folder: whole for scan_folder, (whole, _files) in owned.items()}
         self._files_elsewhere = {scan_folder: files for scan_folder, (_whole, files) in owned.items()}
         self._linked_folders = project.linked_folders
@@ -228,7 +228,7 @@ def text_of(name: str) -> str:
     return name if name.isascii() else to_text(os.fsencode(name))
 
 
-def _owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
+def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone.
 
     Both are scan folders that stand earlier; the second kind are those that are not recursive.

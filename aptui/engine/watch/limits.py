@@ -116,7 +116,7 @@ def watch_count(descriptor: int) -> int:
         return 0
 
 
-def queued_bytes(descriptor: int) -> int:
+def read_queued_bytes(descriptor: int) -> int:
     """Return the length of the notifications that the kernel holds back because nobody has read them yet (inotify(7))."""
     size = array.array("i", [0])
     try:

@@ -174,23 +174,23 @@ class RootNotifications:
         """Whether folders appeared a moment ago."""
         return bool(self._young)
 
-    def changed(self, changes: Iterable[tuple[int, str]]) -> None:
+    def note_changes(self, changes: Iterable[tuple[int, str]]) -> None:
         """Tell what watchfiles reported."""
         if self.root.wants == DELETIONS:
             gone = {path for kind, path in changes if kind == _DELETED}
             if gone:
                 self.is_structure_changed = True
-                self.found_gone(os.fsencode(path) for path in gone)
+                self.tell_gone(os.fsencode(path) for path in gone)
             return
         if self.root.wants == CONTENTS:
             self.is_structure_changed = self.is_structure_changed or any(kind == _DELETED for kind, _path in changes)
-            self.found_contents(os.fsencode(path) for _kind, path in changes)
+            self.tell_contents(os.fsencode(path) for _kind, path in changes)
             return
         paths: set[bytes] = set()
         trees: set[bytes] = set()
         places: dict[bytes, bytes | None] = {}
         for kind, text in changes:
-            path = self._placed(os.fsencode(text), places)
+            path = self._place_path(os.fsencode(text), places)
             if path is None or self._is_skipped(path):
                 continue
             if kind == _ADDED and self.root.is_recursive and _is_folder(path):
@@ -198,9 +198,9 @@ class RootNotifications:
             else:
                 paths.add(path)
                 self.is_structure_changed = self.is_structure_changed or kind == _DELETED
-        self.found(paths, trees)
+        self.tell_found(paths, trees)
 
-    def found(self, paths: set[bytes], trees: set[bytes]) -> None:
+    def tell_found(self, paths: set[bytes], trees: set[bytes]) -> None:
         """Tell paths to look at, and trees at once and again later."""
         if not paths and not trees:
             return
@@ -212,13 +212,13 @@ class RootNotifications:
                 self._young[tree] = _Young(_on_grid(now + self.settings.second_look_s), self.settings.second_look_s)
         self.tell(_hint(self.root.tag, paths, trees))
 
-    def found_gone(self, paths: Iterable[bytes]) -> None:
+    def tell_gone(self, paths: Iterable[bytes]) -> None:
         """Tell those of `paths` that do not exist."""
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
             self.tell(ChangeNotification(self.root.tag, gone))
 
-    def found_contents(self, paths: Iterable[bytes]) -> None:
+    def tell_contents(self, paths: Iterable[bytes]) -> None:
         """Tell paths that changed somehow, or are gone."""
         told = frozenset(path for path in paths if not self._is_skipped(path))
         if told:
@@ -279,7 +279,7 @@ class RootNotifications:
     def _is_skipped(self, path: bytes) -> bool:
         return bool(self._below_skips) and (path + b"/").startswith(self._below_skips)
 
-    def _placed(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
+    def _place_path(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
         """Return the path without links to folders, None if it then lies outside the root.
 
         The library follows such links, and names a folder that is reached twice by the way it was reached last.

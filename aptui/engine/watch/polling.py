@@ -240,7 +240,7 @@ class Poller:
             try:
                 self._look_on()
             except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
-                self._turned(trouble=f"polling broke down: {error}")
+                self._take_turn(trouble=f"polling broke down: {error}")
                 self._over.wait(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S[1])
 
@@ -253,11 +253,11 @@ class Poller:
             try:
                 difference = listings.look(self._over.is_set)
             except FileNotFoundError:
-                self._turned(is_gone=True)
+                self._take_turn(is_gone=True)
                 is_new = True
                 self._over.wait(self._interval_s)
                 continue
-            self._turned()
+            self._take_turn()
             if is_new:
                 self._hints.lose("polling began")
             is_new = False
@@ -268,13 +268,13 @@ class Poller:
         if self._over.is_set():
             return
         if self._hints.root.wants == DELETIONS:
-            self._hints.found_gone(difference.gone)
+            self._hints.tell_gone(difference.gone)
         elif self._hints.root.wants == CONTENTS:
-            self._hints.found_contents(difference.gone | difference.changed | difference.appeared)
+            self._hints.tell_contents(difference.gone | difference.changed | difference.appeared)
         else:
-            self._hints.found(difference.changed | difference.removed, difference.appeared)
+            self._hints.tell_found(difference.changed | difference.removed, difference.appeared)
 
-    def _turned(self, *, is_gone: bool = False, trouble: str = "") -> None:
+    def _take_turn(self, *, is_gone: bool = False, trouble: str = "") -> None:
         if (self.is_gone, self.trouble) != (is_gone, trouble):
             self.is_gone, self.trouble = is_gone, trouble
             self._news()

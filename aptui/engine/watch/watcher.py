@@ -153,7 +153,7 @@ class _Native:
 
     def is_flooded(self) -> bool:
         """Whether half of the kernel's queue is taken, so that it may have run over."""
-        return 2 * proc.queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
+        return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
         """Whether so much came within a tenth of a second that the queue may have run over.
@@ -333,7 +333,7 @@ class Watcher:
         if links and any(os.fsencode(path) in links for _kind, path in changes):
             watched.outdated = "a link to a folder changed, and with it what is watched"
             self._poke.set()
-        watched.hints.changed(changes)
+        watched.hints.note_changes(changes)
 
     # The thread that keeps.
 

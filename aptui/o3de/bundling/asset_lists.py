@@ -65,7 +65,7 @@ def _asset(element: Element) -> ListedAsset:
 
 
 def _element(asset: ListedAsset) -> Element:
-    words = [object_stream.unsigned("element", word) for word in struct.unpack(">5I", asset.digest)]
+    words = [object_stream.make_unsigned("element", word) for word in struct.unpack(">5I", asset.digest)]
     fields = [
         object_stream.asset_id("assetId", asset.guid, asset.sub_id),
         object_stream.string("assetRelativePath", asset.path),
@@ -108,7 +108,7 @@ def kind_of(text: str) -> ComparisonKind:
     raise UserError(f"'{text}' is no type of comparison", hint=", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind))
 
 
-def compared(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
+def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
     """Return what a comparison of two lists keeps; where both have an asset, as the second has it."""
     before = {(item.guid, item.sub_id): item for item in first}
     if kind is ComparisonKind.DELTA:

@@ -238,7 +238,7 @@ def string(name: str, value: str) -> Element:
     return Element("AZStd::string", _STRING, name, value)
 
 
-def unsigned(name: str, value: int) -> Element:
+def make_unsigned(name: str, value: int) -> Element:
     """Return a field that is a number of 32 bits."""
     return Element("unsigned int", _U32, name, str(value))
 
@@ -260,7 +260,7 @@ def byte(name: str, value: int) -> Element:
 
 def asset_id(name: str, guid: str, sub_id: int) -> Element:
     """Return a field that is an asset id; `guid` in braces and upper case."""
-    parts = [Element("AZ::Uuid", _UUID, "guid", guid), unsigned("subId", sub_id)]
+    parts = [Element("AZ::Uuid", _UUID, "guid", guid), make_unsigned("subId", sub_id)]
     return Element("AssetId", _ASSET_ID, name, version=1, children=parts)
 
 

@@ -82,7 +82,7 @@ class SeedList:
         if element is None:
             fields = [
                 object_stream.asset_id("assetId", guid, sub_id),
-                object_stream.unsigned("platformFlags", flags),
+                object_stream.make_unsigned("platformFlags", flags),
                 object_stream.string("pathHint", hint),
             ]
             self.stream.object.children.append(Element("SeedInfo", _SEED, "element", version=2, children=fields))
@@ -116,7 +116,7 @@ class SeedList:
         return next((each for each in self.stream.object.children if _id_of(each) == wanted), None)
 
 
-def merged(lists: Iterable[SeedList]) -> list[Seed]:
+def merge_seeds(lists: Iterable[SeedList]) -> list[Seed]:
     """Return the seeds of several lists, each asset once, for all platforms that any of them names."""
     found: dict[tuple[str, int], Seed] = {}
     for seed in (seed for each in lists for seed in each.seeds):

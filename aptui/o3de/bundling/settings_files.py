@@ -82,7 +82,7 @@ def rules_text(steps: Iterable[ComparisonStep]) -> str:
             object_stream.string("filePattern", step.pattern),
             object_stream.byte("filePatternType", _pattern_type(step)),
             object_stream.string("destinationPath", step.output),
-            object_stream.unsigned("intersectionCount", step.count),
+            object_stream.make_unsigned("intersectionCount", step.count),
         ])
         for step in steps
     ]  # fmt: skip

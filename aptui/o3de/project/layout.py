@@ -48,7 +48,7 @@ def _steps(registry: Registry, places: ProjectRoots, options: Options, recorder:
     def folder(*parts: str) -> Callable[[], object]:
         return partial(registry.merge_folder, os.path.join(*parts))
 
-    yield partial(_found, registry, places)
+    yield partial(_set_found, registry, places)
     if places.program:
         yield folder(places.program, "Registry")
     yield folder(places.engine, "Registry")
@@ -102,7 +102,7 @@ def _below(folder: str, recorder: InputRecorder) -> list[str]:
     return found
 
 
-def _found(registry: Registry, places: ProjectRoots) -> None:
+def _set_found(registry: Registry, places: ProjectRoots) -> None:
     """Begin with the places that were found, for whoever reads the registry."""
     for key, path in (
         ("project_path", places.project),

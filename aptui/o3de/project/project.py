@@ -149,7 +149,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
     around, wanted = _engine_among(roots, recorder), _bare(_plain(own, "engine"))
-    registered = _registered_engine(wanted, known, recorder)
+    registered = _find_registered_engine(wanted, known, recorder)
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
@@ -187,7 +187,7 @@ def _upwards(folder: str) -> Iterator[str]:
         folder = above
 
 
-def _registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
+def _find_registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
     """Return the engine of this name in the person's manifest; the only one there if the project names none."""
     name = _bare(wanted)
     if known is None:

@@ -75,7 +75,7 @@ def load(
         ConfigErrors: all mistakes that were found.
     """
     options, sets = _options(options, sets)
-    file = compiled.kept_file(project_dir, sets, wanted, options)
+    file = compiled.find_kept_file(project_dir, sets, wanted, options)
     surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, to_builtins(options)]
     config = _recall(file, surroundings)
     if config is None:
@@ -101,13 +101,13 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
         said = opened.registry.explain(pointer)
         if said:
-            return _remarked([ConfigMessage(each.where, each.text) for each in said], pointer)
+            return _add_remark([ConfigMessage(each.where, each.text) for each in said], pointer)
     if key.startswith("/"):
         raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
-    return config_explain.explained(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
+    return config_explain.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
 
 
-def _remarked(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
+def _add_remark(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
     """Return what was said about a key, with a remark where it changes nothing here."""
     from aptui.o3de.project.unused import why_unused
 
@@ -120,7 +120,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     recorder = InputRecorder()
     options, _ = _options(None, ())
     layers = [(name, held) for name, held in _layers(project_dir, recorder) if name != str(file)]
-    at = len(config_load.shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
+    at = len(config_load.find_shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
     layers.insert(at, (str(file), data))
     _compile_project(project_dir, _open(project_dir, options, recorder), layers, (), None, recorder)
 
@@ -175,11 +175,11 @@ def _compile_project(
     from aptui.o3de.project.overrides import with_overrides
 
     trees, doubts = _trees(opened.tree, layers, sets)
-    root = with_overrides(merge.merged(trees), opened.facts.builder_overrides)
+    root = with_overrides(merge.merge_layers(trees), opened.facts.builder_overrides)
     config = Compiler(root, project_dir, wanted).config(recorder.layers())
     return replace(
         config,
-        project=signature.signed(
+        project=signature.sign_project(
             replace(
                 config.project,
                 builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
@@ -226,14 +226,14 @@ def _script_builders(opened: OpenedO3deProject, project: Project, recorder: Inpu
 
 def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:
     """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
-    files = [*config_load.shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
+    files = [*config_load.find_shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
     return [(str(file), data) for file in files if (data := recorder.read(str(file))) is not None]
 
 
 def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:
     """Return all layers, the translated registry among them, and what of the project's YAML is not used, a line each."""
     parsed = merge.parse_layers(layers, sets)
-    shipped = len(config_load.shipped_files())
+    shipped = len(config_load.find_shipped_files())
     for key in ("ignore", "companions"):  # the registry has its own
         for node in parsed[:shipped]:
             node.value.pop(key, None)

@@ -183,7 +183,7 @@ class AssetRules:
 
     # ── excludes ──
 
-    def ignored(self, settings: Mapping[str, Node]) -> list[Node]:
+    def list_ignored(self, settings: Mapping[str, Node]) -> list[Node]:
         """Return an ignore rule for each exclude."""
         found: list[Node] = []
         for name, node in iter_named(settings, "exclude"):

@@ -56,17 +56,17 @@ class ScanFolderSettings:
 
     def find(self, settings: Mapping[str, Node]) -> list[ScanFolderEntry]:
         """Return the folders that are there, by order; those whose files all belong to another one are left out."""
-        found = {folder.name.lower(): folder for folder in self._asked(settings)}
+        found = {folder.name.lower(): folder for folder in self._list_asked(settings)}
         there = [folder for folder in found.values() if self._is_there(folder)]
         there.sort(key=lambda folder: folder.order)
-        return self._unshadowed(there)
+        return self._drop_shadowed(there)
 
-    def _asked(self, settings: Mapping[str, Node]) -> Iterator[ScanFolderEntry]:
+    def _list_asked(self, settings: Mapping[str, Node]) -> Iterator[ScanFolderEntry]:
         for index, path in enumerate(self._options.scan_folders):
             yield ScanFolderEntry(f"SF{index}", os.path.abspath(path), index, where="--scanfolders")
         project_order = 0
         for name, node in iter_named(settings, "scanfolder"):
-            folder = self._configured(name, node)
+            folder = self._read_configured(name, node)
             if name.lower() == _PROJECT_FOLDER.lower() and folder is not None:
                 project_order = folder.order
             if folder is not None and self._options.has_config_scan_folders:
@@ -74,7 +74,7 @@ class ScanFolderSettings:
         if self._options.has_gem_scan_folders:
             yield from self._of_gems(settings, project_order)
 
-    def _configured(self, name: str, node: Node) -> ScanFolderEntry | None:
+    def _read_configured(self, name: str, node: Node) -> ScanFolderEntry | None:
         watch = node.get("watch")
         text = plain_text(watch) if watch is not None else ""
         wanted = self._options.scan_folder_patterns
@@ -163,7 +163,7 @@ class ScanFolderSettings:
             self.warnings.append(f"{folder.where}: scan folder '{folder.name}' is not there: '{folder.path}'")
         return False
 
-    def _unshadowed(self, folders: list[ScanFolderEntry]) -> list[ScanFolderEntry]:
+    def _drop_shadowed(self, folders: list[ScanFolderEntry]) -> list[ScanFolderEntry]:
         kept: list[tuple[str, ScanFolderEntry]] = []
         for folder in folders:
             real = os.path.realpath(folder.path)

@@ -72,7 +72,7 @@ class _Translation:
             "name": self._node(self._places.name),
             "platforms": platforms,
             "scan_folders": Node([as_node(folder) for folder in self._folders(references)], MARKER),
-            "ignore": Node(rules.ignored(self._settings), MARKER),
+            "ignore": Node(rules.list_ignored(self._settings), MARKER),
             "builders": Node(self._builders(rules), MARKER),
             "companions": rules.companions(self._members("MetaDataTypes"), split_texts(self._registry.node(_IMPORTER))),
             "workers": self._workers(),
@@ -191,14 +191,14 @@ class _Translation:
         return ProjectFacts(
             engine=self._places.engine,
             gems=tuple((gem.name, gem.path) for gem in self._places.gems),
-            shared_cache=self._shared_cache(),
+            shared_cache=self._read_shared_cache(),
             stats=self._stats(),
             user=self._user(),
             max_jobs=self._count(self._members("Jobs").get("maxJobs"), 0),
             bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
         )
 
-    def _shared_cache(self) -> O3deSharedCache:
+    def _read_shared_cache(self) -> O3deSharedCache:
         server = self._registry.members(f"{OWN}/Settings/Server") or {}
         older = self._members("Server")
         address = server.get("cacheServerAddress") or older.get("cacheServerAddress")

@@ -77,13 +77,13 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
     yield "linked_folders: [/]"
     yield "shipped_ignore: false"
     yield from _list("ignore", data["ignore"])
-    yield from _mapping("companions", {**{glob: [] for glob in _shipped_companions()}, **data["companions"]})
+    yield from _mapping("companions", {**{glob: [] for glob in _list_shipped_companions()}, **data["companions"]})
     yield from _list("builders", data["builders"])
 
 
-def _shipped_companions() -> list[str]:
+def _list_shipped_companions() -> list[str]:
     """Return what has companions unless a project says otherwise."""
-    trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.shipped_files()], ())
+    trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 
 

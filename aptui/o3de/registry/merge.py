@@ -103,7 +103,7 @@ def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
     members: dict[str, Node] = {}
     for key, child in node.value.items():
         if key == IMPORT:
-            imported = _imported(child, read)
+            imported = _import_node(child, read)
             if not isinstance(imported.value, dict):
                 return imported
             for name, value in imported.value.items():
@@ -114,7 +114,7 @@ def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
     return replace(node, value=members)
 
 
-def _imported(node: Node, read: Callable[[str, str], Node]) -> Node:
+def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
     """Return what one `$import` means: the name of a file, or an object with `filename` and a `patch` of it."""
     name, patch = (node.get("filename"), node.get("patch")) if isinstance(node.value, dict) else (node, None)
     if name is None or not isinstance(name.value, str):

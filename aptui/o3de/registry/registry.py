@@ -85,12 +85,12 @@ class Registry:
 
     def set(self, option: str) -> None:
         """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of."""
-        pointer, equals, text = unquoted(option).partition("=")
+        pointer, equals, text = unquote(option).partition("=")
         if not equals or not pointer.startswith("/"):
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
             return
         where = f"--regset {pointer}"
-        self._take(where, put(self.root, steps_of(pointer), Node(typed(unquoted(text)), where, where)))
+        self._take(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
 
     def begin_with(self, pointer: str, node: Node) -> None:
         """Set what is known before any file is read."""
@@ -98,7 +98,7 @@ class Registry:
 
     def remove(self, pointer: str) -> None:
         """Remove a key, as `--regremove` does."""
-        pointer = unquoted(pointer)
+        pointer = unquote(pointer)
         if not pointer.startswith("/"):
             self._doubt(f"--regremove {pointer}: not a JSON pointer; it is ignored")
             return
@@ -110,7 +110,7 @@ class Registry:
         Raises:
             UserError: there is no such file.
         """
-        path, _, anchor = unquoted(option).partition("::")
+        path, _, anchor = unquote(option).partition("::")
         if not self.merge_file(os.path.abspath(os.path.expanduser(path)), anchor):
             raise UserError(f"there is no file '{path}'", where=f"--regset-file {option}")
 
@@ -200,7 +200,7 @@ def describe_node(node: Node) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """Return an option without the blanks and the literal quotes it may be wrapped in."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
@@ -208,7 +208,7 @@ def unquoted(text: str) -> str:
     return text
 
 
-def typed(text: str) -> bool | float | str:
+def parse_typed(text: str) -> bool | float | str:
     """Return the value of an option: true, false, whole numbers (also 0x…), numbers; all else is text."""
     if text in ("true", "false"):
         return text == "true"

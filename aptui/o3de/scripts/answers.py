@@ -12,7 +12,7 @@ from uuid import UUID
 from aptui import sdk
 from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.o3de.scripts.azlmbr.math import uuid_of
-from aptui.o3de.scripts.overrides import param_key, planned
+from aptui.o3de.scripts.overrides import override_job, param_key
 
 _EXCLUSION = ":"
 """Leads a path of O3DE's that takes away from what the others name; ours have `!` there."""
@@ -32,7 +32,7 @@ def plans(answer: Any, overrides: str, log: sdk.JobLog) -> sdk.CreateJobsRespons
         return sdk.CreateJobsResponse()
     return sdk.CreateJobsResponse(
         sdk.Result.SUCCESS,
-        [planned(_plan(job, log), overrides) for job in answer.createJobOutputs],
+        [override_job(_plan(job, log), overrides) for job in answer.createJobOutputs],
         [_source_dependency(dependency) for dependency in answer.sourceFileDependencyList],
     )
 
@@ -77,7 +77,7 @@ def _uuid_of(dependency: Any) -> UUID | None:
     return None if uuid.is_null() else UUID(bytes=uuid.bytes)
 
 
-def made(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
+def make_response(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
     """Return what a script said that it made."""
     if answer is None:
         raise ScriptAnswerError("the script answered nothing to 'OnProcessJobRequest'")

@@ -37,12 +37,12 @@ def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str
     )
 
 
-def described(builder: Builder, overrides: str) -> Builder:
+def override_builder(builder: Builder, overrides: str) -> Builder:
     """Return a builder as the file changes it.
 
     What is said about jobs is part of the analysis fingerprint: it is laid over jobs when their sources are analysed.
     """
-    known = _known(overrides)
+    known = _index_overrides(overrides)
     if known["jobs"]:
         said = json.dumps(known["jobs"], sort_keys=True)
         builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(said):08x}".strip())
@@ -59,9 +59,9 @@ def described(builder: Builder, overrides: str) -> Builder:
     )
 
 
-def planned(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
+def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
     """Return a job as the file changes it."""
-    found = _known(overrides)["jobs"].get(job.job_key.lower())
+    found = _index_overrides(overrides)["jobs"].get(job.job_key.lower())
     if found is None:
         return job
     pairs = (text.partition("=") for text in found["params"].split(",") if "=" in text)
@@ -96,7 +96,7 @@ def _pattern(text: str) -> Pattern:
 
 
 @lru_cache(maxsize=4)
-def _known(overrides: str) -> dict[str, dict[str, Any]]:
+def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
     """Return {"builders" or "jobs": {name in lower case: what is said}}."""
     told: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
     return {kind: {each["name"].lower(): each for each in entries} for kind, entries in told.items()}

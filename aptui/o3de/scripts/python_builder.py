@@ -25,7 +25,7 @@ from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.o3de.scripts.azlmbr.math import uuid_of
 from aptui.o3de.scripts.output import capture_output
-from aptui.o3de.scripts.overrides import DELETES_ON_FAILURE, described, pattern_of
+from aptui.o3de.scripts.overrides import DELETES_ON_FAILURE, override_builder, pattern_of
 from aptui.o3de.scripts.sandbox import Surroundings
 
 SCRIPTS = Path("Editor/Scripts/bootstrap.py")
@@ -74,7 +74,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     room = sandbox.enter(around)
     problems = [(problem.script, problem.text, problem.is_lasting) for problem in room.problems]
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
-    for registered in registrations.registered():
+    for registered in registrations.list_registered():
         try:
             builder = _describe(registered, stand_in, around.overrides)
         except (TypeError, ValueError, AttributeError, re.error) as error:
@@ -104,7 +104,7 @@ def _describe(registered: registrations.Registered, stand_in: Builder, overrides
         adapter=f"{_MODULE}:load",
         deletes_products_on_failure=bool(int(description.flags) & DELETES_ON_FAILURE),
     )
-    return described(builder, overrides)
+    return override_builder(builder, overrides)
 
 
 # --------------------------------------------------------------------------------------------------------------- builder
@@ -169,7 +169,9 @@ class ScriptBuilder:
             sourceFileUUID=uuid_of(request.source_uuid),
         )
         failed = sdk.ProcessJobResponse
-        return self._call_script("OnProcessJobRequest", question, lambda answer: answers.made(answer, request), failed, request.log)
+        return self._call_script(
+            "OnProcessJobRequest", question, lambda answer: answers.make_response(answer, request), failed, request.log
+        )
 
     def shutdown(self) -> None:
         """Let the script know that this process ends."""

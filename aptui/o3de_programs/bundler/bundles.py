@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 
 def bundle_settings(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     """Write or change settings, one file for each platform."""
-    name = given.needed("bundleSettingsFile")
+    name = given.need_switch("bundleSettingsFile")
     texts: dict[Path, str] = {}
     for platform in project.platforms_of(name, given.one("assetListFile")):
         path = project.path(for_platform(name, platform), SETTINGS_SUFFIX)

@@ -24,7 +24,7 @@ _VARIABLE = "$"
 
 def comparison_rules(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     """Write a rules file."""
-    path = project.path(given.needed("comparisonRulesFile"), settings_files.RULES_SUFFIX)
+    path = project.path(given.need_switch("comparisonRulesFile"), settings_files.RULES_SUFFIX)
     steps = _with_files(_steps(given), given)
     if not steps:
         raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
@@ -85,7 +85,7 @@ class _Run:
         first = self._list(step.first)
         if step.kind is ComparisonKind.FILE_PATTERN:
             return asset_lists.matching(first, step.pattern, is_regex=step.is_regex)
-        return asset_lists.compared(step.kind, first, self._list(step.second))
+        return asset_lists.compare_lists(step.kind, first, self._list(step.second))
 
     def _list(self, name: str) -> list[ListedAsset]:
         if name in self._results:

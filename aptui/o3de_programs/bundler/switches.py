@@ -144,7 +144,7 @@ class BundlerSwitches(Struct, frozen=True):
             raise UserError(f"--{name} takes one value", hint=f"it has {len(found)} here: remove the others")
         return found[0] if found else ""
 
-    def needed(self, name: str) -> str:
+    def need_switch(self, name: str) -> str:
         """Return the value of a switch that has to be there.
 
         Raises:

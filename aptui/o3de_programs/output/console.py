@@ -84,7 +84,7 @@ class ProgramConsole:
             self._log.close()
 
     def _trace(self, level: LogLevel, text: str, place: str) -> None:
-        self._print(lines.traced(level, text, place, self._window))
+        self._print(lines.format_traced(level, text, place, self._window))
         self._record(level, self._window, f"{place}: {text}" if place else text)
 
     def _print(self, shown: Iterable[str]) -> None:
@@ -108,4 +108,4 @@ class ProgramConsole:
     def _tell_trouble(self, log: ProgramLog) -> None:
         if log.trouble:
             with suppress(OSError):
-                self._print(lines.traced(LogLevel.WARNING, log.trouble))
+                self._print(lines.format_traced(LogLevel.WARNING, log.trouble))

@@ -86,7 +86,7 @@ class EventPrinter:
         self._is_end_told = True
         self.scan_ms = int((time.monotonic() - self._began_s) * 1000)
         self.files_seen = self.files_seen if files_seen is None else files_seen
-        self._console.say_all([lines.SCANNED, lines.ANALYZING, lines.received(self.files_seen), lines.CHECKING_MISSING])
+        self._console.say_all([lines.SCANNED, lines.ANALYZING, lines.format_received(self.files_seen), lines.CHECKING_MISSING])
 
     def end_analysis(self, source_count: int) -> None:
         """Say how much of the analysis could be left out; `source_count` sources have jobs."""
@@ -138,9 +138,9 @@ class EventPrinter:
         self.processed_by.setdefault(builder, []).append(path)
         if job.status == "completed":
             self.processed_count += 1
-            self._console.say(lines.processed(path, job.platform))
+            self._console.say(lines.format_processed(path, job.platform))
         else:
-            self._console.say(lines.failed(path, job.platform))
+            self._console.say(lines.format_failed(path, job.platform))
             self._replay(job)
 
     def _count_logged(self, job: JobChanged) -> None:
@@ -157,10 +157,10 @@ class EventPrinter:
             if len(self._failed) == lines.FAILURES_TOLD + 1:
                 self._console.say(lines.TOO_MANY_ERRORS)
             return
-        for line in self._logged(job):
+        for line in self._read_log(job):
             self._console.say(lines.job_log(line.time_ms, line.level, line.window, line.text))
 
-    def _logged(self, job: JobChanged) -> list[joblog.JobLogLine]:
+    def _read_log(self, job: JobChanged) -> list[joblog.JobLogLine]:
         """Return the log of a job, or what is known of it without one."""
         if job.log_file:
             try:

@@ -44,7 +44,7 @@ def physical(window: str, text: str) -> list[str]:
     return [f"{window}: {line}" for line in _lines_of(text)]
 
 
-def traced(level: LogLevel, text: str, place: str = "", window: str = WINDOW) -> list[str]:
+def format_traced(level: LogLevel, text: str, place: str = "", window: str = WINDOW) -> list[str]:
     """Return a warning or an error as it is printed, between rulers; `place` is `file:line`, or empty."""
     file, _, line = place.partition(":")
     where = f" {file or 'aptui'}({line.partition(':')[0] or 0}): '{window}'"
@@ -70,7 +70,7 @@ def control_port(port: int) -> str:
     return f"Control Port: {port}"
 
 
-def turned_away(cache: str) -> str:
+def format_turned_away(cache: str) -> str:
     """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
     return (
         "Somebody connected to the listening port and was refused: O3DE's own protocol is not spoken here, so that the "
@@ -104,7 +104,7 @@ def unknown_platform(platform: str) -> str:
 # -------------------------------------------------------------------------------------------------------------------- scan
 
 
-def received(count: int) -> str:
+def format_received(count: int) -> str:
     """Say how many files the scan met."""
     return f"Received {count} files from the scanner.  Assessing..."
 
@@ -125,12 +125,12 @@ def processing(source: str, platform: str) -> str:
     return f"Processing {source} ({platform})..."
 
 
-def processed(path: str, platform: str) -> str:
+def format_processed(path: str, platform: str) -> str:
     """Say that a job succeeded; `path` is absolute."""
     return f'Processed "{path}" ("{platform}")... '
 
 
-def failed(path: str, platform: str) -> str:
+def format_failed(path: str, platform: str) -> str:
     """Say that a job failed."""
     return f"Failed {path}, ({platform})... "
 
@@ -172,12 +172,12 @@ def missing_dependency(text: str, guid: str, sub_id: int) -> str:
     return f'\t\tMissing dependency: String "{text}" matches asset: {guid}:{sub_id:x}'
 
 
-def saved_catalog(platform: str, count: int, seconds: float) -> str:
+def format_saved_catalog(platform: str, count: int, seconds: float) -> str:
     """Say that a platform's catalog was saved."""
     return f"Saved {platform} catalog containing {count} assets in {seconds:f}s"
 
 
-def failed_assets(paths: Iterable[str]) -> list[str]:
+def format_failed_assets(paths: Iterable[str]) -> list[str]:
     """Return the block of what failed, nothing when nothing did."""
     listed = sorted(paths)
     return [FAILED_ASSETS, *listed, RULER] if listed else []

@@ -114,17 +114,17 @@ def _dependants(item: RelocationItem, order: Relocate) -> Iterator[str]:
     products = [dependant for dependant in item.dependants if dependant.kind == "product"]
     if sources:
         yield f"\t{_SOURCES_MENDED if is_mended else _SOURCES_BREAK}:"
-        yield from (f"\t\tUUID: {each.path}, TYPE: {each.type_bits}, {_based(each)}" for each in sources)
+        yield from (f"\t\tUUID: {each.path}, TYPE: {each.type_bits}, {_describe_dependant(each)}" for each in sources)
     if products:
         yield f"\t{_PRODUCTS_MENDED if is_mended else _PRODUCTS_BREAK}:"
         for each in products:
             yield (
                 f"\t\tPATH: {each.product}, DEPENDS ON PRODUCT: {each.needs}, ASSETID: {each.uuid}, "
-                f"TYPE: {each.type_bits}, {_based(each)}"
+                f"TYPE: {each.type_bits}, {_describe_dependant(each)}"
             )
 
 
-def _based(dependant: Dependant) -> str:
+def _describe_dependant(dependant: Dependant) -> str:
     return "AssetId-based" if dependant.by_uuid else "Path-based"
 
 

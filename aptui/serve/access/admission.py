@@ -54,7 +54,7 @@ class Admission:
         self, settings: PeerSettings, *, resolve: Resolve | None = None, local: Callable[[], frozenset[Address]] | None = None
     ) -> None:
         self._settings = settings
-        self._resolve, self._ask_local = resolve or resolved, local or local_addresses
+        self._resolve, self._ask_local = resolve or resolve_name, local or local_addresses
         self._known: dict[str, frozenset[Address]] = {}
         self._local: tuple[float, frozenset[Address]] = (float("-inf"), frozenset())
         self._asked_s = float("-inf")
@@ -97,12 +97,12 @@ class Admission:
             return "where this comes from is not known"
         if address.is_loopback or address in self._local_now():
             return ""
-        denied = self.denied(address)
+        denied = self.find_denial(address)
         if denied or not self._settings.has_allow_list or entry_for(address, self._settings.allowed, self._known) is not None:
             return denied
         return f"{address} is not on the allowed list"
 
-    def denied(self, address: Address) -> str:
+    def find_denial(self, address: Address) -> str:
         """Return why an address is rejected, "" = it is not."""
         entry = entry_for(address, self._settings.rejected, self._known)
         if entry is None:
@@ -153,7 +153,7 @@ class Admission:
             await asyncio.gather(self._asking, return_exceptions=True)
 
 
-async def resolved(name: str) -> set[Address]:
+async def resolve_name(name: str) -> set[Address]:
     """Return the addresses of a machine, asked for in a thread.
 
     Raises:

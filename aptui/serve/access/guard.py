@@ -203,7 +203,7 @@ class Guard(Struct):
         Raises:
             web.HTTPException: 401, nobody we know; 403, they may not.
         """
-        identity: ClientIdentity | None = request.get(_IDENTITY) or self.identify(given_token(request), address_of(request))
+        identity: ClientIdentity | None = request.get(_IDENTITY) or self.identify(read_given_token(request), address_of(request))
         if identity is None:
             raise web.HTTPUnauthorized(
                 text="a token is needed: 'aptui token add NAME' makes one\n", headers={"WWW-Authenticate": "Bearer"}
@@ -249,7 +249,7 @@ def admit(request: web.Request, identity: ClientIdentity) -> None:
     Raises:
         web.HTTPException: 503, they have too many.
     """
-    admitted = getattr(request.protocol, "admitted", None)
+    admitted = getattr(request.protocol, "admit_request", None)
     if admitted is not None and not admitted(identity):
         raise web.HTTPServiceUnavailable(
             text=f"'{identity.name}' has too many connections open\n", headers={hdrs.RETRY_AFTER: "1", hdrs.CONNECTION: "close"}
@@ -269,7 +269,7 @@ async def mark_response(_request: web.Request, response: web.StreamResponse) -> 
         response.headers.setdefault(name, value)
 
 
-def given_token(request: web.Request) -> str:
+def read_given_token(request: web.Request) -> str:
     """Return the token that a request carries: as bearer, as WebSocket subprotocol, or as our own cookie."""
     kind, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     if kind.lower() == "bearer":

@@ -99,7 +99,7 @@ class ClientConnection(RequestHandler):
             self._going.cancel()
         super().connection_lost(exc)
 
-    def admitted(self, identity: ClientIdentity) -> bool:
+    def admit_request(self, identity: ClientIdentity) -> bool:
         """Somebody with a token uses it: a whole request has come. Return whether they may have one socket more."""
         self.quiet_since = None
         return self._doors.admit(self, identity)

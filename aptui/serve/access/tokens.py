@@ -85,17 +85,17 @@ class Tokens:
     def owner_of(self, token: str) -> Token | None:
         """Return whose token this is; how long that takes says nothing about how much of it is right."""
         digest, found = digest_of(token), None
-        for each in (*self._own, *self.kept()):
+        for each in (*self._own, *self.read_kept()):
             if hmac.compare_digest(each.digest, digest) and not each.is_over:
                 found = each
         return found
 
     def knows(self, digest: str, scopes: Collection[Scope]) -> bool:
         """Whether that very token is still there and not over, with all those scopes; another one of its name is another."""
-        there = (*self._own, *self.kept())
+        there = (*self._own, *self.read_kept())
         return any(each.digest == digest and each.scopes >= set(scopes) and not each.is_over for each in there)
 
-    def kept(self) -> tuple[Token, ...]:
+    def read_kept(self) -> tuple[Token, ...]:
         """Return the tokens in the file; one that others may read counts as none."""
         stamp = _stamp(self._file)
         if stamp != self._stamp:

@@ -132,7 +132,7 @@ def _is_link(part: bytes, folder: int) -> bool:
         return False
 
 
-def offered(folder: int) -> bool:
+def has_openat2(folder: int) -> bool:
     """Whether the kernel offers openat2 to this process; `folder` is any folder's descriptor."""
     try:
         os.close(open_by_kernel(folder, b"."))
@@ -144,7 +144,7 @@ def offered(folder: int) -> bool:
 def _choose() -> Opener:
     descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return open_by_kernel if offered(descriptor) else open_by_parts
+        return open_by_kernel if has_openat2(descriptor) else open_by_parts
     finally:
         os.close(descriptor)
 

@@ -23,9 +23,9 @@ from aptui.core.paths import cache_path, from_text
 from aptui.serve.access import guard
 from aptui.serve.context import room_of
 from aptui.serve.http.confinement import open_beneath
-from aptui.serve.http.files import asked_path, folder_of, send_product, url_of
+from aptui.serve.http.files import folder_of, read_asked_path, send_product, url_of
 from aptui.serve.http.product_opener import PRODUCT_OPENER
-from aptui.serve.http.sending import content_type, http_date, known_moment
+from aptui.serve.http.sending import as_known_moment, content_type, http_date
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.product_files import ProductFile
@@ -87,11 +87,11 @@ def _require(request: web.Request) -> None:
         try:
             guard.require(request, Scope.READ)
         except web.HTTPUnauthorized as error:
-            raise _unauthorized(error.text or "") from None
+            raise _as_unauthorized(error.text or "") from None
         return
     identity = room_of(request).guard.identify(_password(text), guard.address_of(request))
     if identity is None:
-        raise _unauthorized("the password is a token: 'aptui token add NAME' makes one\n")
+        raise _as_unauthorized("the password is a token: 'aptui token add NAME' makes one\n")
     if not identity.may(Scope.READ):
         raise web.HTTPForbidden(text=f"'{identity.name}' may not: its token lacks the scope '{Scope.READ}'\n")
     guard.admit(request, identity)
@@ -104,7 +104,7 @@ def _password(text: str) -> str:
         return ""
 
 
-def _unauthorized(text: str) -> web.HTTPUnauthorized:
+def _as_unauthorized(text: str) -> web.HTTPUnauthorized:
     return web.HTTPUnauthorized(text=text, headers={"WWW-Authenticate": 'Basic realm="aptui", charset="UTF-8"'})
 
 
@@ -112,7 +112,7 @@ def _unauthorized(text: str) -> web.HTTPUnauthorized:
 
 
 async def _get(request: web.Request) -> web.StreamResponse:
-    path = asked_path(request, ROOT).lower()
+    path = read_asked_path(request, ROOT).lower()
     found = None if request.config_dict[PRODUCT_OPENER].find(path) else await folder_of(room_of(request), path)
     if found is None:
         return await send_product(request, path)
@@ -128,7 +128,7 @@ async def _propfind(request: web.Request) -> web.StreamResponse:
         body = '<?xml version="1.0" encoding="utf-8"?>\n<D:error xmlns:D="DAV:"><D:propfind-finite-depth/></D:error>\n'
         return web.Response(status=403, body=body.encode(), content_type="application/xml", charset="utf-8")
     wanted = await _read_wanted(request)
-    path = asked_path(request, ROOT).lower()
+    path = read_asked_path(request, ROOT).lower()
     product = request.config_dict[PRODUCT_OPENER].find(path)
     if product is not None:
         listed = [_Resource(path, product)]
@@ -230,7 +230,7 @@ def _properties(resource: _Resource, modified_s: float | None) -> dict[str, str]
     found = {f"{_DAV}displayname": name, f"{_DAV}supportedlock": ""}
     if modified_s is not None:
         found[f"{_DAV}getlastmodified"] = http_date(int(modified_s))
-        found[f"{_DAV}creationdate"] = datetime.fromtimestamp(known_moment(modified_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found[f"{_DAV}creationdate"] = datetime.fromtimestamp(as_known_moment(modified_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if resource.file is None:
         return {**found, f"{_DAV}resourcetype": "<D:collection/>"}
     return {

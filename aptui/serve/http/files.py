@@ -53,7 +53,7 @@ def add_routes(app: web.Application) -> None:
     app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
     app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _answer_errors(asset))
     app.router.add_get(f"{TREE}{{rest:(/.*)?}}", _answer_errors(tree))
-    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _answer_errors(aliased_product))
+    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _answer_errors(answer_aliased_product))
     app.router.add_get(f"{FILES}/@log@{{rest:(/.*)?}}", _answer_errors(log))
 
 
@@ -77,7 +77,7 @@ def _answer_errors(handler: Handler) -> Handler:
     return answer
 
 
-def asked_path(request: web.Request, prefix: str) -> str:
+def read_asked_path(request: web.Request, prefix: str) -> str:
     """Return what follows a prefix of the request's path, as text (`core.paths.to_text`), without `/` at its ends.
 
     Raises:
@@ -106,18 +106,18 @@ def _is_set(request: web.Request, name: str) -> bool:
 async def product(request: web.Request) -> web.StreamResponse:
     """Answer with a product, or what lies in a folder."""
     require(request, Scope.READ)
-    path = asked_path(request, PRODUCTS).lower()
+    path = read_asked_path(request, PRODUCTS).lower()
     if not path or request.rel_url.raw_path.endswith("/") or "list" in request.query:
         return await _listing(request, path)
     return await _product(request, path)
 
 
-async def aliased_product(request: web.Request) -> web.StreamResponse:
+async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
     """Answer with a product of one platform, as the reference's `@products@` means it."""
     require(request, Scope.READ)
     room = room_of(request)
     platform = request.query.get("platform") or next((each.id for each in room.config.project.platforms), "")
-    path = "/".join(filter(None, (platform, asked_path(request, "@products@")))).lower()
+    path = "/".join(filter(None, (platform, read_asked_path(request, "@products@")))).lower()
     if path == platform.lower() or request.rel_url.raw_path.endswith("/") or "list" in request.query:
         return await _listing(request, path)
     return await _product(request, path)
@@ -244,7 +244,7 @@ async def tree(request: web.Request) -> web.StreamResponse:
     `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line.
     """
     require(request, Scope.READ)
-    room, path = room_of(request), asked_path(request, TREE).lower()
+    room, path = room_of(request), read_asked_path(request, TREE).lower()
     page = await _tree_page(room, path, "")
     if not page and await folder_of(room, path) is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
@@ -286,7 +286,7 @@ def _below(path: str, item: ProductFile) -> str:
 async def log(request: web.Request) -> web.StreamResponse:
     """Answer with a log, or the names of those in a folder."""
     require(request, Scope.CONTROL)
-    path = from_text(asked_path(request, "@log@"))
+    path = from_text(read_asked_path(request, "@log@"))
     try:
         folder = request.config_dict[LOGS].descriptor()
         descriptor = open_beneath(folder, path or b".")

@@ -104,7 +104,7 @@ class ProductOpener:
             product = self.find(name)
             if product is None:
                 return None
-            kept = self._kept(name)
+            kept = self._find_kept(name)
             if kept is not None:
                 return kept
             taken = None if product.is_moving else self._open(product)
@@ -117,7 +117,7 @@ class ProductOpener:
                 return await self._take_read(product)
             await asyncio.sleep(_RETRY_S)
 
-    def _kept(self, name: str) -> OpenedProduct | None:
+    def _find_kept(self, name: str) -> OpenedProduct | None:
         """Return the product as it was taken before, unless somebody touched its file."""
         taken = self._open_files.get(name)
         if taken is None:

@@ -58,7 +58,7 @@ _LAST_S = 253_402_300_799
 """The end of the year 9999: HTTP has no later dates, but files may."""
 
 
-def known_moment(moment_s: float) -> int:
+def as_known_moment(moment_s: float) -> int:
     """Return the time of a file, or the nearest that HTTP has a date for (RFC 9110 §5.6.7)."""
     return int(min(max(moment_s, 0), _LAST_S))
 
@@ -66,7 +66,7 @@ def known_moment(moment_s: float) -> int:
 @lru_cache(maxsize=1_024)
 def http_date(moment_s: int) -> str:
     """Return a moment as HTTP says it."""
-    return formatdate(known_moment(moment_s), usegmt=True)
+    return formatdate(as_known_moment(moment_s), usegmt=True)
 
 
 def content_type(name: str) -> str:

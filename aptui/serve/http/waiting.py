@@ -36,12 +36,12 @@ class WaitBroken(Exception):
 
 def by_name(name: str) -> Callable[[Reader], list[Awaited]]:
     """Return the question for the sources that a product of this name may come from."""
-    return lambda reader: product_files.awaited_by_name(reader, name)
+    return lambda reader: product_files.find_awaited_by_name(reader, name)
 
 
 def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
     """Return the question for the sources with a UUID."""
-    return lambda reader: product_files.awaited_by_id(reader, uuid, platform)
+    return lambda reader: product_files.find_awaited_by_id(reader, uuid, platform)
 
 
 class _Wait(Struct):

@@ -24,7 +24,7 @@ _HEARTBEAT_S = 30.0
 class DialledConnection(Protocol):
     """What a device asks of its side of a connection."""
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait until the connection has ended."""
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Device(Generic[C]):
         client = await self._greet(socket)
         self.dialled.put_nowait(client)
         try:
-            await client.ended()
+            await client.wait_for_end()
         finally:
             await client.close()
         return socket

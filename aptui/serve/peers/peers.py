@@ -65,7 +65,7 @@ class Peers:
 
     def __init__(self, room: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
         self.room, self.sessions = room, sessions
-        self.configured = peer_lists.configured(room.config.serve)
+        self.configured = peer_lists.read_peer_settings(room.config.serve)
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
         self._file = room.config.cache_dir / peer_file.PLACE
@@ -128,7 +128,7 @@ class Peers:
     async def _adopt(self, settings: PeerSettings) -> None:
         await self.admission.adopt(settings)
         for session in list(self.sessions.all.values()):
-            refuses = self._denied if session in self._sessions.values() else self.admission.why_not
+            refuses = self._find_denial if session in self._sessions.values() else self.admission.why_not
             if why := refuses(session.identity.address):
                 self._do(session.close(1008, why))
         await self._dial(settings)
@@ -142,20 +142,20 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._denied, self._on_change)
+            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._find_denial, self._on_change)
             self._diallers[name] = dialler
             dialler.start()
 
-    def _denied(self, remote: str) -> str:
+    def _find_denial(self, remote: str) -> str:
         address = parse_address(remote)
         if address is not None:
-            return self.admission.denied(address)
+            return self.admission.find_denial(address)
         return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
 
     async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
         """Be the server of a device that answered."""
         identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
-        with self.sessions.taken_in(self.room, socket, identity) as session:
+        with self.sessions.take_in(self.room, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
             try:
                 await session.serve()
@@ -203,7 +203,7 @@ class Peers:
             reread = self.room.reread
             if reread is not None:
                 with contextlib.suppress(KnownError):  # the engine tells what is wrong with it
-                    self.configured = peer_lists.configured((await asyncio.to_thread(reread)).serve)
+                    self.configured = peer_lists.read_peer_settings((await asyncio.to_thread(reread)).serve)
             kept = await asyncio.to_thread(peer_file.read, self._file)
             self._stamps = self._now()  # a damaged file is not there any more
             self.trouble = kept.trouble
@@ -218,7 +218,7 @@ class Peers:
     def report(self) -> GatewayReport:
         """Return how things are."""
         serve, settings = self.room.config.serve, self.admission.settings
-        dialled = [self._dialled(each) for each in settings.connections]
+        dialled = [self._make_dialled_peer(each) for each in settings.connections]
         incoming = [session for session in self.sessions if session not in self._sessions.values()]
         listed = map(_incoming, islice(incoming, _LISTED_MOST))
         turned_away = tuple(reversed(self.admission.turned_away.values()))
@@ -227,7 +227,7 @@ class Peers:
         overridden = tuple(peer_file.overridden(settings, self.configured))
         return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
 
-    def _dialled(self, dial: Dial) -> Peer:
+    def _make_dialled_peer(self, dial: Dial) -> Peer:
         dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
         state = dialler.state if dialler else PeerState.DISCONNECTED
         peer = Peer(

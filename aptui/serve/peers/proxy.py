@@ -131,7 +131,7 @@ class Proxy:
 
     async def _forward(self, request: web.Request, target: ProxyTarget) -> web.StreamResponse:
         assert self.http is not None
-        url, body = forwarded_url(request, target), _Body(request, self.limits)
+        url, body = make_forwarded_url(request, target), _Body(request, self.limits)
         if (request.content_length or 0) > self.limits.request_bytes:
             raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, request.content_length or 0)
         headers = _pass_headers(request.headers, _OURS)
@@ -208,7 +208,7 @@ def _pass_headers(headers: Mapping[str, str], kept_back: frozenset[str]) -> CIMu
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
 
 
-def forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
+def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
     """Return what is asked of the service: below its base, as the client wrote it.
 
     Raises:

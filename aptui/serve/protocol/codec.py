@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from aptui.link import bounds
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.serve.protocol import notices, requests
-from aptui.shared.forms import json_decoder, prepared
+from aptui.shared.forms import json_decoder, prepare_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,7 +150,7 @@ def name_of(notice: object) -> str:
 
 def encode_request(number: int, request: object) -> str:
     """Return the frame that says `request`."""
-    return encoded({"id": number, "request": _REQUEST_NAMES[type(request)], **_fields(request)})
+    return encode_value({"id": number, "request": _REQUEST_NAMES[type(request)], **_fields(request)})
 
 
 def decode_request(frame: str) -> tuple[int, str, Any]:
@@ -187,17 +187,17 @@ def _number(given: dict[str, msgspec.Raw]) -> int:
 
 def encode_answer(number: int, answer: object) -> str:
     """Return the frame of an answer."""
-    return encoded({"id": number, "answer": answer})
+    return encode_value({"id": number, "answer": answer})
 
 
 def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> str:
     """Return the frame of a refusal."""
-    return encoded({"id": number, "refusal": {"what": what, "hint": hint, "code": code}})
+    return encode_value({"id": number, "refusal": {"what": what, "hint": hint, "code": code}})
 
 
 def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
     """Return the frame of some notifications."""
-    return encoded({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
+    return encode_value({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
 
 
 def decode_said(frame: str) -> WireMessage:
@@ -213,22 +213,22 @@ def decode_said(frame: str) -> WireMessage:
 def record_of(notice: dict[str, Any]) -> object | None:
     """Return the record of a notification, None for one that only a newer gateway knows."""
     record = NOTICES.get(str(notice.get("notice")))
-    return converted(notice, record) if record is not None else None
+    return as_record(notice, record) if record is not None else None
 
 
-def converted(data: object, record: type[T]) -> T:
+def as_record(data: object, record: type[T]) -> T:
     """Return JSON data as a record; fields that a newer gateway adds are left out.
 
     Raises:
         Mistake: it has another form.
     """
     try:
-        return msgspec.convert(data, prepared(record))
+        return msgspec.convert(data, prepare_form(record))
     except msgspec.ValidationError as error:
         raise RequestMistake(str(error)) from None
 
 
-def encoded(value: object) -> str:
+def encode_value(value: object) -> str:
     """Return a value as JSON; half a surrogate pair, which no text of ours should hold, becomes a question mark."""
     try:
         return _encoder.encode(value).decode()

@@ -47,7 +47,7 @@ def main(command: Sequence[str]) -> int:
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
     os.close(master)  # hangs up: the kernel tells the screen
-    return _ended(child)
+    return _reap(child)
 
 
 def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> None:
@@ -80,7 +80,7 @@ def _size(columns: object, rows: object) -> tuple[int, int]:
         return 80, 24
 
 
-def _ended(child: int) -> int:
+def _reap(child: int) -> int:
     deadline = time.monotonic() + _END_LIMIT_S
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)

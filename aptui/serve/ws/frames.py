@@ -41,7 +41,7 @@ class FrameMessage:
     def frame(self, *, is_deflated: bool) -> bytes:
         """Return its frame, made when it is first wanted; deflated only where that is worth it."""
         if is_deflated and self.kind is WSMsgType.TEXT and len(self.data) >= _WORTH_BYTES:
-            self._deflated = self._deflated or _frame(_LAST | _DEFLATED | self.kind, _deflated(self.data))
+            self._deflated = self._deflated or _frame(_LAST | _DEFLATED | self.kind, _deflate(self.data))
             return self._deflated
         self._plain = self._plain or _frame(_LAST | self.kind, self.data)
         return self._plain
@@ -57,7 +57,7 @@ def _frame(first: int, payload: bytes) -> bytes:
     return struct.pack("!BBQ", first, 127, length) + payload
 
 
-def _deflated(data: bytes) -> bytes:
+def _deflate(data: bytes) -> bytes:
     made = zlib.compressobj(level=1, wbits=-_WINDOW)
     return (made.compress(data) + made.flush(zlib.Z_SYNC_FLUSH)).removesuffix(_TAIL)
 

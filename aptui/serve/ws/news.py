@@ -21,7 +21,7 @@ from aptui.serve import tasks
 from aptui.serve.news_pulse import NewsPulse
 from aptui.serve.protocol import codec, model, notices
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of_news
-from aptui.serve.ws.sessions import frame_of, is_wanted, taken
+from aptui.serve.ws.sessions import frame_of, is_wanted, wait_until_taken
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader, SourceRow
@@ -76,7 +76,7 @@ class NewsPublisher:
         self._gaps = 0
         """How often everybody had to begin again: what was to be told before is void."""
         self._tasks: list[asyncio.Task[None]] = []
-        sessions.greets.append(self._greeted)
+        sessions.greets.append(self._greet)
         sessions.leaves.append(self._on_leave)
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ class NewsPublisher:
         self._wake.set()
         self.pulse.beat()
 
-    def _greeted(self, session: WireSession) -> None:
+    def _greet(self, session: WireSession) -> None:
         ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
         wanted = [each for each in ready if is_wanted(each, *session.wanted)]
         if wanted:
@@ -160,11 +160,11 @@ class NewsPublisher:
     async def _tell(self, pending: Sequence[NoticeLine]) -> None:
         """Tell in their order; of a product that changed several times only the last."""
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
-        digests, paths = _asked_of_the_database(pending)
+        digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
         rows = await self._rows(wanted, (epoch, seq)) if wanted else {}
         known = await self._database.ask(partial(_sources, paths=paths)) if paths else {}
-        told = [each for news in pending for each in self._told_of(news.notice, digests, rows, known)]
+        told = [each for news in pending for each in self._tell_notice(news.notice, digests, rows, known)]
         latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
         if latest is not None:
             self.engine.progress = latest
@@ -175,9 +175,9 @@ class NewsPublisher:
             began_s = monotonic()
             late = self._sessions.publish(epoch, seq, told[first : first + _SLICE])
             self._sending_s += monotonic() - began_s
-            await taken(late, _TAKING_S)
+            await wait_until_taken(late, _TAKING_S)
 
-    def _told_of(
+    def _tell_notice(
         self, notice: object, digests: dict[str, str], rows: dict[str, Served], known: dict[str, SourceRow]
     ) -> Iterable[object]:
         match notice:
@@ -226,20 +226,20 @@ class NewsPublisher:
             told.append(_source(notice.source, True, known))
         match notice.status:
             case "processing" if notice.job_id:
-                told += self._started_now(notice, job)
+                told += self._tell_started(notice, job)
             case "completed" if notice.job_id and notice.run_key:
-                told += [*self._started_now(notice, job), notices.JobCompleted(job)]
+                told += [*self._tell_started(notice, job), notices.JobCompleted(job)]
                 self._started.discard(notice.job_id)
             case "failed":
                 if notice.job_id:
-                    told += [*self._started_now(notice, job), notices.JobFailed(job)]
+                    told += [*self._tell_started(notice, job), notices.JobFailed(job)]
                     self._started.discard(notice.job_id)
                 told.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
             case _:
                 self._started.discard(notice.job_id)
         return told
 
-    def _started_now(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
+    def _tell_started(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
         if notice.job_id in self._started:
             return []
         self._started.add(notice.job_id)
@@ -293,7 +293,7 @@ def _is_of_its_source(notice: JobChanged) -> bool:
     return bool(is_owed) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
 
 
-def _asked_of_the_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
+def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
     """Return what news leave out: ({product: its last digest, "" = gone}, sources)."""
     digests: dict[str, str] = {}
     paths: set[str] = set()

@@ -221,7 +221,7 @@ class WireSession:
         writer = tasks.begin(self._write(), "telling a client news")
         try:
             if await self._greet():
-                self._sessions.greeted(self)
+                self._sessions.note_greeting(self)
                 async for message in self._socket:
                     if message.type is not WSMsgType.TEXT:
                         await self.close(1003, "requests are text")
@@ -396,7 +396,7 @@ class WireSessions:
         for session in self:
             session.lose(why)
 
-    def greeted(self, session: WireSession) -> None:
+    def note_greeting(self, session: WireSession) -> None:
         """Tell that a client has said hello."""
         for greet in self.greets:
             greet(session)
@@ -422,7 +422,7 @@ class WireSessions:
             )
             writer = await socket.prepare(request)
             wire = Wire(socket, request.transport, writer)
-            with self.taken_in(request.config_dict[ROOM], socket, identity, wire) as session:
+            with self.take_in(request.config_dict[ROOM], socket, identity, wire) as session:
                 await session.serve()
         finally:
             self._opening -= 1
@@ -432,7 +432,7 @@ class WireSessions:
         return socket
 
     @contextlib.contextmanager
-    def taken_in(
+    def take_in(
         self, room: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
     ) -> Iterator[WireSession]:
         """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
@@ -459,7 +459,7 @@ def _once(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-async def taken(sessions: Sequence[WireSession], limit_s: float) -> None:
+async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> None:
     """Return when nothing waits for these clients any more, or after a time."""
     deadline_s = monotonic() + limit_s
     while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:

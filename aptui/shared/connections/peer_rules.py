@@ -17,7 +17,7 @@ _LAST_PORT = 65_535
 _ID_LENGTH = 80
 
 
-def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
+def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     """Return the settings after an action of a person.
 
     Raises:
@@ -25,7 +25,7 @@ def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     """
     match order.deed:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:
-            return replace(settings, connections=_dialled(settings, order))
+            return replace(settings, connections=_change_dialled(settings, order))
         case PeerAction.ALLOW | PeerAction.REJECT | PeerAction.FORGET:
             return _put_entry(settings, order)
         case PeerAction.LIST_ON | PeerAction.LIST_OFF:
@@ -34,7 +34,7 @@ def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
             return settings
 
 
-def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
+def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
     before, is_new = settings.connections, order.deed is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
@@ -45,7 +45,7 @@ def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
         assert known is not None
         becomes = replace(known, is_auto=order.deed is PeerAction.ENABLE)
     else:
-        becomes = checked(order.dial)
+        becomes = check_dial(order.dial)
         if any(each.id == becomes.id and each is not known for each in before):
             raise UserError(f"there is a connection '{becomes.id}' already", hint="give it another id")
     return (*before, becomes) if is_new else tuple(becomes if each is known else each for each in before)
@@ -64,7 +64,7 @@ def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     return replace(settings, allowed=tuple(allowed), rejected=tuple(rejected))
 
 
-def checked(dial: Dial | None) -> Dial:
+def check_dial(dial: Dial | None) -> Dial:
     """Return a connection in its one form.
 
     Raises:

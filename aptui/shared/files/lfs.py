@@ -16,7 +16,7 @@ _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://h
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 
 
-def pointed(data: bytes) -> bytes:
+def read_pointed(data: bytes) -> bytes:
     """Return the SHA-256 of the file that `data`, all bytes of a file, stands for; b"" when it is no pointer."""
     if len(data) >= LONGEST_POINTER_BYTES or not data.startswith(_FIRST_LINES):
         return b""

@@ -160,7 +160,7 @@ class RelocationReport(Struct, frozen=True):
         return self.is_performed and not (self.counts.failed or self.counts.left or self.counts.update_failures)
 
 
-def counted(report: RelocationReport) -> RelocationReport:
+def count_report(report: RelocationReport) -> RelocationReport:
     """Return the report with its counts."""
     items, edges = report.items, [edge for item in report.items for edge in item.dependants]
     deeds, updates = [item.deed for item in items], [update.deed for update in report.updates]
@@ -183,7 +183,7 @@ def counted(report: RelocationReport) -> RelocationReport:
     )
 
 
-def shortened(report: RelocationReport, limit: int) -> RelocationReport:
+def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
     """Return a report whose lists have `limit` entries at most, what went wrong first; its counts are those of all."""
     items = sorted(
         report.items, key=lambda item: item.deed not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem

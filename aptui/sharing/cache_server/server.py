@@ -247,7 +247,7 @@ class _Offer:
         if_absent = request.headers.get("If-None-Match") == "*"
 
         def put() -> bool:
-            with leases.shared_with_gc(self._serving.root):
+            with leases.share_with_gc(self._serving.root):
                 return store.put_record(name, data, if_absent=if_absent)
 
         return web.Response(status=201 if await asyncio.to_thread(put) else 412)
@@ -288,7 +288,7 @@ class _Offer:
     def _publish(self, written: str, path: str) -> None:
         placing.remember(written)
         placing.make_read_only(written)
-        with leases.shared_with_gc(self._serving.root):
+        with leases.share_with_gc(self._serving.root):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.rename(written, path)
 

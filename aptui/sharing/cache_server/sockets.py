@@ -44,7 +44,7 @@ class Socket(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget a connection."""
-        self._gate.left(self)
+        self._gate.forget_connection(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class SocketLimits:
             oldest = next((each for each in self._all if not each.is_at_work), None)
             if oldest is None:
                 return False
-            self.left(oldest)
+            self.forget_connection(oldest)
             oldest.drop()
         self._all[new] = None
         self._look_later()
@@ -116,11 +116,11 @@ class SocketLimits:
             return True
         if asyncio.get_running_loop().time() - oldest.came_s < age_s:
             return False
-        self.left(oldest)
+        self.forget_connection(oldest)
         oldest.drop()
         return True
 
-    def left(self, gone: Socket) -> None:
+    def forget_connection(self, gone: Socket) -> None:
         """Forget a connection."""
         self._all.pop(gone, None)
 

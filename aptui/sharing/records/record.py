@@ -20,7 +20,7 @@ from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.results.facts import FACTS, ProductFacts, fault_of
 from aptui.shared.errors import UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.sharing.records.keys import Discovered, JobFacts, is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch
@@ -88,7 +88,7 @@ class Variants(Struct, frozen=True):
         return replace(self, variants=((discovered, key), *others)[:MAX_VARIANTS])
 
 
-def sealed(entry: Record | Variants, seal: Seal) -> bytes:
+def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
     """Return a record or a list of variants as it goes into a store.
 
     Raises:
@@ -101,7 +101,7 @@ def sealed(entry: Record | Variants, seal: Seal) -> bytes:
     body = msgspec.json.encode(entry, order="deterministic")
     if len(body) > MAX_RECORD_BYTES - 1024:
         raise UserError("the result cannot be shared: its log is too long")
-    return seal.sealed(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
+    return seal.seal_body(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
 
 
 def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
@@ -110,14 +110,14 @@ def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
     Raises:
         Mismatch: it is damaged, not authentic, of another job, or says what no record of ours may say.
     """
-    return decoded(*seal.open_sealed(data), base)
+    return decode_record(*seal.open_sealed(data), base)
 
 
-def decoded(kind: str, body: bytes, base: str) -> Record | Variants:
+def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
     """Return the record in the bytes of an opened one, checked; `Mismatch` as `open_record`."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
-        entry = msgspec.json.decode(body, type=prepared(form), strict=True)
+        entry = msgspec.json.decode(body, type=prepare_form(form), strict=True)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Mismatch(f"the record is not of our form: {error}") from None
     if entry.base != base:

@@ -47,13 +47,13 @@ class Seal(Struct, frozen=True):
     signing_key: bytes = b""
     writers: tuple[bytes, ...] = ()
 
-    def sealed(self, kind: str, body: bytes) -> bytes:
+    def seal_body(self, kind: str, body: bytes) -> bytes:
         """Return a record as it goes into a store."""
         fields = [f"sha256={hashlib.sha256(body).hexdigest()}"]
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
         if self.signing_key:
-            public, signature = _sign(self.signing_key, self._covered(kind, body))
+            public, signature = _sign(self.signing_key, self._list_covered(kind, body))
             fields.append(f"by={public.hex()} sig={signature.hex()}")
         return b"%s %s %s\n%s" % (_MAGIC, kind.encode(), " ".join(fields).encode(), body)
 
@@ -63,7 +63,7 @@ class Seal(Struct, frozen=True):
         Raises:
             Mismatch: it is damaged, or nobody vouches for it that this machine trusts.
         """
-        kind, fields, body = parted(data)
+        kind, fields, body = part_sealed(data)
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
             raise Mismatch("the record is not sealed with the team's key")
         if self.writers and not self._is_signed(kind, fields, body):
@@ -81,18 +81,20 @@ class Seal(Struct, frozen=True):
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 
-    def _covered(self, kind: str, body: bytes) -> bytes:
+    def _list_covered(self, kind: str, body: bytes) -> bytes:
         return b"\0".join((_MAGIC, self.namespace.encode(), kind.encode(), body))
 
     def _mac(self, kind: str, body: bytes) -> str:
-        return hmac.new(self.team_key, self._covered(kind, body), hashlib.sha256).hexdigest()
+        return hmac.new(self.team_key, self._list_covered(kind, body), hashlib.sha256).hexdigest()
 
     def _is_signed(self, kind: str, fields: dict[str, str], body: bytes) -> bool:
         public = bytes.fromhex(fields.get("by", ""))
-        return public in self.writers and _is_signature(public, bytes.fromhex(fields.get("sig", "")), self._covered(kind, body))
+        return public in self.writers and _is_signature(
+            public, bytes.fromhex(fields.get("sig", "")), self._list_covered(kind, body)
+        )
 
 
-def parted(data: bytes) -> tuple[str, dict[str, str], bytes]:
+def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
     """Return kind, fields and bytes of a sealed record whose checksum is right; who wrote it is not looked at.
 
     Raises:

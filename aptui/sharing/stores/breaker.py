@@ -45,7 +45,7 @@ class Breaker:
             self._is_probed = True
             return True
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """The store answered, be it that it has nothing."""
         with self._lock:
             self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
@@ -56,7 +56,7 @@ class Breaker:
             self._failures, self._is_probed = max(self._failures, self._limit), False
             self._until = self._clock() + self._rest_s
 
-    def failed(self) -> bool:
+    def note_failure(self) -> bool:
         """The store did not answer, or not in time; return whether that opened the breaker."""
         with self._lock:
             was_probed, self._is_probed = self._is_probed, False

@@ -19,7 +19,7 @@ from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.store import Mismatch, StoreError
-from aptui.sharing.stores.streams import CHUNK_BYTES, asked, read_verified, write_verified
+from aptui.sharing.stores.streams import CHUNK_BYTES, name_errors, read_verified, write_verified
 
 ABANDONED_AFTER_S = 24 * 3600
 """A temporary file that nobody has written to for so long is nobody's."""
@@ -62,7 +62,7 @@ class FolderStore:
 
     def get_record(self, key: str) -> bytes | None:
         """Return a record's bytes, None when there is none."""
-        with asked(self.address):
+        with name_errors(self.address):
             try:
                 with open(self.record_path(key), "rb", buffering=0) as file:
                     return file.read(MAX_RECORD_BYTES + 1)
@@ -73,7 +73,7 @@ class FolderStore:
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record; the first writer wins when `if_absent` holds, however many write at once."""
         path = self.record_path(key)
-        with asked(self.address):
+        with name_errors(self.address):
             if if_absent and os.path.exists(path):
                 return False
             with self._write_temporary([data]) as written:
@@ -81,7 +81,7 @@ class FolderStore:
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
         """Copy a blob to `target`, verified."""
-        with asked(self.address):
+        with name_errors(self.address):
             try:
                 with open(self.blob_path(digest), "rb", buffering=0) as file:
                     write_verified(iter(lambda: file.read(CHUNK_BYTES), b""), target, digest, size)
@@ -92,13 +92,13 @@ class FolderStore:
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
         """Return which of these have a file."""
-        with asked(self.address):
+        with name_errors(self.address):
             return {digest for digest in digests if os.path.isfile(self.blob_path(digest))}
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
         """Publish a file under its digest, verified while it is copied."""
         path = self.blob_path(digest)
-        with asked(self.address):
+        with name_errors(self.address):
             if not replaces and os.path.exists(path):
                 return
             with self._write_temporary(read_verified(source, digest)) as written:

@@ -26,7 +26,7 @@ from aptui.sharing.records.keys import is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.sharing.stores.folder_store import prefix_of
-from aptui.sharing.stores.streams import CHUNK_BYTES, asked, read_verified, write_verified
+from aptui.sharing.stores.streams import CHUNK_BYTES, name_errors, read_verified, write_verified
 
 SLOWEST_BYTES_PER_S = 1 << 20
 """A transfer may take the limit of an operation, and as much longer as its bytes would need at this rate."""
@@ -111,7 +111,7 @@ class HttpStore:
         with self._answer("GET", "cas", digest, size=size) as answer:
             if answer.status == 404:
                 return False
-            with asked(target):
+            with name_errors(target):
                 write_verified(_chunks(answer), target, digest, size)
             return True
 
@@ -123,7 +123,7 @@ class HttpStore:
         """Send a file; its last bytes go out only when all of them are what they should be."""
         if not replaces and self._has("cas", digest):
             return
-        with asked(source):
+        with name_errors(source):
             size = os.stat(source).st_size
         with self._answer("PUT", "cas", digest, {"Content-Length": str(size)}, read_verified(source, digest), size):
             return

@@ -49,7 +49,7 @@ def living(root: str) -> int:
 
 
 @contextlib.contextmanager
-def shared_with_gc(root: str) -> Iterator[None]:
+def share_with_gc(root: str) -> Iterator[None]:
     """Put something in while nothing is removed."""
     with _lock(os.path.join(root, "lock"), fcntl.LOCK_SH):
         yield

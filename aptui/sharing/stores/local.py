@@ -25,8 +25,8 @@ from aptui.sharing.records.seal import Seal
 from aptui.sharing.store import Mismatch
 from aptui.sharing.stores import placing
 from aptui.sharing.stores.folder_store import FolderStore
-from aptui.sharing.stores.leases import shared_with_gc
-from aptui.sharing.stores.streams import asked, digest_of, read_verified, write_verified
+from aptui.sharing.stores.leases import share_with_gc
+from aptui.sharing.stores.streams import digest_of, name_errors, read_verified, write_verified
 
 _SECRET_BYTES = 32
 _HERE = "here"
@@ -78,9 +78,9 @@ class LocalStore:
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record; one that is not believed here does not count as present."""
-        _, _, body = seal.parted(data)
+        _, _, body = seal.part_sealed(data)
         ours = seal.with_field(data, _HERE, self._here(data, body, self._origin))
-        with asked(self.address), shared_with_gc(self.address):
+        with name_errors(self.address), share_with_gc(self.address):
             if self._files.put_record(key, ours, if_absent=if_absent):
                 return True
             return self.get_record(key) is None and self._files.put_record(key, ours, if_absent=False)
@@ -103,7 +103,7 @@ class LocalStore:
             Mismatch: the blob was changed; it is gone from the store now.
         """
         path = self._files.blob_path(digest)
-        with asked(self.address):
+        with name_errors(self.address):
             try:
                 checked = os.stat(path, follow_symlinks=False)
                 if not self._is_sound(path, digest):
@@ -127,7 +127,7 @@ class LocalStore:
             Mismatch: its bytes do not have this digest any more.
         """
         path = self._files.blob_path(digest)
-        with asked(self.address), shared_with_gc(self.address):
+        with name_errors(self.address), share_with_gc(self.address):
             with contextlib.suppress(FileNotFoundError):
                 if not replaces and self._is_sound(path, digest):
                     self._used(path)
@@ -198,7 +198,7 @@ class LocalStore:
 
     def _is_believed(self, data: bytes) -> bool:
         try:
-            _, fields, body = seal.parted(data)
+            _, fields, body = seal.part_sealed(data)
             here = fields.get(_HERE, "")
             if any(hmac.compare_digest(here, self._here(data, body, origin)) for origin in self._origins):
                 return True

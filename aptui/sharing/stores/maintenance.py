@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.sharing.records.keys import is_name
-from aptui.sharing.records.seal import parted
+from aptui.sharing.records.seal import part_sealed
 from aptui.sharing.store import Mismatch
 from aptui.sharing.stores import leases
 from aptui.sharing.stores.folder_store import sweep
@@ -119,7 +119,9 @@ def _read_digests(record: _Entry) -> list[str]:
     """Return the digests of the blobs that a record names; one that is damaged, or somebody else's, names none."""
     try:
         with open(record.path, "rb", opener=quietly) as file:
-            return [blob.digest.hex() for blob in msgspec.json.decode(parted(file.read())[2], type=prepared(_Naming)).products]
+            return [
+                blob.digest.hex() for blob in msgspec.json.decode(part_sealed(file.read())[2], type=prepare_form(_Naming)).products
+            ]
     except (OSError, Mismatch, msgspec.DecodeError, RecursionError):
         return []
 
@@ -152,7 +154,7 @@ def _is_whole(entry: _Entry) -> bool:
         if entry.is_blob:
             return digest_of(entry.path) == os.path.basename(entry.path)
         with open(entry.path, "rb", opener=quietly) as file:
-            parted(file.read())
+            part_sealed(file.read())
     except FileNotFoundError:
         return True
     except (OSError, Mismatch):

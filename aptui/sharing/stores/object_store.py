@@ -18,7 +18,7 @@ from aptui.sharing.records.keys import is_name
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.store import Mismatch, StoreError, StoreRefused
 from aptui.sharing.stores.folder_store import prefix_of
-from aptui.sharing.stores.streams import asked, read_verified, write_verified
+from aptui.sharing.stores.streams import name_errors, read_verified, write_verified
 
 
 class ObjectStore:
@@ -55,7 +55,7 @@ class ObjectStore:
 
     def get_record(self, key: str) -> bytes | None:
         """Return the record at `key`, None when there is none."""
-        with self._asked():
+        with self._name_errors():
             try:
                 answer = self._store.get(self._name("ac", key))
             except FileNotFoundError:
@@ -68,7 +68,7 @@ class ObjectStore:
         """Publish a record; the store itself sees to it that the first writer wins."""
         from obstore.exceptions import AlreadyExistsError
 
-        with self._asked():
+        with self._name_errors():
             try:
                 self._store.put(self._name("ac", key), data, mode="create" if if_absent else "overwrite", use_multipart=False)
             except AlreadyExistsError:
@@ -77,12 +77,12 @@ class ObjectStore:
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
         """Fetch a blob into `target`, verified."""
-        with self._asked():
+        with self._name_errors():
             try:
                 answer = self._store.get(self._name("cas", digest))
             except FileNotFoundError:
                 return False
-            with asked(target):
+            with name_errors(target):
                 write_verified((bytes(chunk) for chunk in answer.stream()), target, digest, size)
             return True
 
@@ -94,14 +94,14 @@ class ObjectStore:
         """Send a file, verified while it is read; an upload that ends early publishes nothing."""
         if not replaces and self._has(digest):
             return
-        with self._asked():
+        with self._name_errors():
             self._store.put(self._name("cas", digest), read_verified(source, digest))
 
     def close(self) -> None:
         """Nothing is held that does not go by itself."""
 
     def _has(self, digest: str) -> bool:
-        with self._asked():
+        with self._name_errors():
             try:
                 self._store.head(self._name("cas", digest))
             except FileNotFoundError:
@@ -114,7 +114,7 @@ class ObjectStore:
         return f"{self._prefix}{kind}/{name}"
 
     @contextlib.contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _name_errors(self) -> Iterator[None]:
         """Turn obstore's errors into a store's."""
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 

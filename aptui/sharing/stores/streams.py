@@ -76,7 +76,7 @@ def quietly(path: str, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def asked(address: str) -> Iterator[None]:
+def name_errors(address: str) -> Iterator[None]:
     """Turn what the system says of a file into what a store says."""
     try:
         yield

@@ -71,7 +71,7 @@ class CatalogMark:
             if self._may_be_there:
                 self._database.execute("DELETE FROM aptui_state WHERE key = ?", (CATALOG_STATE,))
 
-    def committed(self) -> None:
+    def note_commit(self) -> None:
         """The transaction has ended well."""
         if self._is_changed:
             self._may_be_there = False

@@ -254,10 +254,10 @@ class ChangeLog:
 
     def _put_differences(self, subject: _Subject, renamed: Sequence[tuple[Any, ...]]) -> None:
         """Put what differs between rows that are gone or renamed, and those that are there instead or new."""
-        before = {key: fact for _row, key, fact in _unpacked(renamed) if key.uuid is not None}
+        before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(_IDS_OF[subject], (id_list([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (self._tops[subject],))
-        after = {key: fact for _row, key, fact in _unpacked(found)}
+        after = {key: fact for _row, key, fact in _unpack_rows(found)}
         gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)
         put = ((*key, *fact[:3], 0) for key, fact in after.items() if before.get(key) != fact)
         sql = f"{_PUT} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -272,13 +272,13 @@ class ChangeLog:
             self._added -= self._database.execute(_TRIM, (KEPT,)).rowcount
             self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, '1')", (TRIMMED_STATE,))
 
-    def committed(self) -> None:
+    def note_commit(self) -> None:
         """The transaction has ended well."""
         self._has_begun = self._has_begun or self._begins
         if self._count >= 0:
             self._count += self._added
 
 
-def _unpacked(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:
+def _unpack_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:
     for row_id, kind, uuid, sub_id, name, *fact in rows:
         yield row_id, _Key(kind, uuid, sub_id, name), _Fact(*fact)

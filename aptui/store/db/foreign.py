@@ -71,12 +71,12 @@ def writer_of(path: Path) -> ForeignWriter:
         return ForeignWriter.NOBODY
     found = None
     try:
-        found = _judged(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+        found = _judge_writer(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
     except sqlite3.DatabaseError:  # pages that are on their way from the log into the file make sense only with the log
         if not _has_companion(path):
             raise
     if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
-        found = _judged(private_copy(path).as_uri())
+        found = _judge_writer(private_copy(path).as_uri())
     return found or ForeignWriter.NOBODY
 
 
@@ -124,14 +124,14 @@ def _forget_copies_of_the_dead() -> None:
             found = os.lstat(folder)
             if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # not claimed yet, perhaps
                 continue
-            claim = _claimed(folder)
+            claim = _claim_folder(folder)
         except OSError:  # somebody holds it, or it is a link, or gone
             continue
         shutil.rmtree(folder, ignore_errors=True)
         os.close(claim)
 
 
-def _claimed(folder: Path) -> int:
+def _claim_folder(folder: Path) -> int:
     """Return a locked descriptor of a folder.
 
     Raises:
@@ -150,7 +150,7 @@ def _has_companion(path: Path) -> bool:
     return any(facts is not None and facts[0] > 0 for facts in _stamp(path)[1:])
 
 
-def _judged(uri: str) -> ForeignWriter:
+def _judge_writer(uri: str) -> ForeignWriter:
     with closing(sqlite3.connect(uri, uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "aptui_state" in tables:
@@ -168,7 +168,7 @@ def _copy(path: Path) -> _Copy:
     copy = folder / path.name
     claim = -1
     try:
-        claim = _claimed(folder)
+        claim = _claim_folder(folder)
         for _ in range(_TRIES):
             before = _stamp(path)
             for suffix in ("", *COMPANIONS):

@@ -48,7 +48,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
         return rows
     there: dict[_Row, tuple[int, _Row]] = {}
     gone: list[int] = []
-    for job_id, name, sub_id, product_id, *said in _asked(database, _PRODUCTS, again):
+    for job_id, name, sub_id, product_id, *said in _query_ids(database, _PRODUCTS, again):
         if there.setdefault((job_id, name, sub_id), (product_id, tuple(said)))[0] != product_id:
             gone.append(product_id)
     kept: dict[object, int] = {}
@@ -67,16 +67,16 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
         "drop_products": [row for row in rows["drop_products"] if row[0] not in again],
         "drop_product": [*rows.get("drop_product", ()), *((product_id,) for product_id in gone)],
         "drop_declared": [*rows.get("drop_declared", ()), *((product_id,) for product_id in others)],
-        "put_product": list(_moved(put, kept, equal - others)),
+        "put_product": list(_move_rows(put, kept, equal - others)),
     }
     for operation in _DECLARED.keys() & rows.keys():
-        changed[operation] = list(_moved(rows[operation], kept, set(kept.values()) - others))
+        changed[operation] = list(_move_rows(rows[operation], kept, set(kept.values()) - others))
     if has_rows(database, "MissingProductDependencies"):  # what a scan found was in what the last run made
         changed["drop_missing"] = [*rows.get("drop_missing", ()), *((product_id,) for product_id in kept.values())]
     return changed
 
 
-def _moved(rows: Iterable[_Row], kept: Mapping[object, int], left: Collection[int]) -> Iterator[_Row]:
+def _move_rows(rows: Iterable[_Row], kept: Mapping[object, int], left: Collection[int]) -> Iterator[_Row]:
     """Yield rows under the ids that stay, without those of the products in `left`."""
     for row in rows:
         product_id = kept.get(row[0], row[0])
@@ -90,10 +90,10 @@ def _declaring_others(database: sqlite3.Connection, rows: Rows, kept: Mapping[ob
     now: set[_Row] = set()
     for operation, (table, sql) in _DECLARED.items():
         if has_rows(database, table):
-            before.update((*row, operation) for row in _asked(database, sql, kept.values()))
+            before.update((*row, operation) for row in _query_ids(database, sql, kept.values()))
         now.update((kept[row[0]], *row[2:], operation) for row in rows.get(operation, ()) if row[0] in kept)
     return {cast("int", row[0]) for row in before ^ now}
 
 
-def _asked(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> sqlite3.Cursor:
+def _query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> sqlite3.Cursor:
     return database.execute(sql, (id_list(ids),))

@@ -179,7 +179,7 @@ _PUT_FOUND = f"""{_ROW} SELECT f.product_id, f.guid, f.sub_id, f.platform, f.fla
 _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_MASK} = {PRE_LOAD}"
 
 
-def _met(place: str) -> str:
+def _format_met(place: str) -> str:
     """Return the SQL condition that a product is at a place."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
@@ -190,13 +190,13 @@ def _met(place: str) -> str:
 
 _UNMET_ROW = f"l.product_id, x'{NO_UUID.hex()}', 0, l.platform, l.flags"
 _PUT_FRESH_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, iif(l.is_exclusion, '{EXCLUSION_SIGN}', '') || l.path, l.kind, 0 {_FRESH}
-    WHERE l.kind <> {int(LinkKind.ASSET)} AND (l.prefix IS NOT NULL OR l.is_exclusion = 1 OR NOT {_met("l")})
+    WHERE l.kind <> {int(LinkKind.ASSET)} AND (l.prefix IS NOT NULL OR l.is_exclusion = 1 OR NOT {_format_met("l")})
     ORDER BY l.product_id, l.at"""
 _FORGET_UNMET = """DELETE FROM ProductDependencies WHERE ProductDependencyID IN (
     SELECT d.ProductDependencyID FROM touched_places t CROSS JOIN ProductDependencies d ON d.UnresolvedPath = t.path
     WHERE d.Platform = t.platform AND d.UnresolvedDependencyType = t.kind)"""
 _PUT_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, l.path, l.kind, 0 FROM touched_places t CROSS JOIN aptui_product_links l {_BY_PLACE}
-    AND l.path = t.path AND l.kind = t.kind AND l.platform = t.platform WHERE NOT {_met("t")} ORDER BY l.product_id, l.at"""
+    AND l.path = t.path AND l.kind = t.kind AND l.platform = t.platform WHERE NOT {_format_met("t")} ORDER BY l.product_id, l.at"""
 
 
 # --------------------------------------------------------------------------------------------------------------- projection
@@ -242,7 +242,7 @@ class ProductLinkProjection:
             return
         for operation, sql in _GOING:
             self._note(sql, [row[0] for row in rows.get(operation, ())])
-        self._note(_OF_SOURCES, self._renamed(rows.get("put_source", ())))
+        self._note(_OF_SOURCES, self._find_renamed(rows.get("put_source", ())))
         self._note_uuids(rows)
         put = [row[0] for row in rows.get("put_product", ())]
         self._note(_OF_PRODUCTS, put)
@@ -281,7 +281,7 @@ class ProductLinkProjection:
         put = [*(row[3] for row in rows.get("put_source", ())), *(row[0] for row in rows.get("put_legacy", ()))]
         self._renamed_uuids.update(cast("list[bytes]", put))
         ids = [row[0] for operation in ("put_source", "drop_source", "drop_legacy") for row in rows.get(operation, ())]
-        self._renamed_uuids.update(uuid for (uuid,) in _asked(self._database, _UUIDS_OF_SOURCES, ids))
+        self._renamed_uuids.update(uuid for (uuid,) in _query_ids(self._database, _UUIDS_OF_SOURCES, ids))
 
     def _readdress(self) -> None:
         """Put the rows of links by asset id anew where the UUID they name may mean another source now."""
@@ -301,13 +301,13 @@ class ProductLinkProjection:
             self.owners.update(owners)
 
     def _targets(self, sql: str, ids: Sequence[object]) -> Iterator[tuple[int, LinkTarget]]:
-        for row in _asked(self._database, sql, ids):
+        for row in _query_ids(self._database, sql, ids):
             yield row[0], LinkTarget(*row[1:])
 
-    def _renamed(self, rows: Iterable[tuple[object, ...]]) -> list[object]:
+    def _find_renamed(self, rows: Iterable[tuple[object, ...]]) -> list[object]:
         """Return the stored sources that get another UUID or path."""
         wanted = {row[0]: (row[3], row[4]) for row in rows}
-        found = _asked(self._database, _IDENTITIES, list(wanted))
+        found = _query_ids(self._database, _IDENTITIES, list(wanted))
         return [source_id for source_id, guid, key in found if wanted[source_id] != (guid, key)]
 
     def _make_relative(self, rows: Rows) -> None:
@@ -351,7 +351,7 @@ class ProductLinkProjection:
         for target in map(LinkTarget._make, self._database.execute("SELECT * FROM link_targets").fetchall()):
             for pattern in self._patterns_for(target, known):
                 where = {"prefix": pattern.prefix, "kind": pattern.kind, "platform": pattern.platform, "pattern": pattern.path}
-                guid, sub_id, path, source = _found(target)
+                guid, sub_id, path, source = _parse_target(target)
                 found = {"guid": guid, "sub_id": sub_id, "path": path, "source": source}
                 self._database.execute(_FOUND_BY_PATTERN, where | found)
 
@@ -379,7 +379,7 @@ class ProductLinkProjection:
         for pattern, wanting in owners.items():
             for target in self._below(pattern):
                 if is_like(pattern.path, _text_of(target, LinkKind(pattern.kind))):
-                    guid, sub_id, path, source = _found(target)
+                    guid, sub_id, path, source = _parse_target(target)
                     rows = ((*owner, guid, sub_id, target.platform, path, source, 1) for owner in wanting)
                     self._database.executemany("INSERT INTO found_links VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -427,7 +427,7 @@ class ProductLinkProjection:
         return {product_id for (product_id, *_rest), row in rows.items() if cast("int", row[4]) & LOAD_MASK == PRE_LOAD}
 
 
-def _asked(database: sqlite3.Connection, sql: str, ids: Sequence[object]) -> Iterator[Any]:
+def _query_ids(database: sqlite3.Connection, sql: str, ids: Sequence[object]) -> Iterator[Any]:
     for at in range(0, len(ids), _CHUNK):
         yield from database.execute(sql, (id_list(ids[at : at + _CHUNK]),)).fetchall()
 
@@ -447,7 +447,7 @@ def _text_of(target: LinkTarget, kind: LinkKind) -> str:
     return target.source.partition(SHADOW)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 
-def _found(target: LinkTarget) -> tuple[bytes, int, str, str]:
+def _parse_target(target: LinkTarget) -> tuple[bytes, int, str, str]:
     return target.guid, target.sub_id, target.path, _text_of(target, LinkKind.SOURCE_FILE)
 
 

@@ -31,13 +31,13 @@ class DamagedError(HostError):
     """What the database says cannot be; it is set aside at the next start (`translate_errors`)."""
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return an unsigned 64-bit value as SQLite holds it."""
     return value - (_SIGN << 1) if value >= _SIGN else value
 
 
-def unsigned(value: int) -> int:
-    """Return what `signed` was given."""
+def to_unsigned(value: int) -> int:
+    """Return what `to_signed` was given."""
     return value + (_SIGN << 1) if value < 0 else value
 
 
@@ -174,7 +174,7 @@ def set_aside_foreign(path: Path) -> Path | None:
         HostError: it cannot be read or renamed.
     """
     try:
-        return _renamed(path) if foreign.writer_of(path) is foreign.ForeignWriter.O3DE else None
+        return _rename_database(path) if foreign.writer_of(path) is foreign.ForeignWriter.O3DE else None
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:
@@ -216,10 +216,10 @@ def _number(row: tuple[object, ...] | None) -> int:
 
 
 def _set_aside(path: Path, obstacle: str) -> str:
-    return f"the asset database {obstacle}; it was set aside as '{_renamed(path)}' and everything is rebuilt"
+    return f"the asset database {obstacle}; it was set aside as '{_rename_database(path)}' and everything is rebuilt"
 
 
-def _renamed(path: Path) -> Path:
+def _rename_database(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}.old")).exists():
         number += 1

@@ -71,7 +71,7 @@ def _nothing(_row: Parameters) -> Parameters:
     return ()
 
 
-def _repeated(count: int) -> Callable[[Parameters], Parameters]:
+def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
     return lambda row: row * count
 
 
@@ -210,7 +210,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),
     "put_state": ((_replace("aptui_state", 2), None),),
     "put_session": tuple((sql, None if at == 0 else _nothing) for at, sql in enumerate(PUT_SESSION)),
-    "prune_session": tuple((sql, _repeated(sql.count("?"))) for sql in PRUNE_SESSION),
+    "prune_session": tuple((sql, _make_repeat(sql.count("?"))) for sql in PRUNE_SESSION),
     "doubt_job": (
         ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),
         ("UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE job_id = ?", None),
@@ -250,6 +250,6 @@ def id_list(ids: Iterable[object]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-def reshaped(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
+def reshape(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
     """Return the parameters of one statement."""
     return rows if shape is None else map(shape, rows)

@@ -36,7 +36,7 @@ from aptui.store.db.change_log import ChangeLog
 from aptui.store.db.kept_products import keep_products
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import host_error
-from aptui.store.db.statements import STATEMENTS, Parameters, execute, reshaped
+from aptui.store.db.statements import STATEMENTS, Parameters, execute, reshape
 
 MERGED_ROWS_MAX = 20_000
 """Saves are merged into one transaction up to this many rows: about half a second of writing."""
@@ -282,7 +282,7 @@ class Writer:
             else:
                 call.result = call.action()
         except Exception as error:  # noqa: BLE001 (whatever happens here belongs to the one who waits)
-            call.error = self._known(error)
+            call.error = self._as_known(error)
         finally:
             call.done.set()
 
@@ -333,11 +333,11 @@ class Writer:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self._failure = self._known(error)
+        self._failure = self._as_known(error)
         if self._on_failed is not None:
             self._on_failed(self._failure)
 
-    def _known(self, error: Exception) -> KnownError:
+    def _as_known(self, error: Exception) -> KnownError:
         if isinstance(error, KnownError):
             return error
         if isinstance(error, (sqlite3.OperationalError, OSError)) or type(error) is sqlite3.DatabaseError:
@@ -376,8 +376,8 @@ class Writer:
             if then is not None:
                 then()
             self._database.execute("COMMIT")
-            self._mark.committed()
-            self._changes.committed()
+            self._mark.note_commit()
+            self._changes.note_commit()
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
@@ -391,7 +391,7 @@ class Writer:
             parameters = rows.get(name)
             if parameters:
                 for sql, shape in statements:
-                    execute(self._database, sql, reshaped(parameters, shape))
+                    execute(self._database, sql, reshape(parameters, shape))
 
     def _begin(self, *, durable: bool) -> None:
         self._refuse_if_replaced()

@@ -100,7 +100,7 @@ class Spreading:
             for number in ids:
                 self.found.touch(number, None, todo[path])
         while todo:
-            self._declared(todo)
+            self._touch_declared(todo)
             self._jobs()
             todo = self._intermediates()
         return self.found
@@ -124,7 +124,7 @@ class Spreading:
 
     # ---------------------------------------------------------------------------------------------------------------- steps
 
-    def _declared(self, changed: Mapping[str, str]) -> None:
+    def _touch_declared(self, changed: Mapping[str, str]) -> None:
         """Touch who depends on changed files, and on those who do."""
         frontier = self._with_uuids(changed)
         while frontier:
@@ -147,7 +147,7 @@ class Spreading:
 
     def _onto(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
         """Return the dependencies on these names, each with the path that is meant."""
-        found = [(edge, frontier[edge.target]) for edge in self.edges.declared_on(frontier)]
+        found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
         for edge in self.edges.patterns():
@@ -164,10 +164,10 @@ class Spreading:
         while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
             self._followed = dict(self.found.which)
             ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
-            waiting = [edge for edge in self.edges.declared_on(ids) if edge.kind is EdgeKind.JOB]
+            waiting = [edge for edge in self.edges.read_declared_on(ids) if edge.kind is EdgeKind.JOB]
             plans = self._plans({edge.source_id for edge in waiting})
             for edge in waiting:
-                for which in self._concerned(edge, ids[edge.target], plans.get((edge.source_id, edge.builder), ())):
+                for which in self._find_concerned(edge, ids[edge.target], plans.get((edge.source_id, edge.builder), ())):
                     self.found.touch(edge.source_id, which, f"a job of '{edge.target}' would run")
 
     def _plans(self, ids: Iterable[int]) -> dict[tuple[int, bytes], tuple[JobPlan, ...]]:
@@ -177,7 +177,7 @@ class Spreading:
         rows = self._ask(_PLANS_SQL, (json.dumps(list(ids)),))
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
-    def _concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
+    def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
         """Yield which jobs a dependency on jobs of the source `other` makes run; all of its builder where the plans do not say."""
         is_known = False
         for plan in plans:

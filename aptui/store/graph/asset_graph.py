@@ -108,7 +108,7 @@ class AssetGraph:
         self._needing: dict[int, list[int]] | None = None
         self._is_indexed: bool | None = None
 
-    def narrowed(self, links: Collection[Link]) -> AssetGraph:
+    def narrow(self, links: Collection[Link]) -> AssetGraph:
         """Return the same graph with only these edges."""
         other = copy(self)
         other._links = frozenset(links)  # noqa: SLF001  # of its own class
@@ -116,7 +116,7 @@ class AssetGraph:
 
     # ------------------------------------------------------------------------------------------------------------ one step
 
-    def needed_by(self, nodes: Collection[Node]) -> list[Edge]:
+    def list_needed(self, nodes: Collection[Node]) -> list[Edge]:
         """Return the edges that lead away from these nodes."""
         return list(map(Edge._make, self._away(nodes)))
 
@@ -127,7 +127,7 @@ class AssetGraph:
     def _away(self, nodes: Collection[Node]) -> Iterator[_Raw]:
         sources, products, _files = _split(nodes)
         if sources:
-            yield from self._declared(sources)
+            yield from self._read_declared(sources)
             if Link.INTERMEDIATE in self._links:
                 yield from self._intermediates_of(sources)
         if products:
@@ -215,8 +215,8 @@ class AssetGraph:
         """Return the path that `file` was given."""
         return self._file_names[_FILES - node]
 
-    def _declared(self, sources: list[int]) -> Iterator[_Raw]:
-        declared = [edge for edge in self.edges.declared_by(sources) if _LINKS[edge.kind] in self._links]
+    def _read_declared(self, sources: list[int]) -> Iterator[_Raw]:
+        declared = [edge for edge in self.edges.read_declared_by(sources) if _LINKS[edge.kind] in self._links]
         known = self.edges.sources_of(declared)
         for edge in declared:
             others = known.get((edge.kind, edge.target))
@@ -232,14 +232,14 @@ class AssetGraph:
         for node, names in targets.items():
             for name in names:
                 by_target.setdefault(name, []).append(node)
-        for edge in self.edges.declared_on(by_target):
+        for edge in self.edges.read_declared_on(by_target):
             link = _LINKS[edge.kind]
             if link in self._links:
                 yield from ((Node(-edge.source_id), node, link) for node in by_target[edge.target] if node != -edge.source_id)
         if Link.WILDCARD in self._links:
-            yield from self._matched({next(iter(names)): node for node, names in targets.items()})
+            yield from self._read_matched({next(iter(names)): node for node, names in targets.items()})
 
-    def _matched(self, paths: Mapping[str, Node]) -> Iterator[_Raw]:
+    def _read_matched(self, paths: Mapping[str, Node]) -> Iterator[_Raw]:
         matches: dict[str, list[Node]] = {}
         for edge in self.edges.patterns():
             if edge.target not in matches:
@@ -324,7 +324,7 @@ class AssetGraph:
     def between(self, nodes: Collection[Node]) -> list[Edge]:
         """Return the edges both of whose ends are among `nodes`."""
         members = frozenset(nodes)
-        return sorted({edge for edge in self.needed_by(sorted(members)) if edge.needed in members})
+        return sorted({edge for edge in self.list_needed(sorted(members)) if edge.needed in members})
 
     # --------------------------------------------------------------------------------------------------------------- names
 
@@ -398,7 +398,7 @@ class AssetGraph:
         """Return the platforms that have jobs."""
         return [name for (name,) in self._ask("SELECT DISTINCT Platform FROM Jobs ORDER BY 1")]
 
-    def unsettled(self) -> list[tuple[str, str, str]]:
+    def list_unsettled(self) -> list[tuple[str, str, str]]:
         """Return (source, platform, "owed", "failed" or "cancelled") of every job and analysis that did not come to a good end."""
         sql = f"""SELECT s.SourceName, j.Platform, COALESCE(o.state, CASE WHEN j.Status IN (2, 3) THEN 'failed' END) FROM Jobs j
             JOIN Sources s ON s.SourceID = j.SourcePK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.Status <> 4{self._on}

@@ -75,7 +75,7 @@ class AssetList(Struct, frozen=True):
 
 def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], platform: str) -> AssetList:
     """Return what ships with `seeds`, which are products; `words` is what people called them."""
-    narrow = graph.narrowed((Link.PRODUCT,))
+    narrow = graph.narrow((Link.PRODUCT,))
     reached = narrow.walk(sorted(seeds))
     facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}
     products = [_list_product(facts[node], edge, facts) for node, edge in reached.items() if node in facts and _ships(facts[node])]
@@ -84,12 +84,12 @@ def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], pl
 
 def orphans(graph: AssetGraph, seeds: Collection[Node], platform: str) -> AssetList:
     """Return the products that `seeds` do not reach or, without seeds, that no other product needs."""
-    narrow = graph.narrowed((Link.PRODUCT,))
+    narrow = graph.narrow((Link.PRODUCT,))
     everything = {Node(fact.product_id): fact for fact in graph.products()}
     if seeds:
         reached = set(narrow.walk(sorted(seeds)))
     else:
-        reached = {edge.needed for edge in narrow.needed_by(sorted(everything)) if edge.needed != edge.needs}
+        reached = {edge.needed for edge in narrow.list_needed(sorted(everything)) if edge.needed != edge.needs}
     left = [_list_product(fact, None, {}) for node, fact in everything.items() if node not in reached]
     return AssetList(platform, (), tuple(left))
 

@@ -63,7 +63,7 @@ def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, lis
 def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
     """Return {source id: paths of the sources that it depends on by their path}."""
     edges = SourceEdges(reader)
-    declared = [edge for edge in edges.declared_by(ids) if edge.kind in _BY_PATH]
+    declared = [edge for edge in edges.read_declared_by(ids) if edge.kind in _BY_PATH]
     targets = edges.by_path({edge.target for edge in declared})
     sql = _SOURCES_SQL.format(condition="s.SourceID = k.value")
     rows = reader.ask(sql, (json.dumps(sorted({number for numbers in targets.values() for number in numbers})),))
@@ -77,7 +77,7 @@ def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
 
 def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[int, Dependant]]:
     targets = {target: item.source for item in moved for target in (item.source.source.lower(), item.source.uuid.hex())}
-    declared = SourceEdges(reader).declared_on(list(targets))
+    declared = SourceEdges(reader).read_declared_on(list(targets))
     rows = reader.ask(_SOURCES_SQL.format(condition="s.SourceID = k.value"), (json.dumps(sorted({edge[0] for edge in declared})),))
     sources = {row[0]: SourceRow(*row) for row in rows}
     for edge in declared:
@@ -91,7 +91,7 @@ def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[in
         )  # fmt: skip
 
 
-def _needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
+def _find_needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
     """Return the name of the product with this sub id, that of `platform` where there are several, "" for none."""
     names = [row.name for row in products if row.sub_id == sub_id]
     return next((name for name in names if name.startswith(f"{platform}/")), names[0] if names else "")
@@ -114,7 +114,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         needed = by_path.get(path) if path else by_uuid.get(bytes(guid))
         if needed is None or source_id == needed.source.source_id:
             continue
-        needs = path or _needed(needed.products, sub_id, str(name).partition("/")[0])
+        needs = path or _find_needed(needed.products, sub_id, str(name).partition("/")[0])
         yield needed.source.source_id, Dependant(
             source, f"{root}/{source}", uuid_text(uuid), "product", type_bits, bool(by_id), name, needs, own_sub_id
         )  # fmt: skip

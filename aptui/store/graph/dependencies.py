@@ -97,7 +97,7 @@ def preloading(reader: Reader) -> set[int]:
     return {product_id for (product_id,) in reader.ask(sql)}
 
 
-def preloaded(reader: Reader, product_ids: Collection[int]) -> dict[int, list[int]]:
+def find_preloaded(reader: Reader, product_ids: Collection[int]) -> dict[int, list[int]]:
     """Return {product: products that it loads before itself} for those of `product_ids` that load any."""
     sql = f"""SELECT d.ProductPK, p.ProductID FROM json_each(?) k CROSS JOIN ProductDependencies d ON d.ProductPK = k.value
         CROSS JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid CROSS JOIN Jobs j ON j.SourcePK = s.SourceID

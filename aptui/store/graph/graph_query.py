@@ -101,7 +101,7 @@ class _Parser:
             self._expect(")", "to close the '('")
             return inner
         if char in ('"', "'"):
-            return self._quoted(char)
+            return self._read_quoted(char)
         found = _WORD.match(self._text, self._at)
         if found is None or found[0] in _SIGNS:
             raise self._error(f"expected a name, a function or '(', not {self._describe_next()}")
@@ -126,7 +126,7 @@ class _Parser:
         self._expect(")", f"to close '{function}('")
         return Call(function, tuple(arguments), depth)
 
-    def _quoted(self, quote: str) -> Name:
+    def _read_quoted(self, quote: str) -> Name:
         end = self._text.find(quote, self._at + 1)
         if end < 0:
             raise self._error(f"the {quote} is never closed")
@@ -229,9 +229,9 @@ class _Evaluation:
                 parts = [(sign, self.nodes(operand)) for sign, operand in operands]
                 return reduce(_combine, parts[1:], parts[0][1])
             case Call():
-                return self._called(expression)
+                return self._call_function(expression)
 
-    def _called(self, call: Call) -> Nodes:
+    def _call_function(self, call: Call) -> Nodes:
         first, *others = (self.nodes(argument) for argument in call.arguments)
         graph = self._graph
         match call.function:

@@ -50,7 +50,7 @@ class SourceEdges:
 
     # ---------------------------------------------------------------------------------------------------------------- rows
 
-    def declared_by(self, ids: Collection[int]) -> list[DeclaredEdge]:
+    def read_declared_by(self, ids: Collection[int]) -> list[DeclaredEdge]:
         """Return what these sources depend on."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.source_id = k.value"
@@ -59,7 +59,7 @@ class SourceEdges:
                 CROSS JOIN SourceDependency d ON d.SourceGuid = m.SourceGuid"""
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
-    def declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
+    def read_declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
         """Return who depends on one of these paths (lower case) or UUIDs (hex) by its name; `patterns` returns the rest."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
@@ -130,7 +130,7 @@ class SourceEdges:
             sql = "SELECT k.value, o.source_id FROM json_each(?) k CROSS JOIN aptui_sources o ON o.path_key = k.value ORDER BY 2"
         else:
             sql = "SELECT k.value, s.SourceID FROM json_each(?) k CROSS JOIN Sources s ON s.SourceName = k.value ORDER BY 2"
-        return _grouped(self._ask(sql, (json.dumps(list(paths)),)))
+        return _group_rows(self._ask(sql, (json.dumps(list(paths)),)))
 
     def _by_uuid(self, texts: Sequence[str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -141,7 +141,7 @@ class SourceEdges:
                 uuids = [bytes.fromhex(text) for text in wanted[at : at + _IN_ONE]]
                 marks = ", ".join("?" * len(uuids))
                 rows += [(uuid.hex(), number) for uuid, number in self._ask(f"{sql} WHERE {column} IN ({marks}) ORDER BY 2", uuids)]
-            found.update(_grouped(rows))
+            found.update(_group_rows(rows))
         return found
 
     def matching(self, pattern: str) -> list[int]:
@@ -173,7 +173,7 @@ class SourceEdges:
         return found
 
 
-def _grouped(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for target, number in rows:
         found.setdefault(target, []).append(number)

@@ -55,7 +55,7 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
     for run in runs_between(reader, -1, old.number):
         if run.name in after and not run.is_failed and not run.is_restored:
             durations[run.name].append(run.duration_ms)
-    gone = _gone(reader, old, new, after)
+    gone = _find_gone(reader, old, new, after)
     found = Comparison(jobs_run=len(after), gone=sorted(gone & before.keys()))
     for name, run in after.items():
         if name not in gone:
@@ -64,7 +64,7 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
     return found
 
 
-def _gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
+def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
     """Return the names of jobs that went in between and did not come back."""
     sql = "SELECT job_id, source, platform, job_key, builder FROM aptui_gone_jobs WHERE gone_ms > ? AND gone_ms <= ?"
     found = set()

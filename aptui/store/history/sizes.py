@@ -56,7 +56,7 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
         row = found.setdefault(name, SizeRow(name))
         row.count += 1
         row.size += size
-    return ranked(found.values())
+    return rank_sizes(found.values())
 
 
 def grown(
@@ -88,7 +88,7 @@ def grown(
     return sorted(found.values(), key=lambda row: (-abs(row.grew or 0), -row.size, row.name))
 
 
-def ranked(rows: Iterable[SizeRow]) -> list[SizeRow]:
+def rank_sizes(rows: Iterable[SizeRow]) -> list[SizeRow]:
     """Return groups by size, the largest first."""
     return sorted(rows, key=lambda row: (-row.size, row.name))
 

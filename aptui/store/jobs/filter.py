@@ -111,7 +111,7 @@ class Columns(Protocol):
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
 
-    def said(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
+    def read_said(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
         """Return what the logs of these rows say, as lines: "error" or "warning". Without `check` only what is known is told."""
 
 
@@ -255,7 +255,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
     if name == "is":
         return _being(value, column, is_negated=is_negated)
     if name in NUMBER_FACTS:
-        return _compared(name, value, column, is_negated=is_negated)
+        return _parse_range(name, value, column, is_negated=is_negated)
     if name in _NUMBER_FIELDS:
         return _between(name, value, now_ms, column, is_negated=is_negated)
     return TextMatch(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
@@ -286,7 +286,7 @@ def _being(value: str, column: int, *, is_negated: bool) -> Between:
     return Between(value.lower(), 1, math.inf, is_negated)
 
 
-def _compared(name: str, value: str, column: int, *, is_negated: bool) -> Between:
+def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Between:
     """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends belong to it). What has no such fact is in none."""
     try:
         least, most = comparisons.between(value)
@@ -373,7 +373,7 @@ def _of(values: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | None, co
 
 def _words(term: TextMatch) -> set[str]:
     names = [*STATUS_WORDS, *_ALIASES]
-    mask = _checked(term, lambda: contains(series_of(names), term.pattern))
+    mask = _check_search(term, lambda: contains(series_of(names), term.pattern))
     return {_ALIASES.get(name, name) for name, is_hit in zip(names, mask, strict=True) if is_hit}
 
 
@@ -404,11 +404,11 @@ def _with_text(
         return wanted
     if len(left) * 4 > len(texts) or len(left) * 4 > len(wanted) > 4096:
         count = int(codes.max()) + 1
-        found: Mask = _checked(term, lambda: texts.matches(term.pattern, count, check))[codes]
+        found: Mask = _check_search(term, lambda: texts.matches(term.pattern, count, check))[codes]
         return found
     distinct, place = np.unique(codes[left], return_inverse=True)
     mask = np.zeros(len(wanted), np.bool_)
-    mask[left] = _checked(term, lambda: texts.matches_some(term.pattern, distinct))[place]
+    mask[left] = _check_search(term, lambda: texts.matches_some(term.pattern, distinct))[place]
     return mask
 
 
@@ -427,12 +427,12 @@ def _with_logs(
     found = _with_text(term, columns, rows, wanted, check or (lambda: None)) if is_told else np.zeros(len(wanted), np.bool_)
     places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))
     if len(places):
-        said = columns.said(term.field, places if rows is None else rows[places], check)
-        found[places] = _checked(term, lambda: contains(series_of(said), f"(?m){term.pattern}"))
+        said = columns.read_said(term.field, places if rows is None else rows[places], check)
+        found[places] = _check_search(term, lambda: contains(series_of(said), f"(?m){term.pattern}"))
     return found
 
 
-def _checked(term: TextMatch, search: Callable[[], Mask]) -> Mask:
+def _check_search(term: TextMatch, search: Callable[[], Mask]) -> Mask:
     """Search, and say what the engine says about the pattern in our words."""
     try:
         return search()
@@ -443,7 +443,7 @@ def _checked(term: TextMatch, search: Callable[[], Mask]) -> Mask:
 
 
 def _try(term: TextMatch) -> None:
-    _checked(term, lambda: contains(series_of(["x"]), term.pattern))
+    _check_search(term, lambda: contains(series_of(["x"]), term.pattern))
 
 
 def _pattern_error(term: TextMatch, said: str) -> FilterError:

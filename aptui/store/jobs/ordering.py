@@ -22,7 +22,7 @@ FAILED_FIRST = "failed_first"
 """An order that is no column's: what runs, what failed, everything else; the newest first in each."""
 
 
-def ordered(table: JobTable, field: str, *, is_descending: bool) -> Codes:
+def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     """Return all rows in the order of a column; equal ones stay in the order in which they were read.
 
     What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come

@@ -93,7 +93,7 @@ class AnalysisKeys:
 class RunLogs(Protocol):
     """Who knows what logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
 
-    def known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
+    def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
         """Return what is known."""
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
@@ -146,12 +146,12 @@ class JobTable:
             return self.checks.text(self._count)
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
-    def said(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
+    def read_said(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
         """Return what the logs of these rows' last runs say, "error" or "warning"; without `check` only what is known."""
         jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
         if self.log_lines is None:
             return [""] * len(jobs)
-        return self.log_lines.known(field, jobs) if check is None else self.log_lines.read(field, jobs, check)
+        return self.log_lines.list_known(field, jobs) if check is None else self.log_lines.read(field, jobs, check)
 
     def value(self, field: str, row: int) -> int:
         """Return one number."""
@@ -377,13 +377,13 @@ class JobTable:
         return self._count
 
 
-def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:
+def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     """Return why jobs failed: (cause, whether it is a dependency, rows), the most frequent first.
 
     A cause is the dependency that failed, or the error without what is each job's own (`cause_of`).
     """
     groups: dict[tuple[str, bool], list[int]] = {}
-    for row in np.flatnonzero(failed_mask(table)).tolist():
+    for row in np.flatnonzero(mask_failed(table)).tolist():
         cause = table.words("cause", row)
         groups.setdefault((table.words("group", row), bool(cause)), []).append(row)
     return sorted(
@@ -391,7 +391,7 @@ def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     )
 
 
-def failed_mask(table: JobTable, statuses: Collection[int] = (FAILED,)) -> Mask:
+def mask_failed(table: JobTable, statuses: Collection[int] = (FAILED,)) -> Mask:
     """Return which living rows have one of these statuses."""
     mask: Mask = np.isin(table.number("status"), list(statuses)) & table.number("alive").astype(np.bool_)
     return mask

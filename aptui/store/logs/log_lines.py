@@ -45,7 +45,7 @@ class LogLines:
         self._database, self._log_dir = database, log_dir
         self._said: dict[int, tuple[int, Said]] = {}
 
-    def known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
+    def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
         """Return the lines of the runs (job id, run key), "" for those whose logs were not read."""
         found = [self._said.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
         return [said[field] if key == run_key else "" for (key, said), (_job_id, run_key) in zip(found, jobs, strict=True)]
@@ -56,8 +56,8 @@ class LogLines:
         if missing:
             for job_id, run_key, name in self._names(missing):
                 check()
-                self._said[job_id] = run_key, said_in(path_of(self._log_dir, name)) if name else _NOTHING
-        return self.known(field, jobs)
+                self._said[job_id] = run_key, read_said_in(path_of(self._log_dir, name)) if name else _NOTHING
+        return self.list_known(field, jobs)
 
     def _names(self, job_ids: list[int]) -> list[tuple[int, int, str]]:
         try:
@@ -67,7 +67,7 @@ class LogLines:
             return []
 
 
-def said_in(path: Path) -> Said:
+def read_said_in(path: Path) -> Said:
     """Return what a log says at each level, nothing of one that is gone."""
     try:
         with path.open("rb") as file:

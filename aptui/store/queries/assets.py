@@ -180,7 +180,7 @@ def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
     return SourceDetails(
         source, tuple(row for row in products if not row.flags & INTERMEDIATE_FLAG), _out(reader, source),
         _incoming(reader, source),
-        intermediates, tuple(reader.jobs_of(source_id)), analysis_ms, _made_from(reader, source),
+        intermediates, tuple(reader.jobs_of(source_id)), analysis_ms, _find_origin(reader, source),
     )  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def _source_of_product(reader: Reader, product: ProductRow) -> int:
     return int(row[0]) if row else 0
 
 
-def _made_from(reader: Reader, source: SourceRow) -> SourceRow | None:
+def _find_origin(reader: Reader, source: SourceRow) -> SourceRow | None:
     """Return the source from which an intermediate was made."""
     if source.scan_folder_id not in {number for (number,) in reader.ask(INTERMEDIATE_FOLDERS_SQL)}:
         return None

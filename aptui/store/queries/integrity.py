@@ -53,7 +53,7 @@ def amount(reader: Reader) -> tuple[int, int]:
     return count, size
 
 
-def examined(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
+def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
     """Yield every product and what is wrong with it, reading all its bytes; an engine may be at work meanwhile."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(_PRODUCTS_SQL, (last, _BITE)).fetchall():

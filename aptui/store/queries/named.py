@@ -36,7 +36,7 @@ class NamedSource(Struct, frozen=True):
     needs: tuple[str, ...]
 
 
-def named_sources(reader: Reader) -> Iterator[NamedSource]:
+def find_named_sources(reader: Reader) -> Iterator[NamedSource]:
     """Yield every source that needs others, as sources or through its products."""
     root, source = "", ""
     needs: list[str] = []

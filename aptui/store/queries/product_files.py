@@ -112,13 +112,13 @@ def children(reader: Reader, folder: str) -> tuple[list[str], list[ProductFile]]
         start = last
 
 
-def awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
+def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
     """Return the sources with a UUID, now or once."""
     where = "s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid)"
     return [Awaited(*row) for row in reader.ask(_OF_SOURCES_SQL + where, {"uuid": uuid, "platform": platform})]
 
 
-def awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
+def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     """Return the sources that a product of this name may come from.
 
     The one that it came from last time; and those in the same relative folder whose name, up to its first dot, begins the

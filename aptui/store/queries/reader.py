@@ -434,10 +434,10 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     if is_ours:
         own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
         if own is not None and own[0] != str(OWN_VERSION):
-            raise _made_by_another(path, own[0])
+            raise _as_made_by_another(path, own[0])
 
 
-def _made_by_another(path: Path, version: str) -> UserError:
+def _as_made_by_another(path: Path, version: str) -> UserError:
     if version.isdecimal() and int(version) > OWN_VERSION:
         return UserError(
             f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 from aptui.tui.actions import Actions
-from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.preferences.keymap import show_key
 from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
@@ -73,5 +73,5 @@ class Copying(Actions):
             return
         self._ctrl_c_at = now
         key = next((key for key, name, _ in app.actions_here() if name == "app.detach"), "")
-        leaves = f"'{shown_key(key)}' leaves, and so does ^C again" if key else "^C again leaves"
+        leaves = f"'{show_key(key)}' leaves, and so does ^C again" if key else "^C again leaves"
         app.tell(f"{leaves}; the engine goes on")

@@ -50,7 +50,7 @@ class EngineControl(Actions):
         return self._is_supposed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
 
     @contextmanager
-    def supposed(self) -> Iterator[None]:
+    def suppose(self) -> Iterator[None]:
         """Have it seem, within a `with` block, as if there were one that is told things: to see what else could be done."""
         self._is_supposed = True
         try:

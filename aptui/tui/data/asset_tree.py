@@ -270,7 +270,7 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
         laid_out(np.int32, level, level_or_top[at] + 1),
         laid_out(np.int32, first + sizes, nodes + 1),
         laid_out(np.int64, own_keys, ids),
-        _gathered([path.rpartition("/")[2] for path in spelled.values()], file_names, order),
+        _gather([path.rpartition("/")[2] for path in spelled.values()], file_names, order),
         dict(zip(spelled, first.tolist(), strict=True)),
         np.empty(0, np.int32) if kind is Kind.PRODUCTS else laid_out(np.int32, np.zeros(len(place), np.int64), times_ms),
         moment,
@@ -308,7 +308,7 @@ def _order_many(files: FilesRead) -> _OrderedFiles:
     return _OrderedFiles(spelled, frame["at"].to_numpy(), frame["name"], frame["id"].to_numpy(), frame["ms"].to_numpy())
 
 
-def _gathered(folders: list[str], files: Sequence[str] | pl.Series, order: Ints) -> Sequence[str] | pl.Series:
+def _gather(folders: list[str], files: Sequence[str] | pl.Series, order: Ints) -> Sequence[str] | pl.Series:
     if isinstance(files, tuple):
         names = [*folders, *files]
         return [names[number] for number in order.tolist()]

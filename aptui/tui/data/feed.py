@@ -7,7 +7,7 @@ everything once: a notice up to the moment that was read is in the rows already 
 changes the row too. Rows may be written after their news, so a read that is older than the subscription is done again as soon as
 the database has caught up. A read that failed is asked for again by the first news after the database is there.
 
-`take`, `subscribed`, `lost` and `read` are called by other threads; `drain` by the UI, once a frame.
+`take`, `note_subscription`, `note_loss` and `read` are called by other threads; `drain` by the UI, once a frame.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Feed:
 
     # ----------------------------------------------------------------------------------------------- the session's thread
 
-    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note that news come from now on, what ran at that moment and for how long, and that everything has to be read."""
         now_ms = self._clock_ms()
         with self._lock:
@@ -189,7 +189,7 @@ class Feed:
             self._delivered.clear()
         self._must_read()
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Note that the connection is gone: what was read stays, nothing runs any more as far as we know."""
         with self._lock:
             self._is_connected = False

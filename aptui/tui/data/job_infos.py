@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from aptui.store.jobs.table import COMPLETED, FAILED, JobTable, Rows, failed_causes
+from aptui.store.jobs.table import COMPLETED, FAILED, JobTable, Rows, group_failures
 from aptui.store.jobs.texts import Mask
 from aptui.tui.data.job_cells import WORDS, word_of
 
@@ -66,7 +66,7 @@ def job_info(table: JobTable, key: int) -> JobInfo | None:
 def failure_groups(table: JobTable) -> list[CauseGroup]:
     """Return all failed jobs by their cause, the most frequent first."""
     ids = table.number("id")
-    return [CauseGroup(cause, is_source, tuple(int(ids[row]) for row in rows)) for cause, is_source, rows in failed_causes(table)]
+    return [CauseGroup(cause, is_source, tuple(int(ids[row]) for row in rows)) for cause, is_source, rows in group_failures(table)]
 
 
 def status_counts(table: JobTable) -> dict[str, int]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import Filter
-from aptui.store.jobs.ordering import ordered
+from aptui.store.jobs.ordering import order_rows
 from aptui.store.jobs.table import JobTable
 from aptui.store.jobs.texts import Codes
 from aptui.tui.background import LatestOnly
@@ -131,7 +131,7 @@ class ViewWorker:
                 return rows
             if not request.sorts_anew and count > _CHEAP_SORT:
                 return np.concatenate([rows, np.arange(len(rows), count, dtype=np.int32)])
-        rows = ordered(request.table, request.field, is_descending=request.is_descending)[:]
+        rows = order_rows(request.table, request.field, is_descending=request.is_descending)[:]
         rows = rows[rows < count]
         self._order = (request.table, request.field, request.is_descending, request.changes, rows)
         return rows

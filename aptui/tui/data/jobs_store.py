@@ -317,7 +317,7 @@ class JobsStore:
             table.show_rest(rows)
         else:
             table.show(rows, status)
-        self._changed(rows)
+        self._note_changed(rows)
 
     def _take(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
@@ -344,7 +344,7 @@ class JobsStore:
             table.drop(row)
         table.show_rest(rows[rows >= 0])
         table.show(rows[is_running & (rows >= 0)], PROCESSING)
-        self._changed(rows[rows >= 0])
+        self._note_changed(rows[rows >= 0])
 
     def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int]) -> None:
         """Note which of these jobs run, and since when."""
@@ -353,7 +353,7 @@ class JobsStore:
         for at in np.flatnonzero(is_running).tolist():
             self._running[keys[at]] = received_ms[at]
 
-    def _changed(self, rows: Rows) -> None:
+    def _note_changed(self, rows: Rows) -> None:
         if not len(rows):
             return
         self._changes += 1

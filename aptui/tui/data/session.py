@@ -22,7 +22,7 @@ from msgspec import Struct
 from aptui import __version__
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
@@ -70,13 +70,13 @@ class EngineFacts(Struct, frozen=True):
 class NoticeListener(Protocol):
     """Hears what an engine says, in the session's thread; `feed.Feed` is one."""
 
-    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """News come from now on; at that moment these jobs ran, {job id: for so many ms}."""
 
     def take(self, news: Sequence[NoticeLine]) -> None:
         """Take news, in their order."""
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """The connection is gone."""
 
 
@@ -181,11 +181,11 @@ class NoSession:
     def open(self) -> None:
         """Let listeners read what rests."""
         for listener in self.listeners:
-            listener.subscribed(0, 0, {})
+            listener.note_subscription(0, 0, {})
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Refuse."""
-        return _failed(
+        return _fail(
             UserError(
                 f"cannot {_word(verb)}: this is a database without an engine",
                 hint="open the project instead: 'aptui -C DIR'",
@@ -260,14 +260,14 @@ class LinkSession:
         """Say a verb and return its answer to be; it is set in the session's thread."""
         client = self._client
         if self.is_read_only and _word(verb) != _QUESTION:
-            return _failed(
+            return _fail(
                 UserError(
                     f"cannot {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
                 )
             )
         if client is None:
             hint = "one starts when the other run ends" if self.state is SessionState.WAITING else "':start' starts one"
-            return _failed(HostError(f"no engine to {_word(verb)}", hint=hint))
+            return _fail(HostError(f"no engine to {_word(verb)}", hint=hint))
         answer: Future[Answer] = Future()
 
         def hand_over(said: Answer | KnownError) -> None:
@@ -279,7 +279,7 @@ class LinkSession:
         try:
             client.post(verb, hand_over)
         except KnownError as gone:
-            return _failed(gone)
+            return _fail(gone)
         return answer
 
     def start_engine(self) -> None:
@@ -340,7 +340,7 @@ class LinkSession:
         """Have what rests read although no news will come; an engine that we understand has it read anew."""
         self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
         for listener in self.listeners:
-            listener.subscribed(0, 0, {})
+            listener.note_subscription(0, 0, {})
 
     def _attach(self) -> EngineClient | None:
         """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
@@ -407,13 +407,15 @@ class LinkSession:
         from aptui.core.notices import Progress
         from aptui.shared.health import Health  # for start-up
 
-        progress = msgspec.convert(answer.get("progress"), prepared(Progress | None))
-        health = msgspec.convert(answer.get("health"), prepared(Health | None))
+        progress = msgspec.convert(answer.get("progress"), prepare_form(Progress | None))
+        health = msgspec.convert(answer.get("health"), prepare_form(Health | None))
         self.latest_progress, self.latest_health = progress or self.latest_progress, health or self.latest_health
-        epoch, seq = (msgspec.convert(answer.get(name, 0), prepared(int)) for name in ("epoch", "seq"))
-        running, for_ms = (msgspec.convert(answer.get(name, ()), prepared(tuple[int, ...])) for name in ("running", "running_ms"))
+        epoch, seq = (msgspec.convert(answer.get(name, 0), prepare_form(int)) for name in ("epoch", "seq"))
+        running, for_ms = (
+            msgspec.convert(answer.get(name, ()), prepare_form(tuple[int, ...])) for name in ("running", "running_ms")
+        )
         for listener in self.listeners:
-            listener.subscribed(epoch, seq, dict(zip_longest(running, for_ms, fillvalue=0)))
+            listener.note_subscription(epoch, seq, dict(zip_longest(running, for_ms, fillvalue=0)))
 
     def _note(self, notice: Notice) -> None:
         from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # for start-up
@@ -429,7 +431,7 @@ class LinkSession:
     def _lose(self) -> None:
         self.connections, self.gateway = (), None
         for listener in self.listeners:
-            listener.lost()
+            listener.note_loss()
         if not self._is_closing:
             self._turn(SessionState.REATTACHING, self.trouble)
 
@@ -458,7 +460,7 @@ def _connect(path: str) -> EngineClient:
     return EngineClient.connect(path, "tui")
 
 
-def _failed(why: KnownError) -> Future[Answer]:
+def _fail(why: KnownError) -> Future[Answer]:
     answer: Future[Answer] = Future()
     answer.set_exception(why)
     return answer

@@ -15,7 +15,7 @@ from textual import events
 
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.sheet import BREAK, Lines, Sheet
-from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, shown_key
+from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, show_key
 from aptui.tui.terminal.safety import glyph
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def help_lines(
         text = action.does if action else binding.description
         if not name or not text:
             continue  # Textual's own, for moving and for editing a line, have no id
-        here.setdefault(name, []).append(shown_key(key))
+        here.setdefault(name, []).append(show_key(key))
         does[name] = text
         if action is not None and action.scope == EVERYWHERE:
             everywhere.add(name)
@@ -148,10 +148,10 @@ class KeyTester(Sheet):
     def _describe(self, key: str) -> Parts:
         found = self._active.get(key)
         if found is None:
-            return (Part(f"  {shown_key(key):<8}", "key"), Part(f"{key:<20}"), Part("nothing here", "muted"))
+            return (Part(f"  {show_key(key):<8}", "key"), Part(f"{key:<20}"), Part("nothing here", "muted"))
         name = found.binding.id or found.binding.action
         return (
-            Part(f"  {shown_key(key):<8}", "key"),
+            Part(f"  {show_key(key):<8}", "key"),
             Part(f"{key:<20}"),
             Part(f"{self._keymap.does(name) or found.binding.description}  "),
             Part(name, "muted"),

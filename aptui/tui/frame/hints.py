@@ -12,7 +12,7 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.preferences.keymap import show_key
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding
@@ -62,7 +62,7 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
         into.setdefault(
             name,
             (
-                Part(shown_key(key), "key", f"keys.press('{key}')"),
+                Part(show_key(key), "key", f"keys.press('{key}')"),
                 Part(f" {binding.description}   ", "muted", f"keys.press('{key}')"),
             ),
         )

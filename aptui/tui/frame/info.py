@@ -46,10 +46,10 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
         *(row for row in more if row not in roots),
     ]
     lines = [_row(key, value) for key, value in rows if value.strip()]
-    return [_folded(line, width) for line in ((), *lines, (), *_health_lines(session.latest_health))]
+    return [_fold_line(line, width) for line in ((), *lines, (), *_health_lines(session.latest_health))]
 
 
-def _folded(line: Parts, width: int) -> Parts:
+def _fold_line(line: Parts, width: int) -> Parts:
     """Return a row whose value goes on below itself where it is too long."""
     if not line:
         return line

@@ -27,7 +27,7 @@ BREAK = Part("\n")
 """Where an entry of a sheet goes on in another line; it is found, or not, as a whole."""
 
 
-def broken(entries: Sequence[Parts]) -> list[Parts]:
+def break_entries(entries: Sequence[Parts]) -> list[Parts]:
     """Return the lines of entries."""
     lines: list[Parts] = []
     for entry in entries:
@@ -158,7 +158,7 @@ class Sheet(Vertical):
         self._all = lines
         for narrow in self.query(Input):
             narrow.value = ""
-        self.query_one(Lines).show(broken(lines))
+        self.query_one(Lines).show(break_entries(lines))
         self.query_one(Lines).scroll_to(y=0, animate=False)
 
     def take_focus(self) -> None:
@@ -180,7 +180,7 @@ class Sheet(Vertical):
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
         found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
-        self.query_one(Lines).show(broken(found) or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
+        self.query_one(Lines).show(break_entries(found) or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
 
     def on_key(self, event: events.Key) -> None:
         """Let arrows and pages scroll while the filter has the focus."""

@@ -47,14 +47,14 @@ class StatusLine(Line):
         for shown_counts, shown_timers in ((counts, timers), (counts, timers[-1:]), *fewer):
             right = tuple(Part(f"  {timer}" if at else timer, "muted") for at, timer in enumerate(shown_timers))
             right = (*right, Part(" ")) if right else ()
-            left = _left(name, activity, shown_counts, is_narrow=is_narrow)
+            left = _describe_left(name, activity, shown_counts, is_narrow=is_narrow)
             if width_of(left) + width_of(right) + (_APART if right else 1) <= width:
                 return spread(left, right, width)
-        room = width - width_of(_left("", activity, (), is_narrow=True))
-        return _left(shorten(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
+        room = width - width_of(_describe_left("", activity, (), is_narrow=True))
+        return _describe_left(shorten(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
 
 
-def _left(name: str, activity: Part, counts: tuple[Part, ...], *, is_narrow: bool) -> Parts:
+def _describe_left(name: str, activity: Part, counts: tuple[Part, ...], *, is_narrow: bool) -> Parts:
     parts = [Part(" " if is_narrow else " aptui  ", "muted"), Part(name, "title"), Part("   "), activity]
     for at, count in enumerate(counts):
         parts += [Part("  " if at == 0 else " · ", "muted"), count]

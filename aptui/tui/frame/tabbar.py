@@ -48,7 +48,7 @@ class TabBar(Line):
     def show(self, pane: str) -> None:
         """Mark the tab of `pane`."""
         self.current = pane
-        self.changed()
+        self.look_again()
 
     def parts(self, width: int) -> Parts:
         """Return the widest form that fits: titles are shortened before all at the right goes, numbers alone come last."""
@@ -150,10 +150,10 @@ class Banner(Line):
         super().__init__(id="banner")
         self._session = session
 
-    def changed(self) -> None:
+    def look_again(self) -> None:
         """Come and go."""
         self.display = bool(banner_text(self._session))
-        super().changed()
+        super().look_again()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
         """Return the line."""

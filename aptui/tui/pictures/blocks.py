@@ -16,7 +16,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.pictures.pixels import CHANNELS, Pixels, fitted
+from aptui.tui.pictures.pixels import CHANNELS, Pixels, fit_size
 from aptui.tui.preferences.colours import PALETTE
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ class Ground(NamedTuple):
     is_dark: bool
 
 
-def drawn(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True) -> list[list[Segment]]:
+def draw_picture(
+    pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True
+) -> list[list[Segment]]:
     """Return the lines of a picture, as large as it can be in `columns` × `rows` cells; without colours it is greys."""
-    width, height = fitted(pixels.width, pixels.height, columns, rows * 2)
+    width, height = fit_size(pixels.width, pixels.height, columns, rows * 2)
     if not width:
         return []
-    picture = _scaled(pixels, width, height)
+    picture = _scale(pixels, width, height)
     if height % 2:
         picture = np.concatenate((picture, np.zeros((1, width, CHANNELS), np.float32)))
     if manner is Manner.SHADES:
@@ -76,7 +78,7 @@ def bytes_of(lines: list[list[Segment]]) -> int:
     )
 
 
-def _scaled(pixels: Pixels, width: int, height: int) -> Grid:
+def _scale(pixels: Pixels, width: int, height: int) -> Grid:
     """Return a picture of this size, its colours multiplied by their alpha: averaged where it is smaller, repeated where larger."""
     data = np.frombuffer(pixels.data, np.uint8).reshape(pixels.height, pixels.width, CHANNELS).astype(np.float32)
     data[..., :3] *= data[..., 3:] / 255
@@ -113,7 +115,7 @@ def _in_colours(picture: Grid, manner: Manner, ground: Ground, *, is_utf8: bool)
     upper, lower = picture[0::2], picture[1::2]
     if not is_utf8:  # there is no half of a cell
         upper = lower = np.where(lower[..., 3:] > 0, (upper + lower) / 2, upper)
-    told = _palette if manner is Manner.PALETTE else _rounded
+    told = _palette if manner is Manner.PALETTE else _round_colours
     tops, bottoms = told(upper[..., :3]), told(lower[..., :3])
     styles: dict[tuple[int, ...], Style] = {}
     lines = []
@@ -137,15 +139,15 @@ def _style(look: tuple[int, ...], ground: Style) -> Style:
     return ground + Style(color=front, bgcolor=back)
 
 
-def _rounded(colours: Grid) -> NDArray[np.int64]:
+def _round_colours(colours: Grid) -> NDArray[np.int64]:
     return _numbers(np.clip(np.rint(colours / _ROUNDED) * _ROUNDED, 0, 255))
 
 
 def _palette(colours: Grid) -> NDArray[np.int64]:
-    """Return the nearest of 240 colours for each, by the eye's weights (`colours.fitted` says more); greys stay grey."""
+    """Return the nearest of 240 colours for each, by the eye's weights (`colours.fit_colours` says more); greys stay grey."""
     grey = colours @ np.array(_EYE, np.float32)[:, None]
     vivid: Grid = (grey + (colours - grey) * _VIVID).astype(np.float32)
-    flat = _rounded(vivid)
+    flat = _round_colours(vivid)
     unique, places = np.unique(flat, return_inverse=True)
     mine = np.stack((unique >> 16, unique >> 8 & 255, unique & 255), 1).astype(np.float32)
     theirs = np.array(PALETTE, np.float32)

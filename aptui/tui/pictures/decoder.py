@@ -43,7 +43,7 @@ _FINE = 4
 def main(form: str) -> None:
     """Answer for one picture of a format."""
     try:
-        answer, data = _decoded(form)
+        answer, data = _decode_answer(form)
     except MemoryError:
         answer, data = {"why": f"decoding takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"}, b""
     except Exception as error:  # noqa: BLE001  # Pillow's readers raise what they like
@@ -53,7 +53,7 @@ def main(form: str) -> None:
         data = data[os.write(1, data) :]
 
 
-def _decoded(form: str) -> tuple[dict[str, object], bytes]:
+def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
     from PIL import Image, ImageOps
 
     Image.preinit()
@@ -68,7 +68,7 @@ def _decoded(form: str) -> tuple[dict[str, object], bytes]:
             return {"why": too_many(picture.width, picture.height)}, b""
         picture.draft("RGB", (MOST_WIDE * _FINE, MOST_HIGH * _FINE))
         picture.load()
-        small = _plain(_thinned(picture))
+        small = _plain(_thin_out(picture))
     small = ImageOps.exif_transpose(small)
     small.thumbnail((MOST_WIDE, MOST_HIGH), Image.Resampling.BOX)
     return {"size": small.size}, small.tobytes()
@@ -109,7 +109,7 @@ def _be_nobody() -> None:
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
-def _thinned(picture: Image.Image) -> Image.Image:
+def _thin_out(picture: Image.Image) -> Image.Image:
     """Leave pixels out before anything is computed: what is computed of all of them takes their memory again."""
     from PIL import Image
 

@@ -20,7 +20,7 @@ class Pixels(Struct, frozen=True):
     data: bytes
 
 
-def fitted(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
+def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
     """Return how large a picture is drawn in `columns` × `rows` pixels: with its aspect, enlarged by whole numbers alone."""
     if columns <= 0 or rows <= 0:
         return 0, 0

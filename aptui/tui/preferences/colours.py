@@ -21,7 +21,7 @@ PALETTE = tuple(
 _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 
 
-def fitted(text: str, colours: int) -> str:
+def fit_colours(text: str, colours: int) -> str:
     """Return a style or a colour with the nearest of 256 colours in the place of each, where the terminal has so many.
 
     Rich takes the nearest of the colour cube for all that is not nearly grey: a slate bar becomes teal.
@@ -41,7 +41,7 @@ def _nearest(colour: str) -> str:
     return "#{:02x}{:02x}{:02x}".format(*min(PALETTE, key=distance))
 
 
-def seen(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:
+def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:
     """Return what a terminal of so many colours shows for a colour, by the palette that most have."""
     from rich.color import ColorSystem  # for start-up
     from rich.terminal_theme import DEFAULT_TERMINAL_THEME
@@ -69,12 +69,14 @@ def legible(colour: Color, behind: Color, colours: int) -> Color:
     """Return a colour that can be read on `behind`: this one, or one that is lighter or darker as little as needed."""
     from rich.color import Color  # for start-up
 
-    ground, own = seen(behind, colours, is_foreground=False), seen(colour, colours)
-    goal = max((Color.from_rgb(255, 255, 255), Color.from_rgb(0, 0, 0)), key=lambda aim: contrast(seen(aim, colours), ground))
-    aim = seen(goal, colours)
+    ground, own = show_colour(behind, colours, is_foreground=False), show_colour(colour, colours)
+    goal = max(
+        (Color.from_rgb(255, 255, 255), Color.from_rgb(0, 0, 0)), key=lambda aim: contrast(show_colour(aim, colours), ground)
+    )
+    aim = show_colour(goal, colours)
     for share in _MIXES:
         mixed = Color.from_rgb(*(round(mine + (theirs - mine) * share) for mine, theirs in zip(own, aim, strict=True)))
         found = mixed if share else colour
-        if contrast(seen(found, colours), ground) >= LEAST_CONTRAST:
+        if contrast(show_colour(found, colours), ground) >= LEAST_CONTRAST:
             return found
     return goal

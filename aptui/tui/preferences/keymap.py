@@ -60,11 +60,11 @@ def load_keymap() -> Keymap:
 
     A mistake in the latter leaves its action as it was, and is reported.
     """
-    keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
+    keymap = Keymap(read_shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()
     if file.exists():
         try:
-            own = yaml_files.compile_file(file, checked_own)
+            own = yaml_files.compile_file(file, check_own)
         except UserError as mistake:
             keymap.mistakes.append(mistake)
         else:
@@ -72,7 +72,7 @@ def load_keymap() -> Keymap:
     return keymap
 
 
-def shipped_actions(file: Path) -> dict[str, Action]:
+def read_shipped_actions(file: Path) -> dict[str, Action]:
     """Return {id: action} of the shipped file."""
     rows = yaml_files.compile_file(file, check_shipped)
     return {action_id: Action(action_id, scope, tuple(keys), does) for action_id, scope, keys, does in rows}
@@ -89,7 +89,7 @@ def check_shipped(root: Node) -> list[list[Any]]:
         for action_id, node in yaml_files.mapping(actions, f"'{scope}'").items():
             entry = yaml_files.mapping(node, f"'{action_id}'")
             for key in entry:
-                yaml_files.known_key(node, key, ("keys", "does"), "key of an action")
+                yaml_files.check_key(node, key, ("keys", "does"), "key of an action")
             keys, does = (yaml_files.text(entry[name], f"'{name}'") if name in entry else "" for name in ("keys", "does"))
             if not keys or not does:
                 raise UserError(f"action '{action_id}' needs 'keys' and 'does'", where=node.where)
@@ -97,7 +97,7 @@ def check_shipped(root: Node) -> list[list[Any]]:
     return rows
 
 
-def checked_own(root: Node) -> list[list[str]]:
+def check_own(root: Node) -> list[list[str]]:
     """Return a person's file as rows (id, keys, file:line:column).
 
     Raises:
@@ -130,7 +130,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
         if key in before[first].keys and key in before[second].keys:
             continue  # shipped so
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
-        what = f"'{shown_key(key)}' is bound to both '{first}' and '{second}'"
+        what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
         keymap.mistakes.append(UserError(what, where=where, hint=f"give one of them another key, or '{NO_KEY}'"))
     keymap.overrides = {action_id: ",".join(keymap.actions[action_id].keys) or _UNREACHABLE for action_id in places}
 
@@ -157,7 +157,7 @@ def normalise(keys: str) -> tuple[str, ...]:
     return tuple(_character_to_key(word) if len(word) == 1 else word for word in words if word)
 
 
-def shown_key(key: str) -> str:
+def show_key(key: str) -> str:
     """Return a key as people read it: `^P`, `?`, `⏎`, `F1`."""
     modifiers, _, name = key.rpartition("+")
     if not terminal_facts().is_utf8 and name in _SPELLED:

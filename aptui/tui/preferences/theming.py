@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from aptui.config.dirs import data_dir
 from aptui.shared.errors import UserError
 from aptui.tui.preferences import yaml_files
-from aptui.tui.preferences.colours import fitted
+from aptui.tui.preferences.colours import fit_colours
 from aptui.tui.terminal.safety import facts, prepare_terminal
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def load_looks() -> Looks:
     parts: dict[str, tuple[dict[str, Any], str]] = {}
     for file, _ in looks.stamps:
         try:
-            part = yaml_files.compile_file(Path(file), checked)
+            part = yaml_files.compile_file(Path(file), check_theme)
             parts[part.get("name") or Path(file).stem] = (part, file)
         except UserError as mistake:
             looks.mistakes.append(mistake)
@@ -125,7 +125,7 @@ def _stamps() -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def checked(root: Node) -> dict[str, Any]:
+def check_theme(root: Node) -> dict[str, Any]:
     """Return a theme file as plain data.
 
     Raises:
@@ -133,7 +133,7 @@ def checked(root: Node) -> dict[str, Any]:
     """
     children = yaml_files.mapping(root, "a theme")
     for key in children:
-        yaml_files.known_key(root, key, _KEYS, "key of a theme")
+        yaml_files.check_key(root, key, _KEYS, "key of a theme")
     data: dict[str, Any] = {"where": root.where}
     for key in ("name", "description", "extends"):
         if key in children:
@@ -141,8 +141,8 @@ def checked(root: Node) -> dict[str, Any]:
     for key in ("dark", "ansi"):
         if key in children:
             data[key] = _flag(children[key], key)
-    data["colors"] = _checked_colors(children["colors"]) if "colors" in children else {}
-    data["roles"] = _checked_roles(children["roles"]) if "roles" in children else {}
+    data["colors"] = _check_colors(children["colors"]) if "colors" in children else {}
+    data["roles"] = _check_roles(children["roles"]) if "roles" in children else {}
     return data
 
 
@@ -152,20 +152,20 @@ def _flag(node: Node, key: str) -> bool:
     return node.value
 
 
-def _checked_colors(node: Node) -> dict[str, str]:
+def _check_colors(node: Node) -> dict[str, str]:
     colors = {}
     for key, child in yaml_files.mapping(node, "'colors'").items():
-        yaml_files.known_key(node, key, COLORS, "colour")
+        yaml_files.check_key(node, key, COLORS, "colour")
         colors[key] = yaml_files.text(child, f"colour '{key}'")
         if not _is_color(colors[key]):
             raise UserError(f"'{colors[key]}' is no colour", where=child.where, hint="write '#rrggbb' or 'ansi_red'")
     return colors
 
 
-def _checked_roles(node: Node) -> dict[str, str]:
+def _check_roles(node: Node) -> dict[str, str]:
     roles = {}
     for key, child in yaml_files.mapping(node, "'roles'").items():
-        yaml_files.known_key(node, key, tuple(ROLES), "role")
+        yaml_files.check_key(node, key, tuple(ROLES), "role")
         roles[key] = yaml_files.text(child, f"role '{key}'")
         for word in roles[key].split():
             if word not in ATTRIBUTES and word != "on" and not _is_color(word):
@@ -210,13 +210,13 @@ def theme_of(look: Look) -> Theme:
     """
     from textual.theme import Theme  # for start-up
 
-    colors = {name: fitted(color, facts().colours) for name, color in look.colors.items()}
-    variables = {name: fitted(value, facts().colours) for name, value in _stock_variables(look).items()}
+    colors = {name: fit_colours(color, facts().colours) for name, color in look.colors.items()}
+    variables = {name: fit_colours(value, facts().colours) for name, value in _stock_variables(look).items()}
     for role, style in look.roles.items():
         words = style.split()
         before = words[: words.index("on")] if "on" in words else words
         first = next((word for word in before if word not in ATTRIBUTES), colors["foreground"])
-        variables[f"role-{role}"] = fitted(first, facts().colours)
+        variables[f"role-{role}"] = fit_colours(first, facts().colours)
         variables[f"role-{role}-style"] = style
     return Theme(name=look.name, dark=look.is_dark, ansi=look.is_ansi, variables=variables, **cast("dict[str, Any]", colors))
 
@@ -250,7 +250,7 @@ class Roles:
     """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` its text for `Content`."""
 
     def __init__(self, styles: Mapping[str, str]) -> None:
-        self._texts = {role: fitted(text, facts().colours) for role, text in {**ROLES, **styles}.items()}
+        self._texts = {role: fit_colours(text, facts().colours) for role, text in {**ROLES, **styles}.items()}
         self._styles = {role: rich_style(text) for role, text in self._texts.items()}
 
     def __getitem__(self, role: str) -> Style:

@@ -42,7 +42,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
     kind = f"{compile_node.__module__}.{compile_node.__qualname__}"
     key = hashlib.sha256(repr((_FORM, __version__, kind, str(file), data)).encode()).hexdigest()
-    kept = _kept_file(file)
+    kept = _find_kept_file(file)
     value = _recall(kept, key)
     if value is None:
         from aptui.config.yaml.nodes import read_yaml  # for start-up: YAML is paid for only when something changed
@@ -52,7 +52,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     return value
 
 
-def known_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], what: str) -> None:
+def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], what: str) -> None:
     """Refuse `key` of the mapping `node` unless it is one of `known`.
 
     Raises:
@@ -88,7 +88,7 @@ def text(node: Node, what: str) -> str:
     return node.value
 
 
-def _kept_file(file: Path) -> str:
+def _find_kept_file(file: Path) -> str:
     given = os.environ.get("XDG_CACHE_HOME", "")
     home = given if os.path.isabs(given) else os.path.expanduser("~/.cache")
     return os.path.join(home, "aptui", "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")

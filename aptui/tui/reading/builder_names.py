@@ -20,7 +20,7 @@ BUILDERS_KEY = "shell.builders"
 """Where names that were found, {UUID in hex: name}, are in the memory of the project."""
 
 
-def known_names(app: Shell) -> dict[bytes, str]:
+def find_known_names(app: Shell) -> dict[bytes, str]:
     """Return {UUID: name} of what the configuration names, and of what was found the last time."""
     remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
@@ -34,7 +34,7 @@ def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
     """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
     config, complete = app.config, app.all_builders
     if config is None:
-        return partial(_told_by_jobs, asset_database(app.session.cache_dir))
+        return partial(_read_from_jobs, asset_database(app.session.cache_dir))
     if complete is None or not config.has_builders_to_find:
         return None
     configured = {builder.uuid for builder in config.project.builders}
@@ -48,7 +48,7 @@ def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
     return find
 
 
-def _told_by_jobs(database: Path) -> dict[bytes, str]:
+def _read_from_jobs(database: Path) -> dict[bytes, str]:
     from aptui.store.queries.metrics import builder_names  # for start-up: after the first rows
     from aptui.store.queries.reader import open_reader
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
-from aptui.tui.reading.builder_names import finder, known_names
+from aptui.tui.reading.builder_names import find_known_names, finder
 
 if TYPE_CHECKING:
     from aptui.tui.data.early_read import EarlyRead
@@ -37,7 +37,7 @@ class JobFeed:
 
         shell, session = self._shell, self._shell.session
         self.feed = Feed(
-            asset_database(session.cache_dir), known_names(shell), more_builders=finder(shell), wake=shell.wake,
+            asset_database(session.cache_dir), find_known_names(shell), more_builders=finder(shell), wake=shell.wake,
             wake_for_news=shell.wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)

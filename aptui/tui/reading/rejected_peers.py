@@ -49,8 +49,8 @@ class RejectedPeers:
         if len(fresh) > _AT_ONCE:
             self._tell(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
-    def subscribed(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Nothing is to be read."""
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Nothing is lost."""

@@ -22,7 +22,7 @@ from aptui.link.codec import NoticeLine
 from aptui.link.recording import Recording, TimedNews
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError, UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health
 from aptui.tui.data.session import EngineFacts, NoticeListener, SessionState
 
@@ -255,7 +255,7 @@ class ReplaySession:
         for number in range(self._block, len(self.recording.blocks)):
             yield from self.recording.news(number)
 
-    def _taken(self, until_ms: int) -> Iterator[TimedNews]:
+    def _take_until(self, until_ms: int) -> Iterator[TimedNews]:
         """Yield what is said up to a time, and take it."""
         while True:
             if not self._queue:
@@ -271,7 +271,7 @@ class ReplaySession:
 
     def _tell_until(self, at_ms: int) -> None:
         """Say what was said up to a time."""
-        news = list(self._taken(at_ms))
+        news = list(self._take_until(at_ms))
         if not news:
             return
         self._put_in(list(filter(None, map(self._note, news))))
@@ -281,13 +281,13 @@ class ReplaySession:
     def _put_together(self, at_ms: int) -> None:
         """Make everything as it was at a time, and have it read anew."""
         head = self.recording.head
-        self.latest_progress = msgspec.convert(head.progress, prepared(Progress | None))
-        self.latest_health = msgspec.convert(head.health, prepared(Health | None))
+        self.latest_progress = msgspec.convert(head.progress, prepare_form(Progress | None))
+        self.latest_health = msgspec.convert(head.health, prepare_form(Health | None))
         self.connections, self.gateway = (), None
         self._running, self._moment = dict.fromkeys(head.running, 0), (head.epoch, head.seq)
         self._block, self._queue = 0, []
         jobs: dict[JobKey, JobChanged] = {}
-        for news in self._taken(at_ms):
+        for news in self._take_until(at_ms):
             if self._is_closing:
                 raise _Closing
             notice = self._note(news)
@@ -305,7 +305,7 @@ class ReplaySession:
             ConnectionsChanged(0, self.connections, self.gateway),
         )
         for listener in self.listeners:
-            listener.subscribed(*moment, {job: max(0, self.at_ms - began_ms) for job, began_ms in self._running.items()})
+            listener.note_subscription(*moment, {job: max(0, self.at_ms - began_ms) for job, began_ms in self._running.items()})
             listener.take([NoticeLine(*moment, notice) for notice in known if notice is not None])
 
     def _put_in(self, jobs: Collection[JobChanged]) -> None:

@@ -129,8 +129,8 @@ class Terminal(LinuxDriver):
         if self.output is not None:
             self.output.open()
         self._modes = termios.tcgetattr(self.fileno)
-        signal.signal(signal.SIGWINCH, self._resized)
-        self._resized()
+        signal.signal(signal.SIGWINCH, self._note_resize)
+        self._note_resize()
 
     def _sigcont_application(self, *arguments: object) -> None:
         """Go on after a stop; Textual's handler would start a second thread that reads keys where the first lives.
@@ -151,10 +151,10 @@ class Terminal(LinuxDriver):
         self._enable_bracketed_paste()
         self._disable_line_wrap()
         self._enable_mouse_support()
-        self._resized()
+        self._note_resize()
         self._app.refresh(layout=True)
 
-    def _resized(self, *_: object) -> None:
+    def _note_resize(self, *_: object) -> None:
         """Note that the terminal has another size; Textual's handler would read it here.
 
         A signal may come while the handler of the one before runs. That one would then tell the app last of the size that it
@@ -223,10 +223,10 @@ class Terminal(LinuxDriver):
         """Tell the output layer what concerns it; return whether it is for nobody else."""
         match message:
             case events.CursorPosition():
-                output.answered(message.x)
+                output.note_answer(message.x)
                 return True
             case events.Key() | events.Paste() | events.MouseEvent():
-                output.typed()
+                output.note_key()
             case events.Resize():
                 output.forget()
             case TerminalSupportsSynchronizedOutput():
@@ -286,7 +286,7 @@ async def _take_in(app: App[Any], message: Message) -> None:
     try:
         async with asyncio.timeout(_KEY_WITHIN_S):
             for pump in way * _ROUNDS:
-                await _passed(pump)
+                await _wait_until_passed(pump)
     except TimeoutError:
         pass  # what takes longer, the next key does not wait for
 
@@ -297,7 +297,7 @@ async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> 
     return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 
 
-async def _passed(pump: MessagePump) -> None:
+async def _wait_until_passed(pump: MessagePump) -> None:
     """Wait until everything that was posted to `pump` so far is handled; do not wait for one that closes."""
     is_passed = asyncio.Event()
     if pump.call_later(is_passed.set):

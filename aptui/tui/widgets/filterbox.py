@@ -224,7 +224,7 @@ class FilterBox(Widget):
             self._write_count(Content(make_safe(count)))
         shift = self._line.scroll_offset.x
         place = _BEFORE_TEXT + max(0, min(column, len(self.text)) - shift)
-        rows = _pointed(said, place, self.size.width)
+        rows = _point_at(said, place, self.size.width)
         self._mistake.styles.height = len(rows)
         self._mistake.update(Content("\n".join(rows)), layout=False)
         self._mistake.display = True
@@ -263,7 +263,7 @@ class FilterBox(Widget):
         self._line.focus()
 
 
-def _pointed(said: str, place: int, width: int) -> list[str]:
+def _point_at(said: str, place: int, width: int) -> list[str]:
     """Return what is wrong in as many rows as it needs, the first with a "^" at `place`."""
     caret = f"{'^':>{place + 1}}"
     if not width or place + 2 + width_of(said) <= width:

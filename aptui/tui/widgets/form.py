@@ -69,7 +69,7 @@ class Form(_PopUp):
         cls._pop_up(app, form, None)
         return form
 
-    def expected_size(self, screen: Size) -> Size:
+    def expect_size(self, screen: Size) -> Size:
         """Return how large it will be: as wide as the style says, and a line for each field in a frame."""
         return Size(min(66, screen.width), min(len(self._fields) + 2, screen.height))
 

@@ -33,7 +33,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
@@ -78,7 +78,7 @@ class _PopUp(Widget):
             other.answer(None)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        pop_up._put(pop_up.expected_size(screen.size), screen.size)  # or it would be drawn in the corner first
+        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # or it would be drawn in the corner first
         screen.mount(pop_up)
         if pop_up.can_focus:  # at once, not when it is mounted: the next key may be here already
             screen.set_focus(pop_up)
@@ -105,7 +105,7 @@ class _PopUp(Widget):
             place = Offset(max(0, (screen.width - own.width) // 2), max(0, (screen.height - own.height) // 3))
         self.styles.offset = (place.x, place.y)
 
-    def expected_size(self, screen: Size) -> Size:
+    def expect_size(self, screen: Size) -> Size:
         """Return how large it will be, with its frame."""
         raise NotImplementedError
 
@@ -189,7 +189,7 @@ class Menu(_PopUp, can_focus=True):
         """Return how many lines there are."""
         return max(1, min(len(self._items), viewport.height - 2))
 
-    def expected_size(self, screen: Size) -> Size:
+    def expect_size(self, screen: Size) -> Size:
         """Return how large it will be, with its frame."""
         width = min(self.get_content_width(screen, screen) + 2, screen.width)
         return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
@@ -388,7 +388,7 @@ class Prompt(_PopUp):
         cls._pop_up(app, prompt, None)
         return prompt
 
-    def expected_size(self, screen: Size) -> Size:
+    def expect_size(self, screen: Size) -> Size:
         """Return how large it will be: as wide as the style says, and one line in a frame."""
         return Size(min(60, screen.width), min(3, screen.height))
 
@@ -431,7 +431,7 @@ class Prompt(_PopUp):
 def ways_out(taking: str) -> str:
     """Return the keys that end a line to type in, as they stand in its frame."""
     between = "·" if terminal_facts().is_utf8 else "-"
-    return f"{shown_key('enter')} {taking} {between} {shown_key('escape')} leave"
+    return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
 
 
 def _key_name(key: str) -> str:

@@ -63,7 +63,7 @@ class Picture:
                 widget.refresh()
 
     def _draw(self, widget: Widget, columns: int, rows: int, painter: Painter) -> None:
-        from aptui.tui.pictures.blocks import Ground, bytes_of, drawn  # for start-up
+        from aptui.tui.pictures.blocks import Ground, bytes_of, draw_picture  # for start-up
 
         is_dark = widget.app.current_theme.dark
         colour = painter.ground.bgcolor
@@ -72,7 +72,7 @@ class Picture:
         ground = Ground(painter.ground, paper, is_dark)
         best, *_ = manners = _manners(painter)
         for manner in manners:
-            self._lines = drawn(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
+            self._lines = draw_picture(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
             self._is_least = manner is not best
             if _carries(widget, bytes_of(self._lines)):
                 break

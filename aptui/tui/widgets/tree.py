@@ -415,19 +415,19 @@ class LazyTree:
     def set_roots(self, roots: Sequence[Branch]) -> None:
         """Begin anew."""
         self._by_key.clear()
-        self._roots = [self._adopted(branch, None) for branch in roots]
+        self._roots = [self._adopt_key(branch, None) for branch in roots]
         self._number()
 
     def grow(self, branch: Branch, children: Sequence[Branch]) -> None:
         """Give the children of a branch, or give them anew."""
-        branch.children = [self._adopted(child, branch) for child in children]
+        branch.children = [self._adopt_key(child, branch) for child in children]
         self._number()
 
     def branch(self, key: int) -> Branch | None:
         """Return the branch with this key."""
         return self._by_key.get(key)
 
-    def _adopted(self, branch: Branch, parent: Branch | None) -> Branch:
+    def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
         branch.key, self._next_key = self._next_key, self._next_key + 1
         branch.parent = parent
         self._by_key[branch.key] = branch

@@ -60,7 +60,7 @@ configuration or a new builder does. What the database says was true when it was
 def affected(arguments: Namespace) -> int:
     """Show what would be touched."""
     with open_for_reading(arguments, load_config(arguments)) as project:
-        look = _changed_files(arguments.since, project.config)
+        look = _find_changed_files(arguments.since, project.config)
         answer = _answer(look, project)
     for folder in look.unknown:
         printing.complain(
@@ -79,7 +79,7 @@ def affected(arguments: Namespace) -> int:
 # --------------------------------------------------------------------------------------------------------------------- git
 
 
-def _changed_files(since: str, config: Config) -> _AffectedScan:
+def _find_changed_files(since: str, config: Config) -> _AffectedScan:
     """Ask git in every repository that a scan folder or the project lies in.
 
     Raises:
@@ -104,7 +104,7 @@ def _changed_files(since: str, config: Config) -> _AffectedScan:
         look.repositories.append(repository)
         paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
         look.paths += _differing(repository, commit.text.strip(), paths)
-        look.paths += _untracked(repository, paths)
+        look.paths += _list_untracked(repository, paths)
     if not look.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
         raise UserError(
@@ -121,20 +121,20 @@ def _folders(config: Config) -> list[ScanFolder]:
 def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of files whose bytes differ from those of a commit; a mode alone makes nothing run."""
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
-    said = _asked(top, ("diff", *options, commit, "--", *paths))
+    said = _ask_git(top, ("diff", *options, commit, "--", *paths))
     for facts, path in zip(said, said, strict=True):
         _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # git-diff(1), "Raw output format"
         if digest != new_digest:
             yield f"{top}/{path}"
 
 
-def _untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
+def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of files that git neither tracks nor ignores."""
-    said = _asked(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+    said = _ask_git(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
     return (f"{top}/{name}" for name in said if not name.endswith("/"))
 
 
-def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
+def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
     """Return what git lists."""
     answer = _git(top, *words)
     if answer.text is None:
@@ -201,7 +201,7 @@ class _Changes(Struct):
     builder_files: list[str] = field(default_factory=list)
 
 
-def _sorted_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
+def _sort_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
     config, changes = project.config, _Changes()
     folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
     real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
@@ -269,7 +269,7 @@ def _owners(rel: str, config: Config) -> list[str]:
 
 
 def _answer(look: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
-    changes = _sorted_out(look.paths, project)
+    changes = _sort_out(look.paths, project)
     for folder in changes.settings:
         changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]

@@ -66,7 +66,7 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
         there = "" if companion["exists"] else ", not there"
         yield f"  {'companion':{_WIDTH}} {printing.line(companion['path'])}{there}  {_from(companion, shown)}", ""
     for builder in answer["builders"]:
-        yield from _told_builder(builder, shown)
+        yield from _describe_builder(builder, shown)
     if not answer["builders"]:
         nothing = "nothing is adjusted here" if answer["is"] in ("folder", "settings") else "none: no builder's pattern matches"
         yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
@@ -80,12 +80,12 @@ def _from(item: dict[str, Any], shown: Shown) -> str:
     return f"({shown(item['from'])})" if item["from"] else ""
 
 
-def _told_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+def _describe_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
     pattern = f", by {printing.line(builder['pattern'])!r}" if builder["pattern"] else ""
     head = f"  {'builder':{_WIDTH}} {printing.line(builder['builder'])}, {kind_word(builder['kind'])}{pattern}"
     yield f"{head}  {_from(builder, shown)}".rstrip(), "bold"
     for platform in builder["platforms"]:
-        yield from _told_platform(platform, shown)
+        yield from _describe_platform(platform, shown)
     word = "environment"
     for variable in builder["environment"]:
         state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs uses those of where it was started"
@@ -106,7 +106,7 @@ def _told_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
         yield f"    {word:{_WIDTH}} {value}  {_from(limit, shown)}", "dim"
 
 
-def _told_platform(platform: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+def _describe_platform(platform: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
     name = printing.line(platform["platform"])
     if not platform["enabled"]:
         yield f"    {name:{_WIDTH}} {printing.line(platform['said'])}  {_from(platform, shown)}".rstrip(), "yellow"

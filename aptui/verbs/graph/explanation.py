@@ -27,10 +27,10 @@ from aptui.core.model import PathKey, RelPath
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder
-from aptui.core.settings import SKIP, SettingsTree, Value, chosen, is_settings
+from aptui.core.settings import SKIP, SettingsTree, Value, choose_references, is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared.errors import UserError
-from aptui.verbs.graph.unwanted import ignored_by
+from aptui.verbs.graph.unwanted import find_ignore_rule
 from aptui.verbs.naming import Named, as_text, meanings
 from aptui.verbs.opening import all_builders, os_path
 
@@ -60,8 +60,10 @@ def explain(arguments: Namespace) -> dict[str, Any]:
     if named is None:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
         raise UserError(f"'{as_text(arguments.path)}' is in no scan folder", hint=f"these are {folders}")
-    given = _given(arguments, config, named)
-    holders = [(folder, path) for folder in config.project.scan_folders if (path := config_folder.spelled(folder.path, named.rel))]
+    given = _explain_given(arguments, config, named)
+    holders = [
+        (folder, path) for folder in config.project.scan_folders if (path := config_folder.find_spelling(folder.path, named.rel))
+    ]
     word = _word(named.rel, [path for _folder, path in holders])
     key = key_of(f"{named.rel}/*" if word == "folder" and named.rel else named.rel or "*")
     folder = holders[0][0] if holders else next(item for item in config.project.scan_folders if item.path == named.root)
@@ -70,15 +72,15 @@ def explain(arguments: Namespace) -> dict[str, Any]:
         "is": word,
         "scan_folder": _holder(*holders[0]) if holders else None,
         "overridden": [_holder(*holder) for holder in holders[1:]],
-        "ignored_by": ignored_by(named.rel, config) if named.rel else "",
+        "ignored_by": find_ignore_rule(named.rel, config) if named.rel else "",
         "settings": [
-            {"file": given.files[file], "problem": _placed(text, given)} for file, text in given.settings.files_above(key)
+            {"file": given.files[file], "problem": _place_text(text, given)} for file, text in given.settings.files_above(key)
         ],
         "companions": list(_companions(RelPath(named.rel), given)) if word in ("source", "missing") else [],
         "builders": list(
-            _adjusted(key, folder, given)
+            _find_adjusted(key, folder, given)
             if word in ("folder", "settings")
-            else (*_matching(named.rel, folder, given), *_switched_off(named.rel, folder, given))
+            else (*_matching(named.rel, folder, given), *_find_switched_off(named.rel, folder, given))
         ),
     }
 
@@ -96,7 +98,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------ what is given
 
 
-def _given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue:
+def _explain_given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue:
     root = load.tree(project_dir(arguments), arguments.set)
     nodes = {node.value["name"].value: node for node in _items(root, "builders")}
     builders = all_builders(config)
@@ -116,7 +118,7 @@ def _items(root: Node, key: str) -> list[Node]:
     return list(node.value) if node else []
 
 
-def _placed(text: str, given: ExplainedValue) -> str:
+def _place_text(text: str, given: ExplainedValue) -> str:
     """Return a place, or a message that begins with one, with the absolute path that a settings file's relative one stands for."""
     for file, path in given.files.items():
         if text.startswith(f"{file}:"):
@@ -160,7 +162,7 @@ def _class_of(builder: Builder) -> str:
     return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
 
 
-def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
@@ -168,7 +170,7 @@ def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterat
         for item in listed.value if listed and name not in known else ():
             pattern = pattern_of(item)
             if matches(pattern, rel, folder.path):
-                platforms = [_switched(node, item.id, item.tags) for item in given.config.project.platforms]
+                platforms = [_find_switch(node, item.id, item.tags) for item in given.config.project.platforms]
                 kind = next(form for form in ("copy", "command", "uses") if form in node.value)
                 yield {
                     "builder": name,
@@ -182,9 +184,9 @@ def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterat
                 break
 
 
-def _switched(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
+def _find_switch(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
     rules = _rules(node)
-    place = next((rules[name].where for name in chosen(rules, platform, tags)), node.where)
+    place = next((rules[name].where for name in choose_references(rules, platform, tags)), node.where)
     return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
 
 
@@ -227,15 +229,15 @@ def _platform(
     tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
     answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}
     if platform not in builder.platforms:
-        skipping = _switched(node, platform, tags)["from"] if node else ""
+        skipping = _find_switch(node, platform, tags)["from"] if node else ""
         return {**answer, "said": "skipped", "from": skipping}
     if platform not in folder.platforms:
         return {**answer, "said": f"not made for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
     if platform in adjustment.skips:
-        return {**answer, "said": "skipped", "from": _placed(adjustment.skips[platform], given)}
+        return {**answer, "said": "skipped", "from": _place_text(adjustment.skips[platform], given)}
     params = {**_params(node.get("params") if node else None), **_scope(adjustment.values, "", given)}
     rules = _rules(node) if node else {}
-    for reference in chosen(rules, platform, tags):
+    for reference in choose_references(rules, platform, tags):
         params |= _params(rules[reference])
     params |= _scope(adjustment.values, platform, given)
     return {**answer, "enabled": True, "params": dict(sorted(params.items()))}
@@ -258,7 +260,7 @@ def _where(node: Node) -> str:
 
 def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedValue) -> dict[str, dict[str, Any]]:
     return {
-        name: {"value": value.value, "from": _placed(value.where, given)}
+        name: {"value": value.value, "from": _place_text(value.where, given)}
         for (where, name), value in values.items()
         if where == scope
     }
@@ -272,7 +274,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
 # ------------------------------------------------------------------------------------------------- folders and companions
 
 
-def _adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield what settings change below a folder, for each builder that they change anything for."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
@@ -281,7 +283,7 @@ def _adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterat
                 "platform": item.id,
                 "enabled": item.id not in adjustment.skips,
                 "said": "skipped" if item.id in adjustment.skips else "",
-                "from": _placed(adjustment.skips.get(item.id, ""), given),
+                "from": _place_text(adjustment.skips.get(item.id, ""), given),
                 "params": _scope(adjustment.values, "", given) | _scope(adjustment.values, item.id, given),
             }
             for item in given.config.project.platforms
@@ -307,7 +309,7 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
         if re.fullmatch(companion.source.regex, rel, re.IGNORECASE):
             key = companion_key(companion, rel)
             node = places.get(key_of(companion.source.text))
-            exists = any(config_folder.spelled(folder.path, key) for folder in given.config.project.scan_folders)
+            exists = any(config_folder.find_spelling(folder.path, key) for folder in given.config.project.scan_folders)
             yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
 
 

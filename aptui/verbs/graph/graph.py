@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
 from aptui.store.queries.asset_facts import AssetFile, Fact, ProductFact
-from aptui.verbs.asset_names import AssetNames, asked, database_argument
+from aptui.verbs.asset_names import AssetNames, database_argument, open_asked
 from aptui.verbs.naming import as_text
 
 _BRIEF = 20
@@ -60,7 +60,7 @@ def deps_arguments(parser: ArgumentParser) -> None:
 
 def deps(arguments: Namespace) -> int:
     """Show what an asset needs, and who needs it."""
-    with asked(arguments) as place:
+    with open_asked(arguments) as place:
         graph = place.graph(arguments.platform)
         nodes = AssetNames(place, graph).nodes(arguments.path)
         starts = _subjects(nodes, graph, arguments)
@@ -92,12 +92,12 @@ def _subjects(nodes: Sequence[Node], graph: AssetGraph, arguments: Namespace) ->
 def _directions(starts: list[Node], graph: AssetGraph, arguments: Namespace) -> Iterator[_Direction]:
     links = (Link.PRODUCT,) if is_product(starts[0]) else _SOURCE_LINKS
     if arguments.is_out or not arguments.is_in:
-        away = graph.narrowed(links if is_product(starts[0]) else (*links, Link.INTERMEDIATE, Link.MADE_OF))
-        edges = _edges(away.needed_by, starts, is_out=True, is_deep=arguments.tree)
+        away = graph.narrow(links if is_product(starts[0]) else (*links, Link.INTERMEDIATE, Link.MADE_OF))
+        edges = _edges(away.list_needed, starts, is_out=True, is_deep=arguments.tree)
         loose = _loose_ends(away, {*starts, *((edge.needed for edge in edges) if arguments.tree else ())})
         yield _Direction("needs", True, edges, loose)
     if arguments.is_in or not arguments.is_out:
-        towards = graph.narrowed(links)
+        towards = graph.narrow(links)
         yield _Direction("needed by", False, _edges(towards.needing, starts, is_out=False, is_deep=arguments.tree))
 
 
@@ -117,7 +117,7 @@ def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool)
 def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[tuple[str, str]]]:
     """Return {node: (kind, text) of what it declared and nobody is}."""
     found: dict[Node, list[tuple[str, str]]] = {}
-    declared = graph.edges.declared_by([-node for node in nodes if is_source(node)])
+    declared = graph.edges.read_declared_by([-node for node in nodes if is_source(node)])
     known = graph.edges.sources_of(declared)
     for edge in declared:
         if edge.kind in _LOOSE_KINDS and (edge.kind, edge.target) not in known:
@@ -229,7 +229,7 @@ def query(arguments: Namespace) -> int:
         expression = parse(text)
     except QueryError as error:
         raise UserError(printing.line(error.what), where=f"query:{error.column}", hint=printing.line(error.hint)) from None
-    with asked(arguments) as place:
+    with open_asked(arguments) as place:
         graph = place.graph(arguments.platform)
         names = AssetNames(place, graph)
 

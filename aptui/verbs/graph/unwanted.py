@@ -38,7 +38,7 @@ def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
     if is_settings(named.rel):
         return {**answer, "is": "settings", "said": "it holds settings of its folder; 'aptui explain' shows what they adjust"}
-    rule = ignored_by(named.rel, project.config)
+    rule = find_ignore_rule(named.rel, project.config)
     if rule:
         return {**answer, "is": "ignored", "said": f"it is ignored by {rule}"}
     builders = all_builders(project.config)
@@ -50,7 +50,7 @@ def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
     return {
         **answer,
         "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted",
-        "said": _wanted(named, wanting, project),
+        "said": _explain_wanted(named, wanting, project),
     }
 
 
@@ -59,7 +59,7 @@ def _has_platform(named: Named, builders: list[Builder], config: Config) -> bool
     return any(enabled & set(builder.platforms) for builder in builders)
 
 
-def _wanted(named: Named, builders: list[Builder], project: OpenedProject) -> str:
+def _explain_wanted(named: Named, builders: list[Builder], project: OpenedProject) -> str:
     names = ", ".join(f"'{builder.name}'" for builder in builders)
     if not _has_platform(named, builders, project.config):
         return f"builder {names} matches it, but works for no platform that is enabled for its scan folder"
@@ -71,7 +71,7 @@ def _wanted(named: Named, builders: list[Builder], project: OpenedProject) -> st
 # --------------------------------------------------------------------------------------------------------------- ignored
 
 
-def ignored_by(rel: str, config: Config) -> str:
+def find_ignore_rule(rel: str, config: Config) -> str:
     """Return the rule that ignores a path or a folder above it, "" for none."""
     is_ignored = ignore_matcher(config.project.ignore_regex)
     parts = rel.split("/")

@@ -13,7 +13,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.shared import printing
 from aptui.store.queries.problems.reasons import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
-from aptui.verbs.graph.why_files import edited, product_answer
+from aptui.verbs.graph.why_files import describe_edit, product_answer
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import OpenedProject, open_for_reading
 from aptui.verbs.read import job_json
@@ -77,7 +77,7 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
         answer["is"] = "overridden"
         answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
     answer["dependents"] = dependents(source.source, project.database)
-    answer["unprocessed"] = edited(source, project.database)
+    answer["unprocessed"] = describe_edit(source, project.database)
     return answer
 
 
@@ -142,13 +142,13 @@ def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for near in answer.get("near", ()):
         yield f"  came near: {printing.line(near)}", ""
     for job in answer["jobs"]:
-        yield from _told_job(job)
+        yield from _describe_job(job)
     needing = answer.get("dependents")
     if needing:
         yield f"  needed by {printing.count(len(needing), 'source')}: {_list_names(needing)}", ""
 
 
-def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     number = f"#{job['job_id']}  " if job["job_id"] else ""
     colour = {"failed": "red", "completed": "yellow" if job["warnings"] or job["errors"] else "green"}.get(job["status"], "yellow")
     yield f"  {number}{printing.line(job['platform'])}: {printing.line(job['job_key'])}: {job['status']}", colour
@@ -167,7 +167,7 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if job["log"]:
         yield f"      log: {printing.line(job['log'])}", ""
-    yield from _told_inputs(job)
+    yield from _describe_inputs(job)
     if job["products"]:
         kept = "last good products" if job["status"] != "completed" else "products"
         yield f"      {kept}: {_list_names(job['products'])}", ""
@@ -175,7 +175,7 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "      it has no earlier products", ""
 
 
-def _told_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     inputs = [entry for entry in job["inputs"] if entry["kind"] not in _RULE_KINDS]
     if inputs:
         yield "      made of:", ""

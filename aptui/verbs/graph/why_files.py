@@ -18,7 +18,7 @@ from aptui.verbs.opening import OpenedProject, os_path
 _OWED = "what follows is about it as it was; 'aptui batch' processes it"
 
 
-def edited(source: SourceRow, database: Reader) -> str:
+def describe_edit(source: SourceRow, database: Reader) -> str:
     """Return how a source's file differs from what was looked at last, "" when it does not."""
     fact = database.file(source.source)
     path = os_path(f"{source.root}/{source.source}")

@@ -168,11 +168,11 @@ def _verify(arguments: Namespace) -> int:
     else:
         for name in found.damaged:
             printing.say(f"damaged, and removed: {printing.line(name)}", "red")
-        printing.say(f"{_held(found)} as they should be", "yellow" if found.damaged else "green")
+        printing.say(f"{_describe_held(found)} as they should be", "yellow" if found.damaged else "green")
     return INCOMPLETE if found.damaged else 0
 
 
-def _held(found: StoreMaintenance) -> str:
+def _describe_held(found: StoreMaintenance) -> str:
     return f"{printing.count(found.records, 'result')}, {printing.count(found.blobs, 'product')}, {printing.size(found.size_bytes)}"
 
 
@@ -201,7 +201,7 @@ def _stats(arguments: Namespace) -> int:
         )
         return 0
     limit = f" of {printing.size(sharing.local_limit_bytes)}" if sharing.local_limit_bytes else ""
-    printing.say(f"this machine: {printing.line(path)}: {_held(held)}{limit}" if path else "this machine keeps no results")
+    printing.say(f"this machine: {printing.line(path)}: {_describe_held(held)}{limit}" if path else "this machine keeps no results")
     where = f"shared cache: {sharing.mode}, {printing.line(sharing.store)}" if sharing.store else "shared cache: inactive"
     printing.say(where)
     _tell_totals(totals.builders, totals.since_ms)

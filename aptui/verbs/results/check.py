@@ -18,7 +18,7 @@ from aptui.config.model import Config
 from aptui.core.paths import key_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.queries.integrity import Finding, examined
+from aptui.store.queries.integrity import Finding, examine_products
 from aptui.verbs.opening import open_for_reading
 from aptui.verbs.results.share import share
 
@@ -74,7 +74,7 @@ def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]
     checked = unknown = 0
     findings = []
     with open_for_reading(arguments, config) as project:
-        for product, finding in examined(project.database, config.cache_dir):
+        for product, finding in examine_products(project.database, config.cache_dir):
             checked += 1
             unknown += not product.digest
             findings += [finding] if finding else []

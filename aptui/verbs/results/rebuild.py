@@ -151,7 +151,7 @@ def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, se
     """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
     seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
-    rows = completed(project, builders)
+    rows = list_completed(project, builders)
     chosen = sample_of(config, project, sample(rows, wanted, seed), builders)
     differences = list(differences_of(config, chosen.tasks, chosen.settings))
     rebuilt = Rebuilt(seed, len(rows), counts_of(chosen.tasks), chosen, differences)
@@ -167,7 +167,7 @@ def any_seed() -> int:
     return secrets.randbelow(1_000_000)
 
 
-def completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
+def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
     """Return the completed jobs of these builders.
 
     Raises:
@@ -209,12 +209,12 @@ def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], bu
         if job is None or stored is None or not inputs.are_those_of(job, builder, stored.root):
             chosen.left_out.append(row.source)
         else:
-            folder, expected = names.get(stored.root, ""), _recorded(config, job)
+            folder, expected = names.get(stored.root, ""), _read_recorded(config, job)
             chosen.tasks.append(RebuildTask(len(chosen.tasks) + 1, row, job, stored.root, builder, folder, expected))
     return chosen
 
 
-def _recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
+def _read_recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
     return {
         item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
         for item in job.products
@@ -237,7 +237,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:
-                    yield from _compared(task, first[task.number], second[task.number])
+                    yield from _compare_runs(task, first[task.number], second[task.number])
                 shutil.rmtree(folder, ignore_errors=True)
                 os.mkdir(folder)
     finally:
@@ -253,7 +253,7 @@ def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: s
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def _compared(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
+def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
     for which, result in (("first", first), ("second", second)):
         if result.outcome != Outcome.SUCCEEDED:
             said = f"the {which} run failed: {result.error}, though the job is completed"

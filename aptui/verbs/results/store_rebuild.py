@@ -29,9 +29,9 @@ from aptui.verbs.results.rebuild import (
     RebuildTask,
     Rebuilt,
     any_seed,
-    completed,
     counts_of,
     differences_of,
+    list_completed,
     sample,
     sample_of,
 )
@@ -49,10 +49,10 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
 
     seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config) if builder.kind is not BuilderKind.COPY}
-    rows = completed(project, builders)
+    rows = list_completed(project, builders)
     everything = sample_of(config, project, rows, builders)
     with closing(Service(config.sharing, printing.complain)) as service:
-        kept = _kept(config, service, everything.tasks)
+        kept = _find_kept(config, service, everything.tasks)
         rows_kept = {task.row.job_id: number for number, (task, _found) in kept.items()}
         numbers = [rows_kept[row.job_id] for row in sample([task.row for task, _found in kept.values()], wanted, seed)]
         tasks = [kept[number][0] for number in numbers]
@@ -74,7 +74,7 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
     return DIFFERENT if differences else 0
 
 
-def _kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
+def _find_kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
     """Return {number: (task, what is kept of it)} of those of which anything is."""
     project = with_intermediates(config.project, str(config.cache_dir))
     present = Present({folder.name: folder.path for folder in project.scan_folders})

@@ -22,7 +22,7 @@ from aptui.link.port import Cancel, Escalate
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.plain import Stream, follow
-from aptui.verbs.read import FILTER_PLACE, job_lines, unsettled_jobs
+from aptui.verbs.read import FILTER_PLACE, find_unsettled_jobs, job_lines
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb
@@ -123,7 +123,7 @@ class Conversation:
 
     def _jobs(self, terms: list[str]) -> str:
         try:
-            return "\n".join(job_lines(self._arguments, " ".join(map(_quoted, terms))))
+            return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
         except KnownError as error:
             is_about_terms = error.where.startswith(FILTER_PLACE)  # which are told as those of an option
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
@@ -147,7 +147,7 @@ class Conversation:
         if self._ask is None:
             return "there is no engine that could be asked"
         try:
-            unsettled = unsettled_jobs(self._arguments)
+            unsettled = find_unsettled_jobs(self._arguments)
             numbers = tuple(number for number in numbers if number in unsettled)
             answer = self._ask(kind(numbers)) if numbers else None
         except KnownError as error:
@@ -182,7 +182,7 @@ class _Parser(ArgumentParser):
         raise UserError(message, hint="'help' says what can be asked")
 
 
-def _quoted(term: str) -> str:
+def _quote(term: str) -> str:
     return f'"{term}"' if " " in term else term
 
 
@@ -219,7 +219,7 @@ class Meanwhile:
         readable, _, _ = select.select([self._questions], [], [], wait_s)
         return bool(readable) and self._questions.readline() is not None
 
-    def typed(self, prompt: str) -> Iterator[str]:
+    def read_typed(self, prompt: str) -> Iterator[str]:
         """Yield what people type, or a pipe holds, line by line."""
         while True:
             self._out.write(prompt)
@@ -245,8 +245,8 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
             def ask(verb: Verb) -> Answer:
                 return session.ask(verb).result(_PATIENCE_S)
 
-            talk = Conversation(arguments, sys.stdout, copy=copied, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
-            for question in meanwhile.typed("aptui> " if is_typed else ""):
+            talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
+            for question in meanwhile.read_typed("aptui> " if is_typed else ""):
                 if not talk.take(question):
                     break
     except KeyboardInterrupt:
@@ -256,7 +256,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
     return 0
 
 
-def copied(text: str) -> str:
+def copy_text(text: str) -> str:
     """Copy a text to where people sit, and return what to say of it.
 
     A dumb terminal would print what other ones obey, so there it is tmux or a file.

@@ -47,7 +47,7 @@ def replay(arguments: Namespace) -> int:
     """Show a recording until people leave it."""
     from aptui.tui.start import run
 
-    with played(Path(os.path.abspath(arguments.file)), arguments.speed) as session:
+    with play_recording(Path(os.path.abspath(arguments.file)), arguments.speed) as session:
         if session.recording.is_cut_off:
             name = printing.line(arguments.file)
             printing.complain(f"'{name}' ends early, its recorder was killed: what is there is shown", "yellow")
@@ -55,7 +55,7 @@ def replay(arguments: Namespace) -> int:
 
 
 @contextmanager
-def played(path: Path, speed: float) -> Iterator[ReplaySession]:
+def play_recording(path: Path, speed: float) -> Iterator[ReplaySession]:
     """Unfold a recording for as long as the block lasts.
 
     Raises:

@@ -66,7 +66,7 @@ def _make(word: str, arguments: Namespace) -> int:
             raise UserError(
                 "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
             )
-        made = capsule_file.packed(row, builder, project.database, config)
+        made = capsule_file.pack_capsule(row, builder, project.database, config)
     name = row.source.rpartition("/")[2]
     file = arguments.out or f"{name}@{row.platform}.capsule.tgz"
     size = capsule_file.write(made, file)

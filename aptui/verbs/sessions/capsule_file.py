@@ -62,7 +62,7 @@ class Capsule(Struct):
     files: dict[str, str | bytes] = field(default_factory=dict)
 
 
-def packed(row: JobRow, builder: Builder, database: Reader, config: Config) -> Capsule:
+def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config) -> Capsule:
     """Return the capsule of a job.
 
     Raises:
@@ -206,8 +206,8 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
     except commands.CommandError as error:
         return f"#!/bin/sh\n# {printing.line(str(error))}\nexit 1\n".encode()
     told = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
-    exports = [f"export {name}={_quoted(value)}" for name, value in (*told, *command.environment)]
-    line = " ".join(map(_quoted, command.arguments))
+    exports = [f"export {name}={_quote(value)}" for name, value in (*told, *command.environment)]
+    line = " ".join(map(_quote, command.arguments))
     lines = ["#!/bin/sh", "# The command of this job, over the sources beside it; its products are in out/.", "set -eu"]
     lines += [
         'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)',
@@ -218,7 +218,7 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
     return "\n".join(lines).encode("utf-8", "surrogateescape") + b"\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a word for the shell; the folder of the capsule is known when the script runs."""
     return '"$here"'.join(shlex.quote(part) if part else "" for part in text.split(_HERE)) or "''"
 

@@ -194,14 +194,14 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
     for one in chosen:
         printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
     printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
-    _tell("began to fail", found.began_to_fail, _said_name, "red")
-    _tell("still failing", found.still_failing, _said_name, "yellow")
-    _tell("mended", found.mended, _said_name, "green")
-    _tell("slower", found.slower, _said_pace, "yellow")
-    _tell("faster", found.faster, _said_pace)
-    _tell("grew", found.grew, _said_growth)
-    _tell("shrank", found.shrank, _said_growth)
-    _tell("new", found.new, _said_name)
+    _tell("began to fail", found.began_to_fail, _describe_name, "red")
+    _tell("still failing", found.still_failing, _describe_name, "yellow")
+    _tell("mended", found.mended, _describe_name, "green")
+    _tell("slower", found.slower, _describe_pace, "yellow")
+    _tell("faster", found.faster, _describe_pace)
+    _tell("grew", found.grew, _describe_growth)
+    _tell("shrank", found.shrank, _describe_growth)
+    _tell("new", found.new, _describe_name)
     if found.gone:
         printing.say(f"gone ({len(found.gone):,}):", "bold")
         for source, platform, job_key, _builder in found.gone[:_TOLD]:
@@ -223,11 +223,11 @@ def _tell_rest(count: int) -> None:
         printing.say(f"  and {count - _TOLD:,} more: --json has all")
 
 
-def _said_name(change: comparing.JobComparison) -> str:
+def _describe_name(change: comparing.JobComparison) -> str:
     return _name(change.new)
 
 
-def _said_pace(change: comparing.JobComparison) -> str:
+def _describe_pace(change: comparing.JobComparison) -> str:
     pace = change.pace
     if pace is None:
         return _name(change.new)
@@ -236,7 +236,7 @@ def _said_pace(change: comparing.JobComparison) -> str:
     return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
 
 
-def _said_growth(change: comparing.JobComparison) -> str:
+def _describe_growth(change: comparing.JobComparison) -> str:
     sign = "+" if change.growth > 0 else "-"
     return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
 

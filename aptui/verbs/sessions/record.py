@@ -29,7 +29,7 @@ from aptui.link.recording import LOG_BYTES, RecordingEnd, RecordingHead, Recordi
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import not_written
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.store.history.replaying import copy_database
 from aptui.store.logs.logs import engine_logs
 from aptui.store.queries.reader import open_reader
@@ -153,7 +153,7 @@ class Recorder:
             self._begin()
             # News do not wait for the database: an engine drops a client that does not listen.
             copied = pool.submit(self._copy)
-            with self._stopped_by_signals():
+            with self._stop_on_signals():
                 why = self._listen(seconds, copied, is_until_idle=is_until_idle)
             copied.result()
         if not self._is_whole:
@@ -165,11 +165,11 @@ class Recorder:
     def _begin(self) -> None:
         answer = self._client.ask(port.Subscribe(wants_all=True))
         self._began_s, started_ms = self._clock_s(), int(time.time() * 1000)
-        self._progress = msgspec.convert(answer.get("progress"), prepared(Progress | None))
+        self._progress = msgspec.convert(answer.get("progress"), prepare_form(Progress | None))
         builders = {uuid.hex(): name for uuid, name in builder_names(self._config).items()}
         known: dict[str, Any] = {name: answer.get(name) for name in ("progress", "health")}
-        epoch, seq = (msgspec.convert(answer.get(name, 0), prepared(int)) for name in ("epoch", "seq"))
-        running = msgspec.convert(answer.get("running", ()), prepared(tuple[int, ...]))
+        epoch, seq = (msgspec.convert(answer.get(name, 0), prepare_form(int)) for name in ("epoch", "seq"))
+        running = msgspec.convert(answer.get("running", ()), prepare_form(tuple[int, ...]))
         self._writer.add_head(RecordingHead(__version__, self._config.name, started_ms, epoch, seq, running, builders, **known))
 
     def _copy(self) -> None:
@@ -200,7 +200,7 @@ class Recorder:
         return "as large as it may be ('--limit')"
 
     @contextmanager
-    def _stopped_by_signals(self) -> Iterator[None]:
+    def _stop_on_signals(self) -> Iterator[None]:
         """Have Ctrl+C and SIGTERM end the listening between two pieces of news: an exception would come in the middle of one."""
 
         def stop(*_: object) -> None:

@@ -23,7 +23,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
 from aptui.verbs.opening import OpenedProject, open_for_reading, os_path
-from aptui.verbs.shipping.lint import found_by
+from aptui.verbs.shipping.lint import find_with
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -48,7 +48,7 @@ exit code 1 when one of level fail or block finds something"""
 def check(arguments: Namespace) -> int:
     """Apply the checks, and tell what they found."""
     config = load_config(arguments)
-    wanted = _wanted(config.checks, arguments.only)
+    wanted = _choose_wanted(config.checks, arguments.only)
     if not wanted and not arguments.json:
         printing.say("no checks are configured: 'checks:' in aptui.yaml")
         return 0
@@ -67,7 +67,7 @@ def check(arguments: Namespace) -> int:
     return FOUND if any(each.level != CheckLevel.WARN for each in found) else 0
 
 
-def _wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check, ...]:
+def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check, ...]:
     known = {each.name for each in checks}
     for name in only:
         if name not in known:
@@ -127,6 +127,6 @@ def _of_lint(arguments: Namespace, checks: Sequence[Check]) -> Iterator[CheckFin
     if not checks:
         return
     for each in checks:
-        for finding in found_by(arguments, each.lint):
+        for finding in find_with(arguments, each.lint):
             if each.wants(finding.asset):
                 yield CheckFinding(each.name, each.level, finding.asset, "", f"{finding.what}; {finding.next}")

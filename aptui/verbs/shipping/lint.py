@@ -22,8 +22,8 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import closure, orphans
-from aptui.store.queries.named import case_twins, named_sources
-from aptui.verbs.asset_names import AskedAssets, AssetNames, asked, database_argument
+from aptui.store.queries.named import case_twins, find_named_sources
+from aptui.verbs.asset_names import AskedAssets, AssetNames, database_argument, open_asked
 
 FOUND = 1
 CHECKS = {
@@ -63,7 +63,7 @@ def lint_arguments(parser: ArgumentParser) -> None:
 def lint(arguments: Namespace) -> int:
     """Look, and tell what was found."""
     wanted = arguments.only or list(CHECKS)
-    with asked(arguments) as place:
+    with open_asked(arguments) as place:
         found = sorted(
             set(_look(place, wanted, arguments)), key=lambda each: (list(CHECKS).index(each.check), each.asset, each.what)
         )
@@ -83,11 +83,11 @@ def lint(arguments: Namespace) -> int:
     return FOUND if found and arguments.fail else 0
 
 
-def found_by(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
+def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
     """Return what these checks find in the project, without roots."""
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
-    with asked(asked_for) as place:
+    with open_asked(asked_for) as place:
         return sorted(set(_look(place, wanted, asked_for)), key=lambda each: (each.check, each.asset, each.what))
 
 
@@ -107,7 +107,7 @@ def _look(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
 
 
 def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
-    for item in named_sources(place.database):
+    for item in find_named_sources(place.database):
         data = _text_of(os.path.join(os.fsdecode(from_text(item.root)), os.fsdecode(from_text(item.source))))
         for needed in item.needs:
             written = spelling(data, os.fsencode(from_text(needed))) if data else None

@@ -25,10 +25,10 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
-from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, chosen, results
+from aptui.store.queries.problems.missing import NO_UUID, NOTHING, FoundName, choose_scanned, results
 from aptui.store.queries.reader import SourceRow, open_reader
 from aptui.verbs.opening import open_for_reading, os_path
 
@@ -72,7 +72,7 @@ def scan_missing(arguments: Namespace) -> int:
         if client is not None:
             client.ask(port.Settle())
         with open_for_reading(arguments, config) as project:
-            product_ids = [each.product_id for each in chosen(project.database, arguments.patterns)]
+            product_ids = [each.product_id for each in choose_scanned(project.database, arguments.patterns)]
             sources = list(_sources(project.database.sources(), arguments.patterns)) if arguments.sources else []
         if arguments.patterns and not product_ids and not sources and not arguments.folders:
             raise UserError(f"no product matches '{printing.line(' '.join(arguments.patterns))}'", hint="a wildcard is '*.lua'")
@@ -130,7 +130,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
 def _alone(config: Config, arguments: Namespace) -> Tally:
     with _hold_database(config) as writer:
         with closing(open_reader(asset_database(config.cache_dir))) as reader:
-            wanted = chosen(reader, arguments.patterns)
+            wanted = choose_scanned(reader, arguments.patterns)
         told = _MissingReporter(len(wanted))
 
         def save(rows: Rows) -> None:
@@ -160,7 +160,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     answer = heard[0]
     if isinstance(answer, KnownError):
         raise answer
-    return msgspec.convert(answer, prepared(Tally))
+    return msgspec.convert(answer, prepare_form(Tally))
 
 
 class _MissingReporter:
@@ -187,7 +187,7 @@ def _clear(arguments: Namespace, config: Config, client: EngineClient | None) ->
         count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
     else:
         with _hold_database(config) as writer, closing(open_reader(asset_database(config.cache_dir))) as reader:
-            products = chosen(reader, arguments.patterns)
+            products = choose_scanned(reader, arguments.patterns)
             writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
             count = len(products)
     if arguments.json:
@@ -288,7 +288,7 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
     return {
         **{name: getattr(tally, name) + getattr(more, name) for name in counts},
         "seconds": round(tally.seconds + more.seconds, 3),
-        "products": [_found_json(row) for row in rows if row.uuid != NO_UUID],
+        "products": [_format_found(row) for row in rows if row.uuid != NO_UUID],
         "remarks": [{"product": row.name, "text": row.text} for row in rows if row.uuid == NO_UUID and row.text != NOTHING],
         "files": [
             {
@@ -304,5 +304,5 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
     }
 
 
-def _found_json(row: FoundName) -> dict[str, object]:
+def _format_found(row: FoundName) -> dict[str, object]:
     return {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}

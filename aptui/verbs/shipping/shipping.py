@@ -17,7 +17,7 @@ from aptui.shared.files.replacing import replace_bytes, replacing
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, AssetListChange, as_json, closure, orphans, read
 from aptui.store.graph.asset_list import compare as differences
-from aptui.verbs.asset_names import AskedAssets, AssetNames, asked, database_argument
+from aptui.verbs.asset_names import AskedAssets, AssetNames, database_argument, open_asked
 
 DIFFERS = 1
 
@@ -42,7 +42,7 @@ def assetlist(arguments: Namespace) -> int:
     """List what ships with the seeds."""
     if not arguments.seeds and not arguments.orphans:
         raise UserError("which assets? no SEED was given", hint="for example: aptui assetlist 'levels/*' --platform linux")
-    with asked(arguments) as place:
+    with open_asked(arguments) as place:
         platform = _platform(arguments, place)
         graph = place.graph(platform)
         seeds = _seeds(arguments.seeds, place, graph, platform)
@@ -137,7 +137,7 @@ def bundle(arguments: Namespace) -> int:
     if bool(arguments.seeds) == bool(arguments.list):
         raise UserError("which assets? either SEED or --list FILE", hint="for example: aptui bundle 'levels/*' -o levels.zip")
     given = _list_in(arguments.list) if arguments.list else None
-    with asked(arguments) as place:
+    with open_asked(arguments) as place:
         platform = _platform_of(given, arguments) if given else _platform(arguments, place)
         graph = place.graph(platform)
         if not arguments.unsettled:
@@ -192,7 +192,7 @@ def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
 
 
 def _refuse_unsettled(graph: AssetGraph) -> None:
-    rows = graph.unsettled()
+    rows = graph.list_unsettled()
     if not rows:
         return
     kinds = Counter(kind for _source, _platform, kind in rows)

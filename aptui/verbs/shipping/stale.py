@@ -50,7 +50,7 @@ def is_settled(opening: PreparedSession) -> bool:
     if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:
-        return not archive.unfinished() and not archive.has_intents()
+        return not archive.list_unfinished() and not archive.has_intents()
 
 
 def _find_changed(opening: PreparedSession) -> Iterator[str]:

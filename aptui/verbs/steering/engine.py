@@ -141,7 +141,7 @@ def start(arguments: Namespace) -> int:
 
 def _forget_gateway(config: Config) -> None:
     """Remove what a gateway of an engine that died left behind, for it is not what became of the next."""
-    record = gateways.found(config.cache_dir)
+    record = gateways.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         gateways.retract(config.cache_dir)
 
@@ -150,7 +150,7 @@ def _gateway(config: Config) -> gateways.GatewayRecord:
     """Wait until the gateway that the engine starts listens, or cannot; return which."""
     deadline = time.monotonic() + _GATEWAY_LIMIT_S
     while time.monotonic() < deadline:
-        record = gateways.found(config.cache_dir)
+        record = gateways.find_gateway(config.cache_dir)
         if record is not None and (record.is_alive or record.problem):
             return record
         time.sleep(_LOOK_S)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from aptui.core.identity import DEPARTED_STATE, META_SUFFIX, braced, unpack
+from aptui.core.identity import DEPARTED_STATE, META_SUFFIX, format_braced, unpack
 from aptui.core.paths import from_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -64,8 +64,8 @@ def identities(arguments: Namespace) -> int:
 
 def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> dict[str, Any]:
     identity = unpack(packed)
-    legacy = [braced(uuid) for uuid in identity.legacy] if identity else []
-    return {"source": rel, "scan_folder": scan_folder, "uuid": braced(guid), "legacy": legacy, "problem": error}
+    legacy = [format_braced(uuid) for uuid in identity.legacy] if identity else []
+    return {"source": rel, "scan_folder": scan_folder, "uuid": format_braced(guid), "legacy": legacy, "problem": error}
 
 
 def _moves(reader: Reader) -> Iterator[Move]:

@@ -16,7 +16,7 @@ from aptui.config.model import Config
 from aptui.core.paths import is_below, to_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.relocation.records import Relocate, RelocationReport
 from aptui.shared.relocation.report import lines
 from aptui.verbs.naming import as_text
@@ -62,14 +62,14 @@ def _arguments(parser: ArgumentParser) -> None:
 def move(arguments: Namespace) -> int:
     """Move sources, or show what would happen."""
     config = load_config(arguments)
-    source, destination = _seen_from_here(arguments.source, arguments.destination, config)
+    source, destination = _as_seen_from_here(arguments.source, arguments.destination, config)
     return _relocate(arguments, config, _order(arguments, source, destination))
 
 
 def delete(arguments: Namespace) -> int:
     """Delete sources, or show what would happen."""
     config = load_config(arguments)
-    source, _ = _seen_from_here(arguments.source, "", config)
+    source, _ = _as_seen_from_here(arguments.source, "", config)
     return _relocate(arguments, config, _order(arguments, source, None))
 
 
@@ -111,16 +111,16 @@ def _perform(config: Config, order: Relocate) -> RelocationReport:
     try:
         client = EngineClient.connect(places.listening_at(config.cache_dir))
     except NoEngine:
-        from aptui.engine.relocate.relocate import held, relocate
+        from aptui.engine.relocate.relocate import hold_engines_off, relocate
 
-        with held(config):
+        with hold_engines_off(config):
             return relocate(order, config)
     with client:
         return _ask(client, order)
 
 
 def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
-    return convert(client.ask(order), prepared(RelocationReport))
+    return convert(client.ask(order), prepare_form(RelocationReport))
 
 
 def _tell(report: RelocationReport) -> None:
@@ -134,7 +134,7 @@ def _tell(report: RelocationReport) -> None:
 # ------------------------------------------------------------------------------------------------------------------- paths
 
 
-def _seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
+def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
     """Return source and destination relative to a scan folder, or absolute if they were given relative to the current folder.
 
     Raises:

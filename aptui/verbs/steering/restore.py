@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from aptui.batch.options import engine_arguments, load_config, options_of
 from aptui.batch.run import run
-from aptui.engine.cache.restoring import kept_run
+from aptui.engine.cache.restoring import find_kept_run
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow
@@ -36,7 +36,7 @@ def restore(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
-    kept = kept_run(config, row.job_id, chosen.run_key)
+    kept = find_kept_run(config, row.job_id, chosen.run_key)
     options = options_of(arguments)
     options.restores = ((row.job_id, chosen.run_key),)
     run(config, options)

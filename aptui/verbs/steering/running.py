@@ -15,7 +15,7 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared import printing
 from aptui.shared.errors import HostError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
@@ -31,7 +31,7 @@ def running_ids(config: Config) -> frozenset[int]:
     try:
         with EngineClient.connect(places.listening_at(config.cache_dir), timeout_s=1.0) as client:
             answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
-            return msgspec.convert(answer["running"], prepared(frozenset[int]))
+            return msgspec.convert(answer["running"], prepare_form(frozenset[int]))
     except HostError:
         return frozenset()
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aptui.core.results.retry import EXIT, FailureKind
 from aptui.core.shell.code import TemplateError
-from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
+from aptui.core.shell.template import PLACEHOLDER, Template, examine_template
 from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 
@@ -79,7 +79,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
         CommandError: a parameter that is not there, a placeholder where no value is safe, a name that would be an option.
     """
     try:
-        found = looked_at(template)
+        found = examine_template(template)
     except TemplateError as error:
         raise CommandError(f"{error}; {error.hint}") from None
     told = {variable: _value(values, name) for name, variable in found.variables.items()}
@@ -142,7 +142,7 @@ def _format_line(template: Template, values: Mapping[str, str]) -> str:
             position = slot.end
     text += template.text[position:]
     told = [f"{variable}={shlex.quote(values[name])}; " for name, variable in template.variables.items() if name not in plain]
-    return "".join(told) + looked_at.__wrapped__(text).line() if told else text
+    return "".join(told) + examine_template.__wrapped__(text).line() if told else text
 
 
 def _refuse_options(template: Template, values: Mapping[str, str]) -> None:

@@ -20,9 +20,9 @@ from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
-from aptui.worker.answers import AnswerRefused, told_text
+from aptui.worker.answers import AnswerRefused, read_told_text
 from aptui.worker.commands import command as commands
-from aptui.worker.commands.output import BoundedText, TimedLine, bounded_lines, record_of
+from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.products import StagingFolders, remove_tree
@@ -77,11 +77,11 @@ def run_command(
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
         log.hear(_Writing(rule, builder.name, output))
         if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
-            ended = _traced(command, environment, output, folders, reads, log, meanwhile)
+            ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
         else:
             ended = commands.execute(command, environment, output, meanwhile)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind)
-        lines = ended.output.timed_lines()
+        lines = ended.output.list_timed_lines()
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.settle(_records(rule, builder.name, lines))
@@ -95,13 +95,13 @@ def run_command(
         raise AnswerRefused(str(error)) from error
     job.dependencies += _depfile(rule, values["depfile"], log)
     places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
-    named = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
+    named = [_place_path(path, places) for path in dict.fromkeys(job.dependencies)]
     job.dependencies = [file for files in named for file in files]
     _warn_of_missing([files[0] for files in named], log)
     return job
 
 
-def _placed(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
+def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
     """Return the file that a command means: where it was started, beside its source, in the scan folder; the first that is there.
 
     One that is nowhere is missed beside the source. Behind one of the scan folder comes what was missing beside the source: it
@@ -129,7 +129,7 @@ def _missing_program(error: str, lines: list[str]) -> str:
     return f" (program '{found['program']}' was not found in the PATH that aptui was started with)" if found else ""
 
 
-def _traced(
+def _run_traced(
     command: commands.Invocation,
     environment: Mapping[str, str],
     output: BoundedText,
@@ -143,7 +143,7 @@ def _traced(
     if fault := trace.fault():
         log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
         return commands.execute(command, environment, output, meanwhile)
-    ended = commands.execute(trace.traced(command, folders.trace), environment, output, meanwhile)
+    ended = commands.execute(trace.trace_command(command, folders.trace), environment, output, meanwhile)
     trace.note_reads(folders.trace, command.program, reads)
     remove_tree(folders.trace)
     return ended
@@ -196,7 +196,7 @@ class _Writing(Struct, frozen=True):
         return self.output.byte_count
 
     def records(self) -> Iterable[LogRecord]:
-        lines = self.output.copied().timed_lines()
+        lines = self.output.copy_text().list_timed_lines()
         if self.rule.dependency_regex:
             regex = _compile_regex(self.rule.dependency_regex)
             lines = [line for line in lines if regex.search(line) is None]
@@ -207,7 +207,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
     time_ms = time.time_ns() // 1_000_000
     lifts = [(LogLevel.ERROR, rule.error_regex), (LogLevel.WARNING, rule.warning_regex)]
     regexes = [(level, _compile_regex(regex)) for level, regex in lifts if regex]
-    for line in bounded_lines(lines):
+    for line in bound_lines(lines):
         yield _record(line, window, line.time_ms if isinstance(line, TimedLine) else time_ms, regexes)
 
 
@@ -241,7 +241,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     if not rule.depfile and "{depfile}" not in rule.command:
         return []
     try:
-        return list(commands.parse_depfile(told_text(path)))
+        return list(commands.parse_depfile(read_told_text(path)))
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,

@@ -66,7 +66,7 @@ class BoundedText:
         """How many bytes were added."""
         return len(self.head) + len(self._tail) + self.dropped_count
 
-    def copied(self) -> BoundedText:
+    def copy_text(self) -> BoundedText:
         """Return what is there now, of a stream of which more is kept no more than `KEPT_BYTES` of each end; from any thread."""
         copy = BoundedText()
         arrivals, tail, head, dropped_count = self._arrivals.copy(), self._tail.copy(), self.head.copy(), self.dropped_count
@@ -84,15 +84,15 @@ class BoundedText:
         else:
             arrivals.append((end, time_ms))
 
-    def timed_lines(self) -> list[str]:
+    def list_timed_lines(self) -> list[str]:
         """Return what `lines` yields, each as a `TimedLine` where it is known when its end came."""
         if not self._arrivals:
             return list(self.lines())
         tail = self.tail
-        found = _timed(bytes(self.head) if self.dropped_count else bytes(self.head) + tail, 0, self._arrivals)
+        found = _time_lines(bytes(self.head) if self.dropped_count else bytes(self.head) + tail, 0, self._arrivals)
         if self.dropped_count:
-            found.append(_left_out(self.dropped_count))
-            found += _timed(tail, len(self.head) + self.dropped_count, self._arrivals)
+            found.append(_format_left_out(self.dropped_count))
+            found += _time_lines(tail, len(self.head) + self.dropped_count, self._arrivals)
         return found
 
     def _trim(self) -> None:
@@ -114,18 +114,18 @@ class BoundedText:
         r"""Yield the lines that were kept, decoded (bytes that are no UTF-8 as `\xNN`), with a note where some were left out."""
         tail = self.tail
         if not self.dropped_count:
-            yield from _decoded(bytes(self.head) + tail)
+            yield from _decode(bytes(self.head) + tail)
             return
-        yield from _decoded(bytes(self.head))
-        yield _left_out(self.dropped_count)
-        yield from _decoded(tail)
+        yield from _decode(bytes(self.head))
+        yield _format_left_out(self.dropped_count)
+        yield from _decode(tail)
 
 
-def _left_out(count: int) -> str:
+def _format_left_out(count: int) -> str:
     return f"[… {count} bytes of output left out …]"
 
 
-def _timed(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
+def _time_lines(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
     """Return the lines of `data`, which begins at `start` of the stream, with the time at which the end of each was there."""
     ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
     lines: list[str] = []
@@ -133,21 +133,21 @@ def _timed(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str
     for piece in data.splitlines(keepends=True):
         position += len(piece)
         time_ms = times[min(bisect.bisect_left(ends, position), len(times) - 1)]
-        for text in _decoded(piece):
+        for text in _decode(piece):
             line = TimedLine(text)
             line.time_ms = time_ms
             lines.append(line)
     return lines
 
 
-def _decoded(data: bytes) -> list[str]:
+def _decode(data: bytes) -> list[str]:
     lines = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
     return lines
 
 
-def bounded_lines(lines: Iterable[str]) -> list[str]:
+def bound_lines(lines: Iterable[str]) -> list[str]:
     """Return the first and the last lines of a long text, with a note between them."""
     every = [
         line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [… {len(line) - LINE_CHARS} characters …]" for line in lines
@@ -171,7 +171,7 @@ def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
     """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time where none is known."""
     return [
         record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms)
-        for line in bounded_lines(text.timed_lines())
+        for line in bound_lines(text.list_timed_lines())
     ]
 
 

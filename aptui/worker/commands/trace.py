@@ -43,11 +43,11 @@ _WORD = re.compile(r"O_[A-Z]+")
 @cache
 def fault() -> str:
     """Return why commands cannot be traced on this machine, "" when they can."""
-    return _found()[1]
+    return _find_tracer()[1]
 
 
 @cache
-def _found() -> tuple[tuple[str, ...], str]:
+def _find_tracer() -> tuple[tuple[str, ...], str]:
     """Return (the beginning of the tracer's command, why there is none)."""
     program = shutil.which(_NAME)
     if program is None:
@@ -68,10 +68,10 @@ def _found() -> tuple[tuple[str, ...], str]:
     return (), f"strace does not work here: {said}"
 
 
-def traced(command: Invocation, folder: str) -> Invocation:
+def trace_command(command: Invocation, folder: str) -> Invocation:
     """Return `command` under the tracer, which leaves its record in the new folder `folder`."""
     os.mkdir(folder)
-    tracer, _ = _found()
+    tracer, _ = _find_tracer()
     return replace(
         command, program=tracer[0], arguments=(*tracer, "-o", f"{folder}/t", "--", command.program, *command.arguments[1:])
     )

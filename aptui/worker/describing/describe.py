@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from aptui.core.project import Builder
 from aptui.sdk import trusted_params
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -40,7 +40,7 @@ from aptui.worker.processes import signal_name
 
 def main() -> None:
     """Answer the questions on stdin."""
-    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepared(list[ClassQuestion]))
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
     os.dup2(2, 1)  # what a builder prints at its import must not end up between the answers
     found = [_apart(question) for question in questions]
@@ -69,7 +69,7 @@ def _apart(question: ClassQuestion) -> ClassAnswer:
         code = os.waitstatus_to_exitcode(status)
         how = f"killed by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
         return ClassAnswer(error=f"its import was {how}", kind="import")
-    return msgspec.json.decode(data, type=prepared(ClassAnswer))
+    return msgspec.json.decode(data, type=prepare_form(ClassAnswer))
 
 
 def describe(question: ClassQuestion) -> ClassAnswer:
@@ -144,7 +144,7 @@ def _fact(path: str) -> tuple[str, int, int, str]:
         data = file.read()
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
-    loaded = used.loaded(path) or digest
+    loaded = used.find_loaded(path) or digest
     # Who was described is what was loaded. When that is not what lies there any more, the next look has to compare bytes.
     return path, found.st_size, found.st_mtime_ns if loaded == digest else 0, loaded
 

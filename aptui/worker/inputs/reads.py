@@ -23,7 +23,7 @@ from aptui.core.paths import to_text
 from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker.files import is_pointer
-from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
+from aptui.worker.inputs.strangers import find_named_by_content, is_of_the_system
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
@@ -84,7 +84,7 @@ class Reads:
     def stranger(self) -> str:
         """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
-        path, file = named_by_content(opened, (self._source, *self._found), _folders)
+        path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
         if not path:
             return ""
         rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
@@ -92,7 +92,7 @@ class Reads:
             f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which is outside the project's scan folders"
         )
 
-    def found(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
+    def find_read(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
         """Return what was read and not written as well.
 
         Args:
@@ -109,7 +109,7 @@ class Reads:
                 reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if adds or _is_hidden(path) else ""))
         return tuple(reads)
 
-    def changed(self) -> tuple[str, ...]:
+    def find_changed(self) -> tuple[str, ...]:
         """Return what is not any more what it was when it was opened, what was written as well left out."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 

@@ -27,7 +27,7 @@ def is_of_the_system(path: str) -> bool:
     return path.startswith(_OWN)
 
 
-def named_by_content(opened: Iterable[str], content: Sequence[str], roots: Sequence[str]) -> tuple[str, str]:
+def find_named_by_content(opened: Iterable[str], content: Sequence[str], roots: Sequence[str]) -> tuple[str, str]:
     """Return (a path of `opened`, the file that names it), ("", "") when content names none of them.
 
     Args:

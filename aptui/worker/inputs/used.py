@@ -60,7 +60,7 @@ def _finder(path: str) -> FileFinder:
     return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (ExactLoader, [".py"]))
 
 
-def loaded(path: str) -> str:
+def find_loaded(path: str) -> str:
     """Return the SHA-256 (hex) of the code that this process loaded from `path`, "" when it did not."""
     return _loaded.get(path, "")
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.core.links import path_link, settled
+from aptui.core.links import path_link, settle_links
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
@@ -51,7 +51,7 @@ def _link(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: 
     if not (product.dependencies or product.path_dependencies or product.legacy_sub_ids):
         return staged
     declared = [*_asset_links(product), *_path_links(product, order)]
-    links, contradictions = settled(link for link in declared if not _is_itself(link, staged, order, log))
+    links, contradictions = settle_links(link for link in declared if not _is_itself(link, staged, order, log))
     for path in contradictions:
         text = f"product {product.path!r}: the dependency '{path}' is both wanted and excluded; it is ignored"
         log.write(LogLevel.ERROR, valid_text(text))
@@ -61,11 +61,11 @@ def _link(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: 
 def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
     for item in product.dependencies:
         if not isinstance(item, ProductDependency):
-            raise _refused(product, f"has a {type(item).__name__} among its dependencies, not a ProductDependency")
+            raise _as_refused(product, f"has a {type(item).__name__} among its dependencies, not a ProductDependency")
         if not isinstance(item.source_uuid, UUID):
-            raise _refused(product, f"depends on {item.source_uuid!r}, which is no UUID")
+            raise _as_refused(product, f"depends on {item.source_uuid!r}, which is no UUID")
         if not item.source_uuid.int:
-            raise _refused(product, "depends on a source with the UUID 0, which is nobody's")
+            raise _as_refused(product, "depends on a source with the UUID 0, which is nobody's")
         sub_id = _number(product, item.sub_id, _HIGHEST_SUB_ID, "a sub id of 32 bits")
         flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
         yield ProductLink(LinkKind.ASSET, "", flags, item.source_uuid.bytes, sub_id)
@@ -74,16 +74,18 @@ def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
 def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLink]:
     for item in product.path_dependencies:
         if not isinstance(item, PathDependency):
-            raise _refused(product, f"has a {type(item).__name__} among its path dependencies, not a PathDependency")
+            raise _as_refused(product, f"has a {type(item).__name__} among its path dependencies, not a PathDependency")
         if not isinstance(item.path, str):
-            raise _refused(product, f"depends on the path {item.path!r}, which is no text")
+            raise _as_refused(product, f"depends on the path {item.path!r}, which is no text")
         if item.kind not in (PathDependencyKind.SOURCE_FILE, PathDependencyKind.PRODUCT_FILE):
-            raise _refused(product, f"depends on '{item.path}', whose kind {item.kind!r} is neither SOURCE_FILE nor PRODUCT_FILE")
+            raise _as_refused(
+                product, f"depends on '{item.path}', whose kind {item.kind!r} is neither SOURCE_FILE nor PRODUCT_FILE"
+            )
         flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
         try:
             yield path_link(to_text(os.fsencode(item.path)), LinkKind(item.kind), flags, order.root)
         except ValueError as error:
-            raise _refused(product, f"depends on the path '{item.path}', which {error}") from None
+            raise _as_refused(product, f"depends on the path '{item.path}', which {error}") from None
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
@@ -105,9 +107,9 @@ def _legacy_sub_ids(product: JobProduct) -> tuple[int, ...]:
 
 def _number(product: JobProduct, value: object, highest: int, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
-        raise _refused(product, f"gives {value!r} where {what} belongs")
+        raise _as_refused(product, f"gives {value!r} where {what} belongs")
     return int(value)
 
 
-def _refused(product: JobProduct, text: str) -> AnswerRefused:
+def _as_refused(product: JobProduct, text: str) -> AnswerRefused:
     return AnswerRefused(f"product {product.path!r} {valid_text(text)}")

@@ -121,11 +121,11 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
         except OSError as error:
             raise AnswerRefused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
     if folders.staging != files.os_path(order.staging):
-        staged = _moved(staged, files.os_path(order.staging))
+        staged = _move_staged(staged, files.os_path(order.staging))
     return tuple(staged)
 
 
-def _moved(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
+def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
     """Move what was staged to `place`: one file to that very name, as a copy is staged, more into a folder."""
     targets = [place]
     try:

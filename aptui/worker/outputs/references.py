@@ -21,7 +21,7 @@ from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
 from aptui.core.project import Builder, ReferenceRule
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.answers import AnswerRefused, told_text
+from aptui.worker.answers import AnswerRefused, read_told_text
 from aptui.worker.files import os_path
 from aptui.worker.log import RunLog, valid_text
 
@@ -44,11 +44,13 @@ def add_references(
     if not builder.references:
         return
     warnings: list[str] = []
-    in_source = list(_found(builder.references, source, order, warnings)) if _looks_at(builder.references, is_source=True) else []
+    in_source = (
+        list(_find_reads(builder.references, source, order, warnings)) if _looks_at(builder.references, is_source=True) else []
+    )
     for item, product in zip(staged, products, strict=True):
         found = list(in_source)
         if _looks_at(builder.references, is_source=False):
-            found += _found(builder.references, os_path(item.staged), order, warnings, item.name)
+            found += _find_reads(builder.references, os_path(item.staged), order, warnings, item.name)
         product.path_dependencies = [*product.path_dependencies, *found]
         product.dependencies_handled = True
     said = list(dict.fromkeys(warnings))
@@ -62,7 +64,7 @@ def _looks_at(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
     return any(rule.is_in_source is is_source for rule in rules)
 
 
-def _found(
+def _find_reads(
     rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
 ) -> Iterator[PathDependency]:
     """Yield what the rules find in a file: the staged one of `product`, or the source, each path once."""
@@ -124,7 +126,7 @@ def add_told(file: str, products: Sequence[JobProduct]) -> bool:
         Refused: a line that cannot be understood, with its number.
     """
     try:
-        lines = told_text(file).splitlines()
+        lines = read_told_text(file).splitlines()
     except FileNotFoundError:
         return False
     by_name = {os.path.basename(product.path): product for product in products}
@@ -153,7 +155,7 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
         raise ValueError("either 'path' or 'uuid' belongs into a line")
     load = _word(said, "load", LOADS, "queue")
     kind = _word(said, "kind", KINDS, "source")
-    for product in _meant(said, products):
+    for product in _choose_meant(said, products):
         if "path" in said:
             product.path_dependencies.append(PathDependency(said["path"], kind, load))
         else:
@@ -165,7 +167,7 @@ def _add_facts(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> N
         raise ValueError("beside 'facts' only 'product' belongs into a line")
     if not isinstance(said["facts"], dict):
         raise ValueError(f"'facts' is a mapping of names to values, not {said['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
-    for product in _meant(said, products):
+    for product in _choose_meant(said, products):
         product.facts.update(said["facts"])
 
 
@@ -176,7 +178,7 @@ def _word(said: Mapping[str, Any], key: str, known: Mapping[str, Any], default: 
     return known[word]
 
 
-def _meant(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> Iterable[JobProduct]:
+def _choose_meant(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> Iterable[JobProduct]:
     name = said.get("product")
     if name is None:
         return products.values()

@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.builders.files.obj_file import BrokenObjError, libraries, material_names, outlined, textures, with_textures
+from aptui.builders.files.obj_file import BrokenObjError, libraries, material_names, outline_obj, textures, with_textures
 
 CUBE = (
     "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"
@@ -9,14 +9,14 @@ CUBE = (
 
 
 def test_an_outline_counts_and_names():
-    outline = outlined(CUBE)
+    outline = outline_obj(CUBE)
 
     assert outline.counts == {"v": 3, "vt": 1, "vn": 1}
     assert (outline.face_count, outline.libraries, outline.materials) == (2, ["a.mtl"], {"red brick": 7})
 
 
 def test_faces_may_refer_to_later_vertices_and_lines_may_go_on():
-    assert outlined("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
+    assert outline_obj("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_faces_may_refer_to_later_vertices_and_lines_may_go_on():
 )
 def test_a_broken_line_is_named(text, line, what):
     with pytest.raises(BrokenObjError) as caught:
-        outlined(text)
+        outline_obj(text)
 
     assert (caught.value.line, str(caught.value)) == (line, what)
 

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.builders.files.references import UnusableError, declared, needed, placed, read
+from aptui.builders.files.references import UnusableError, declare_needed, declare_sources, placed, read
 from aptui.sdk import (
     ForbiddenNameError,
     LoadBehavior,
@@ -32,7 +32,7 @@ def test_a_path_is_placed_beside_what_names_it(source, path, wished):
 
 
 def test_dependencies_are_declared_once_and_in_full_when_they_climb_out():
-    assert [each.path for each in declared("/game/assets", ["b", "a", "b", "../shared/x", "..x"])] == [
+    assert [each.path for each in declare_sources("/game/assets", ["b", "a", "b", "../shared/x", "..x"])] == [
         "b",
         "a",
         "/game/shared/x",
@@ -41,7 +41,7 @@ def test_dependencies_are_declared_once_and_in_full_when_they_climb_out():
 
 
 def test_what_a_product_needs_is_told_by_its_source_and_never_taken_for_an_exclusion():
-    found = needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
+    found = declare_needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
 
     assert found == [
         PathDependency(path, PathDependencyKind.SOURCE_FILE, LoadBehavior.PRE_LOAD) for path in ("a", "./!b", "/game/c")

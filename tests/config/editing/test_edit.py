@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from aptui.config.editing.edit import edited, mistake_in, settings, value_of, writable_files, write
+from aptui.config.editing.edit import edit_text, mistake_in, settings, value_of, writable_files, write
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
 from aptui.shared.errors import HostError, UserError
@@ -51,7 +51,7 @@ def project(tmp_path, monkeypatch):
 )
 def test_only_the_value_changes(key, value, before, after):
     assert PROJECT.count(before) == 1
-    assert edited(PROJECT, "x", key, value) == PROJECT.replace(before, after)
+    assert edit_text(PROJECT, "x", key, value) == PROJECT.replace(before, after)
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,26 @@ def test_only_the_value_changes(key, value, before, after):
     ],
 )
 def test_an_entry_is_added_in_the_style_of_its_list(text, after):
-    assert edited(text, "x", "ignore", "*.bak", adds=True) == after
+    assert edit_text(text, "x", "ignore", "*.bak", adds=True) == after
 
 
 @pytest.mark.parametrize("text", ["workers: 1\n...\n", "limits:\n", "limits: 4\n"])
 def test_what_is_too_unusual_is_refused_and_left_alone(text):
     with pytest.raises(UserError, match="write it by hand"):
-        edited(text, "x", "limits.process", "5m")
+        edit_text(text, "x", "limits.process", "5m")
 
 
 def test_a_missing_mapping_is_made():
-    assert edited("workers: 1\n", "x", "limits.process", "5m") == "workers: 1\nlimits:\n  process: 5m\n"
-    assert edited("{}", "x", "limits.process", "5m") == "{limits: {process: 5m}}"
-    assert edited("limits: {analyse: 1s}\n", "x", "limits.process", "5m") == "limits: {analyse: 1s, process: 5m}\n"
+    assert edit_text("workers: 1\n", "x", "limits.process", "5m") == "workers: 1\nlimits:\n  process: 5m\n"
+    assert edit_text("{}", "x", "limits.process", "5m") == "{limits: {process: 5m}}"
+    assert edit_text("limits: {analyse: 1s}\n", "x", "limits.process", "5m") == "limits: {analyse: 1s, process: 5m}\n"
 
 
 @pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
 def test_any_text_is_read_back_as_it_was_given(value):
     from aptui.config.yaml.nodes import read_yaml
 
-    assert read_yaml(edited("", "x", "name", value).encode(), "x").plain() == {"name": value}
+    assert read_yaml(edit_text("", "x", "name", value).encode(), "x").plain() == {"name": value}
 
 
 def test_writing_changes_what_is_loaded_and_keeps_the_rights_of_the_file(project):

@@ -31,7 +31,7 @@ def project(tmp_path, monkeypatch):
 
 
 def do(project, order, sets=()):
-    said = peer_lists.configured(load(project, sets=sets).serve)
+    said = peer_lists.read_peer_settings(load(project, sets=sets).serve)
     return peer_file.change(project / "Cache" / peer_file.PLACE, said, order, project)
 
 
@@ -41,7 +41,7 @@ def test_a_change_is_written_where_the_list_stands_and_nothing_is_kept_beside_it
     text = PROJECT + '    - "5.6.7.8"\n'
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == text
     assert not (project / "Cache" / peer_file.PLACE).exists()
-    assert change.settings == change.configured == peer_lists.configured(load(project).serve)
+    assert change.settings == change.configured == peer_lists.read_peer_settings(load(project).serve)
 
     do(project, PeerOrder(PeerAction.ALLOW, entry="1.2.3.4"))
     after = text.replace("    - 1.2.3.4      # the printer\n", "") + '  allowed: ["1.2.3.4"]\n'
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_written_leaves_an_override(project, monkeypatch):
 
 
 def test_without_a_file_of_its_own_a_project_keeps_changes_beside_it(project):
-    said = peer_lists.configured(load(project).serve)
+    said = peer_lists.read_peer_settings(load(project).serve)
     (project / "aptui.yaml").unlink()
 
     change = peer_file.change(project / "Cache" / peer_file.PLACE, said, PeerOrder(PeerAction.LIST_OFF), project)

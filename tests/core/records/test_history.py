@@ -32,7 +32,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 @given(MOMENTS, MOMENTS)
 def test_a_step_turns_the_one_moment_into_the_other(known: RunStep, wanted: RunStep) -> None:
-    assert plain(history.turned(known, history.step(known, wanted))) == plain(wanted)
+    assert plain(history.turn_step(known, history.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
@@ -42,7 +42,7 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
         if succeeds and not state.inputs:
             continue  # a manifest is never empty
         if succeeds:
-            kept.append((True, history.committed_step(committed, state)))
+            kept.append((True, history.make_committed_step(committed, state)))
             committed = state
         else:
             kept.append((False, history.step(committed, RunStep(state.inputs, committed.products))))
@@ -56,8 +56,8 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
 def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
-    assert history.committed_step(RunStep(), state) == BEGINNING
-    assert history.committed_step(state, state) == ""
+    assert history.make_committed_step(RunStep(), state) == BEGINNING
+    assert history.make_committed_step(state, state) == ""
 
 
 @given(st.text())
@@ -69,7 +69,7 @@ def test_a_step_is_written_as_it_always_was(text: str) -> None:
 
 
 def test_what_a_run_made_is_named_by_half_its_digest() -> None:
-    assert history.made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
+    assert history.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
         ("linux/a", bytes(range(16)).hex(), 3),
     )
 

@@ -122,8 +122,8 @@ def test_hashes_fit_into_the_database() -> None:
     row = rows.product_row(5, job, product)
 
     assert row == (5, 3, "linux/a.out", 0, bytes(16), -1, 1, sha("p"), 9)
-    assert rows.signed((1 << 63) - 1) == (1 << 63) - 1
-    assert rows.signed(1 << 63) == -(1 << 63)
+    assert rows.to_signed((1 << 63) - 1) == (1 << 63) - 1
+    assert rows.to_signed(1 << 63) == -(1 << 63)
 
 
 def test_edges_are_written_once_each_with_their_bits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.results.checks import Check, CheckedProduct, Limit, blocked, flaws_of_name, flaws_of_product
+from aptui.core.results.checks import Check, CheckedProduct, Limit, find_block, flaws_of_name, flaws_of_product
 from aptui.core.results.facts import ProductFacts
 from aptui.shared.comparisons import between
 
@@ -47,7 +47,7 @@ def test_a_name_must_be_like_its_pattern_capitals_and_all() -> None:
 def test_what_blocks_names_the_check_and_what_it_found() -> None:
     checks = (Check("other", files=("b/.*",), file_name="x"), Check("wide", files=("A/.*",), limits=(limit("width", "<= 64"),)))
 
-    assert blocked(checks, "a/rock.png", [product(ProductFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"
-    assert blocked(checks, "a/rock.png", [product(ProductFacts(9))]) == ""
-    assert blocked(checks, "c/rock.png", [product(ProductFacts(99))]) == ""
-    assert blocked(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' is not like 'x'"
+    assert find_block(checks, "a/rock.png", [product(ProductFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"
+    assert find_block(checks, "a/rock.png", [product(ProductFacts(9))]) == ""
+    assert find_block(checks, "c/rock.png", [product(ProductFacts(99))]) == ""
+    assert find_block(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' is not like 'x'"

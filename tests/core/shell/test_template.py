@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.shell.template import Around, TemplateError, looked_at
+from aptui.core.shell.template import Around, TemplateError, examine_template
 
 REFUSED = {
     "sh -c 'tool {source}'": "sh -c",
@@ -55,7 +55,7 @@ ALLOWED = (
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(TemplateError) as caught:
-        looked_at(text)
+        examine_template(text)
 
     assert REFUSED[text] in str(caught.value)
     assert caught.value.hint
@@ -63,11 +63,11 @@ def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: st
 
 @pytest.mark.parametrize("text", ALLOWED)
 def test_what_is_safe_is_not_refused(text: str) -> None:
-    assert looked_at(text).slots
+    assert examine_template(text).slots
 
 
 def test_references_fit_the_quotes_around_them() -> None:
-    found = looked_at('cat {source} "x {source}" \'y {stem}\' $(a "{rel}") # {name}\ncat <<EOF\n{ext}\nEOF\n')
+    found = examine_template('cat {source} "x {source}" \'y {stem}\' $(a "{rel}") # {name}\ncat <<EOF\n{ext}\nEOF\n')
 
     assert [slot.around for slot in found.slots] == [
         Around.NOTHING,
@@ -84,7 +84,7 @@ def test_references_fit_the_quotes_around_them() -> None:
 
 
 def test_variables_of_two_placeholders_differ() -> None:
-    assert looked_at("x {params.a.b} {params.a-b}").variables == {
+    assert examine_template("x {params.a.b} {params.a-b}").variables == {
         "params.a.b": "APTUI_PARAMS_A_B",
         "params.a-b": "APTUI_PARAMS_A_B_1",
     }
@@ -101,4 +101,4 @@ def test_variables_of_two_placeholders_differ() -> None:
     ],
 )
 def test_parameters_that_stand_for_a_program_are_known(text: str, params: tuple[str, ...]) -> None:
-    assert looked_at(text).program_params == params
+    assert examine_template(text).program_params == params

@@ -173,7 +173,7 @@ def test_the_row_of_a_commit_is_that_of_the_job_when_it_is_done() -> None:
     assert order is not None
     (row,) = [row for operation, row in jobs.commits.rows_of(prepared.commits[0]) if operation == "put_job"]
 
-    Commits.committed(prepared.commits[0])
+    Commits.note_committed(prepared.commits[0])
 
     assert row == rows.job_row(job, JobState.COMPLETED)
     assert (job.fingerprint, job.first_fail_ms, job.failure_cause) == (6, 0, "")
@@ -186,7 +186,7 @@ def test_a_job_whose_commit_failed_remembers_since_when_it_fails_and_what_it_had
     prepared = jobs.commits.prepare([(job, result_of(job, "own.bin", "new.bin"))], 9)
     jobs.commits.begin(prepared)
 
-    Commits.failed(prepared.commits[0])
+    Commits.note_failed(prepared.commits[0])
 
     assert (job.products, job.inputs, job.fingerprint) == ((had,), (), 0)
     assert (job.first_fail_ms, job.last_fail_ms) == (3, 4)

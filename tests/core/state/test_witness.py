@@ -139,7 +139,7 @@ def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count() -> 
 
 
 def test_it_is_missed_when_the_source_of_an_analysis_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Witness, "changed", lambda *_args: ())
+    monkeypatch.setattr(Witness, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
         for seed in range(10):
@@ -182,9 +182,9 @@ def test_files_that_differ_only_in_case_fail_no_analysis_that_reads_one_of_them(
 
 
 MUTANTS = [
-    ("witness", "changed", ("read", True, 1)),
-    ("witness", "changed", ("include", True, 2)),
-    ("witness", "unsealed", ("jobs-from", False, 1)),
+    ("witness", "find_changed", ("read", True, 1)),
+    ("witness", "find_changed", ("include", True, 2)),
+    ("witness", "find_unsealed", ("jobs-from", False, 1)),
     ("witness", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]

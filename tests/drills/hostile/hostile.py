@@ -294,8 +294,8 @@ def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
         reason = "builder 'bad' died three times at its start: killed by SIGABRT"
         for result in results[3:]:
             _judge(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
-        if pool.pool.broken_builders() != {"bad": "killed by SIGABRT"}:
-            report.violations.append(f"broken builders: {pool.pool.broken_builders()}")
+        if pool.pool.list_broken_builders() != {"bad": "killed by SIGABRT"}:
+            report.violations.append(f"broken builders: {pool.pool.list_broken_builders()}")
         _judge(pool.run(pool.process_order("good"))[0], Hostile("good", Outcome.SUCCEEDED, ""), "beside it", report)
         pool.pool.reconfigure([python_builder("Good", "bad")], ())
         _judge(pool.run(pool.process_order("bad"))[0], Hostile("bad", Outcome.SUCCEEDED, ""), "mended", report)

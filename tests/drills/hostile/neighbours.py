@@ -198,7 +198,7 @@ class Quiet:
     def take(self, request: Any) -> None:
         request.answer()
 
-    def left(self, client: int) -> None:
+    def forget_client(self, client: int) -> None:
         pass
 
 

@@ -85,7 +85,7 @@ class Desk:
             case _:
                 request.answer(connections=self.server.connections())
 
-    def left(self, client) -> None:
+    def forget_client(self, client) -> None:
         """Nothing is held for anybody."""
 
     def tell(self) -> None:

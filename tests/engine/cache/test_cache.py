@@ -414,7 +414,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: (looked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
 
-    lost, _orphans = cache.lost(diary, print)
+    lost, _orphans = cache.find_lost(diary, print)
 
     assert lost == ["linux/g/gone.txt"]
     assert looked == [str(cache.root / "linux/g")]
@@ -430,7 +430,7 @@ def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, d
     diary.folders = {"linux/f": 1, "linux": 1}
     said: list[str] = []
 
-    lost, orphans = cache.lost(diary, said.append)
+    lost, orphans = cache.find_lost(diary, said.append)
 
     assert sorted(lost) == ["linux/f/folder.txt", "linux/f/link.txt"]
     assert sorted(orphans) == ["linux/f/link.txt", "linux/f/stranger.txt"]
@@ -444,7 +444,7 @@ def test_a_folder_that_is_gone_loses_all_its_products(cache: Cache, diary: Diary
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     diary.folders = {"linux/f": 1}
 
-    assert sorted(cache.lost(diary, print)[0]) == ["linux/f/a.txt", "linux/f/b.txt"]
+    assert sorted(cache.find_lost(diary, print)[0]) == ["linux/f/a.txt", "linux/f/b.txt"]
 
 
 def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cache, diary: Diary) -> None:

@@ -20,7 +20,7 @@ from aptui.engine.cluster import scheduler as cluster_scheduler
 from aptui.engine.cluster.environment import difference
 from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, can_travel, is_movable
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteWorker
-from aptui.engine.pool.messages import ended
+from aptui.engine.pool.messages import make_ended
 from aptui.shared.errors import UserError
 from aptui.sharing.store import Mismatch
 from aptui.sharing.stores.folder_store import FolderStore
@@ -102,7 +102,7 @@ class Room:
 
     def answer(self, key: int, outcome: Outcome, *, stays: bool = False) -> None:
         task = next(task for task in self.scheduler.sent if task.order.run_key == key)
-        self.scheduler.post(task, ended(task.order, outcome), stays)
+        self.scheduler.post(task, make_ended(task.order, outcome), stays)
         self.pool.poll(self.now_s)
 
     def outcomes(self) -> dict[int, int]:
@@ -265,10 +265,10 @@ def test_long_answers_travel_through_the_store(tmp_path):
         RunResult(1, Outcome.SUCCEEDED, log=tuple(LogRecord(1, "w", f"line {number}", 0) for number in range(500)))
     )
 
-    manifests = [messages.packed(answer, store) for answer in (short, long)]
+    manifests = [messages.pack_record(answer, store) for answer in (short, long)]
 
     assert all(len(manifest) <= messages.MANIFEST_BYTES for manifest in manifests)
-    assert [messages.unpacked(manifest, messages.TaskAnswer, store) for manifest in manifests] == [short, long]
+    assert [messages.unpack_record(manifest, messages.TaskAnswer, store) for manifest in manifests] == [short, long]
 
 
 @pytest.mark.real

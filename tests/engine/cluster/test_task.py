@@ -60,7 +60,7 @@ class Room:
         self.data = messages.encode(task)
 
     def run(self) -> RunResult:
-        answer = messages.unpacked(cluster_task.run(self.data), messages.TaskAnswer, self.store)
+        answer = messages.unpack_record(cluster_task.run(self.data), messages.TaskAnswer, self.store)
         assert answer.result is not None, answer.refusal
         return answer.result
 

@@ -172,7 +172,7 @@ def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveP
         project.until_product("linux/a.txt", "fresh")
         assert live.engine is not None
         archive = live.engine.archive
-        project.until(lambda: project.is_idle and not archive.folders.distrusted_folders())
+        project.until(lambda: project.is_idle and not archive.folders.list_distrusted_folders())
 
         assert project.runs == Counter({"a.txt:data": 1})
 
@@ -374,7 +374,7 @@ def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) ->
         project.until(lambda: live.watching._paths)
         assert live.health.holds == ("make world",)
         assert not project.runs
-        project.desk.left(7)
+        project.desk.forget_client(7)
         project.until_product("linux/a.txt", "held")
 
         assert project.runs == Counter({"a.txt:data": 1})
@@ -393,7 +393,7 @@ def test_what_is_held_back_or_has_no_engine_wakes_nobody(project: LiveProject) -
         assert (live.watching.next_deadline(much_later) or math.inf) > much_later
 
         with project.path("assets/b.txt").open("wb"):
-            project.desk.left(7)
+            project.desk.forget_client(7)
             project.until(lambda: live.watching.unfinished)
             live._break_down(HostError("the disk is full"))
             assert live.watching.next_deadline(much_later) is None

@@ -23,7 +23,7 @@ from aptui.link import port
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
-from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, chosen, results
+from aptui.store.queries.problems.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, choose_scanned, results
 from aptui.store.queries.reader import open_reader
 from tests.store.conftest import edge_row, job_row, source_row, uuid_of
 
@@ -78,7 +78,7 @@ class Room:
 
     def scan(self, *patterns: str, limit: int = LINE_LIMIT) -> Tally:
         with closing(open_reader(self.place.database)) as reader:
-            wanted = chosen(reader, patterns)
+            wanted = choose_scanned(reader, patterns)
         return MissingSearch(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
 
     def missing(self, product: str = "") -> list[tuple[str, str]]:
@@ -90,7 +90,7 @@ class Room:
 
     def _results(self, product: str) -> list[FoundName]:
         with closing(open_reader(self.place.database)) as reader:
-            return results(reader, [each.product_id for each in chosen(reader, [product] if product else [])])
+            return results(reader, [each.product_id for each in choose_scanned(reader, [product] if product else [])])
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 def found_by(project: LiveProject) -> list[str]:
     with closing(open_reader(project.load().cache_dir / "assetdb.sqlite")) as reader:
-        return [row.text for row in results(reader, [each.product_id for each in chosen(reader)]) if row.uuid != NO_UUID]
+        return [row.text for row in results(reader, [each.product_id for each in choose_scanned(reader)]) if row.uuid != NO_UUID]
 
 
 def test_a_running_engine_searches_beside_its_work_and_says_how_far_it_is(project: LiveProject) -> None:
@@ -439,7 +439,7 @@ def test_a_search_whose_asker_left_or_whose_engine_ends_is_given_up(project: Liv
         project.until(lambda: live.watching.is_quiet)
         request = Request(port.ScanMissing(), client=5)
         project.desk.take(request)
-        project.desk.left(5)
+        project.desk.forget_client(5)
         project.until(lambda: request.is_over)
         assert found_by(project) in ([], ["sub/b.png"])
 
@@ -463,7 +463,7 @@ def test_a_search_that_hangs_on_a_file_can_be_given_up(room: Room) -> None:
     file.unlink()
     os.mkfifo(file)
     with closing(open_reader(room.place.database)) as reader:
-        wanted = chosen(reader)
+        wanted = choose_scanned(reader)
 
     tally = MissingSearch(room.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
 

@@ -45,5 +45,5 @@ def test_what_a_run_took_is_expected_of_the_next():
 
     admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))
 
-    assert memory.expected("b") == 600
+    assert memory.estimate_bytes("b") == 600
     assert not admitted.may_run(message(2), [(7, message(3))])

@@ -157,10 +157,10 @@ def test_what_a_run_takes_is_learnt_for_each_builder_and_handed_on(harness):
     assert hungry.peak_rss_bytes > 120 * MIB
     assert good.peak_rss_bytes < hungry.peak_rss_bytes - 60 * MIB
     assert child.peak_rss_bytes > 120 * MIB
-    learned = pool.pool.learned_memory()
+    learned = pool.pool.list_learned_memory()
     assert learned == {"hungry": hungry.peak_rss_bytes, "good": good.peak_rss_bytes, "child": child.peak_rss_bytes}
     pool.close()
-    assert harness(learned_memory=learned).pool.learned_memory() == learned
+    assert harness(learned_memory=learned).pool.list_learned_memory() == learned
 
 
 # --------------------------------------------------------------------------------------------------------- out of memory
@@ -218,10 +218,10 @@ def test_a_builder_is_broken_only_when_its_jobs_die_alone_too(harness):
 
     for rel in rels:
         pool.run(pool.process_order("kills", rel))
-    assert pool.pool.broken_builders() == {}
+    assert pool.pool.list_broken_builders() == {}
     for rel in rels:
         pool.run(pool.process_order("kills", rel))
-    assert list(pool.pool.broken_builders()) == ["kills"]
+    assert list(pool.pool.list_broken_builders()) == ["kills"]
 
 
 # --------------------------------------------------------------------------------------------------------------- critical
@@ -325,7 +325,7 @@ def test_a_worker_that_is_restarted_twice_loses_its_run_and_nobody_is_blamed(har
         assert outcomes(pool, [order]) == [Outcome.LOST]
         assert pool.results[order.run_key].error == "its worker was ended by hand"
 
-    assert pool.pool.broken_builders() == {}
+    assert pool.pool.list_broken_builders() == {}
 
 
 @pytest.mark.starts

@@ -29,10 +29,10 @@ def test_the_highest_peak_counts_and_fades():
     memory = Machine().memory()
 
     memory.learn("a", 3200)
-    assert memory.expected("a") == 3200
+    assert memory.estimate_bytes("a") == 3200
     memory.learn("a", 0)
     memory.learn("a", 1600)
-    assert memory.expected("a") == 3200 - 1600 // FADE
+    assert memory.estimate_bytes("a") == 3200 - 1600 // FADE
     memory.learn("a", 5000)
     assert memory.learned == {"a": 5000}
 
@@ -40,9 +40,9 @@ def test_the_highest_peak_counts_and_fades():
 def test_an_unknown_builder_is_guessed_and_a_limit_is_believed():
     memory = Machine().memory(a=500)
 
-    assert memory.expected("b") == GUESS_BYTES
-    assert memory.expected("b", 10) == 10
-    assert memory.expected("a", 10_000) == 500
+    assert memory.estimate_bytes("b") == GUESS_BYTES
+    assert memory.estimate_bytes("b", 10) == 10
+    assert memory.estimate_bytes("a", 10_000) == 500
 
 
 @pytest.mark.parametrize(("left", "learned"), [(10_000, 1000), (700, 700), (100, 500)])

@@ -55,7 +55,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_worker_sees_the_project_and_writes_to_staging_alone(project: Project, stub: Path) -> None:
-    found = sandbox.planned(load.load(project.root))
+    found = sandbox.plan_sandbox(load.load(project.root))
     assert found is not None
 
     words = found.command(["worker"])
@@ -117,7 +117,7 @@ def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, s
     project.path("assets").rmdir()
     project.path("assets").symlink_to(there)
 
-    found = sandbox.planned(load.load(project.root))
+    found = sandbox.plan_sandbox(load.load(project.root))
 
     assert found is not None
     assert str(there) in found.reads

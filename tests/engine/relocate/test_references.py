@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.engine.relocate.references import Rename, UnreadableError, mend, rewrite, seen_from, why_not_writable
+from aptui.engine.relocate.references import Rename, UnreadableError, mend, rewrite, why_not_writable, write_as_seen_from
 
 OLD, NEW = "00112233445566778899aabbccddeeff", "fedcba98765432100123456789abcdef"
 DASHED = "00112233-4455-6677-8899-aabbccddeeff"
@@ -138,7 +138,7 @@ def test_binary_data_is_not_searched() -> None:
     ],
 )
 def test_a_path_is_seen_from_a_folder(folder: str, path: str, expected: str) -> None:
-    assert seen_from(folder, path) == expected
+    assert write_as_seen_from(folder, path) == expected
 
 
 def test_a_file_is_rewritten_with_its_mode_and_nothing_is_left_behind(tmp_path: Path) -> None:

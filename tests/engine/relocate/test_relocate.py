@@ -17,7 +17,7 @@ from aptui.engine.relocate import files as relocate_files
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError
 from aptui.shared.errors import BusyError, UserError
-from aptui.shared.relocation.records import RelocationAction, shortened
+from aptui.shared.relocation.records import RelocationAction, shorten_report
 from aptui.store.db.schema import uuid_text
 
 
@@ -538,7 +538,7 @@ def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
     from aptui.config import load
 
     settings = load.load(room.root)
-    with relocate.held(settings), pytest.raises(BusyError), relocate.held(settings):
+    with relocate.hold_engines_off(settings), pytest.raises(BusyError), relocate.hold_engines_off(settings):
         pass
 
 
@@ -546,7 +546,7 @@ def test_a_long_report_is_shortened_and_keeps_its_counts_and_what_went_wrong(roo
     for at in range(5):
         room.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
 
-    report = shortened(room.ask("art/*", "new/*"), 2)
+    report = shorten_report(room.ask("art/*", "new/*"), 2)
 
     assert [item.old for item in report.items] == ["art/4.png", "art/0.png"]
     assert report.counts.sources == 5

@@ -233,7 +233,7 @@ def test_every_step_is_told_as_long_as_somebody_is_there_who_does_more_than_draw
 
         seen = []
         for client in (4, 3, 2):
-            project.desk.left(client)
+            project.desk.forget_client(client)
             seen.append((engine.pipeline.wants_news, live.is_followed))
 
         assert seen == [(False, True), (False, True), (False, False)]
@@ -358,7 +358,7 @@ def test_a_client_that_leaves_gets_no_answer_and_stops_nothing(project: LiveProj
     with project.running():
         request = Request(port.Settle(), client=9)
         project.desk.take(request)
-        project.desk.left(9)
+        project.desk.forget_client(9)
         project.settle()
 
         assert not request.is_over

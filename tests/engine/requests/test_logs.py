@@ -129,7 +129,7 @@ def test_a_run_that_no_worker_is_at_has_no_lines_yet(live: Live, logs: LogReques
 
 def test_a_client_that_is_gone_is_not_answered(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
-    logs.left(1)
+    logs.forget_client(1)
     live.is_awaited = False
     logs.poll(live.now)
 

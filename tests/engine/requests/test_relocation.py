@@ -118,7 +118,7 @@ def test_orders_that_come_together_are_done_one_after_the_other(project: LivePro
 def test_what_waits_has_a_limit_and_goes_with_its_client(project: LiveProject) -> None:
     waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
     assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
-    project.desk.left(waiting[0].client)
+    project.desk.forget_client(waiting[0].client)
 
     project.until(lambda: waiting[0].is_over)
     last = begun(project, Relocate("other.txt", is_delete=True))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from aptui.core.identity import braced, path_uuids
+from aptui.core.identity import format_braced, path_uuids
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
 from aptui.core.paths import to_text
 from aptui.engine.scan.metadata import Metadata, parse, render
@@ -44,7 +44,7 @@ def desk(tmp_path: Path) -> Metadata:
 def test_a_whole_file_says_who_the_source_is() -> None:
     identity, document = parse(text(), fact("sub/a.txt.meta"), fact("sub/a.txt"))
 
-    assert (braced(identity.uuid), [braced(uuid) for uuid in identity.legacy]) == (ONE, [OLD])
+    assert (format_braced(identity.uuid), [format_braced(uuid) for uuid in identity.legacy]) == (ONE, [OLD])
     assert (identity.original, identity.created_ms, identity.problem) == ("Sub/A.txt", 7, "")
     assert document is None, "there is nothing to complete"
 
@@ -101,7 +101,7 @@ def test_what_is_missing_is_completed_once_and_for_all(desk: Metadata, tmp_path:
     completed = path.read_bytes()
     assert completed != text(**said)
     assert identity is not None
-    assert (braced(identity.uuid), identity.problem) == (ONE, "")
+    assert (format_braced(identity.uuid), identity.problem) == (ONE, "")
     assert identity.created_ms > 0
     desk.read(fact("a.txt.meta"), fact("a.txt"))
     assert path.read_bytes() == completed, "a file that is whole is never written again"
@@ -169,7 +169,7 @@ def test_a_new_file_has_the_references_form_and_reads_back(desk: Metadata, tmp_p
     data = (tmp_path / "Sub.txt.meta").read_bytes()
     said = json.loads(data)
     assert (said["FileVersion"], said["UUID"]["__version"], said["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
-    assert said["UUID"]["legacyUuids"] == [braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
+    assert said["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
     identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
     assert document is None, "it is whole"
     assert UUID(bytes=bytes(identity.uuid)).version == 4

@@ -75,4 +75,4 @@ def test_a_descriptor_that_is_none_of_inotify_holds_no_watches():
         assert proc.watch_count(file.fileno()) == 0
         assert file.fileno() not in proc.inotify_descriptors()
     assert proc.watch_count(-1) == 0
-    assert proc.queued_bytes(10**6) == 0
+    assert proc.read_queued_bytes(10**6) == 0

@@ -93,7 +93,7 @@ def test_everything_is_due_after_the_time_set_for_it_and_any_loss_counts(clock, 
 def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
-    hints.changed([(ADDED, os.fsdecode(new))])
+    hints.note_changes([(ADDED, os.fsdecode(new))])
     pass_time(clock, hints, 60)
 
     assert told == [ChangeNotification("a", frozenset(), frozenset({new}))] * 2
@@ -103,9 +103,9 @@ def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, t
 def test_a_new_folder_is_told_again_and_again_while_notifications_pour_in(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
-    hints.changed([(ADDED, os.fsdecode(new))])
+    hints.note_changes([(ADDED, os.fsdecode(new))])
     for _ in range(60):
-        hints.changed([(MODIFIED, os.fsdecode(tmp_path) + "/busy")])
+        hints.note_changes([(MODIFIED, os.fsdecode(tmp_path) + "/busy")])
         pass_time(clock, hints, 0.05)
     while_busy = sum(new in hint.trees for hint in told)
     pass_time(clock, hints, 10)
@@ -118,7 +118,7 @@ def test_folders_that_appear_one_after_the_other_are_told_again_together(clock, 
     for number in range(400):
         new = os.fsencode(tmp_path) + b"/%d/%d" % (number % 10, number)
         os.makedirs(new)
-        hints.changed([(ADDED, os.fsdecode(new))])
+        hints.note_changes([(ADDED, os.fsdecode(new))])
         clock.now += 0.0002
     first = len(told)
     pass_time(clock, hints, 2)
@@ -130,7 +130,9 @@ def test_hints_name_nothing_twice(hints, told, tmp_path):
     top = os.fsencode(tmp_path)
     put(top + b"/t/deep/er/file")
     put(top + b"/t2/file")
-    hints.changed([(ADDED, os.fsdecode(top + rel)) for rel in (b"/t", b"/t/deep", b"/t/deep/er", b"/t/deep/er/file", b"/t2/file")])
+    hints.note_changes(
+        [(ADDED, os.fsdecode(top + rel)) for rel in (b"/t", b"/t/deep", b"/t/deep/er", b"/t/deep/er/file", b"/t2/file")]
+    )
 
     assert told == [ChangeNotification("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
 
@@ -142,7 +144,7 @@ def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
     put(top + b"/there")
     os.symlink(b"nowhere", top + b"/link")
     names = ["there", "link", "gone", ".staging/gone"]
-    hints.changed([(DELETED, os.path.join(tmp_path, name)) for name in names] + [(ADDED, os.path.join(tmp_path, "new"))])
+    hints.note_changes([(DELETED, os.path.join(tmp_path, name)) for name in names] + [(ADDED, os.path.join(tmp_path, "new"))])
 
     assert told == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
@@ -151,7 +153,7 @@ def test_renames_of_products_cost_no_look_at_the_disk(clock, told, tmp_path, mon
     hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)
     monkeypatch.setattr(os.path, "lexists", lambda path: pytest.fail("looked"))
     monkeypatch.setattr(os, "lstat", lambda path: pytest.fail("looked"))
-    hints.changed([(ADDED, f"{tmp_path}/{number}") for number in range(100)])
+    hints.note_changes([(ADDED, f"{tmp_path}/{number}") for number in range(100)])
 
     assert not told
 
@@ -161,6 +163,6 @@ def test_a_root_that_is_a_link_is_told_by_its_own_name(clock, told, tmp_path):
     os.symlink(tmp_path / "real", tmp_path / "link")
     root = NotifiedRoot(os.fsencode(tmp_path / "link"), "a")
     hints = RootNotifications(root, replace(WatchTimings(), clock=clock), told.append)
-    hints.changed([(MODIFIED, str(tmp_path / "link" / "a"))])
+    hints.note_changes([(MODIFIED, str(tmp_path / "link" / "a"))])
 
     assert told == [ChangeNotification("a", frozenset({root.path + b"/a"}))]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aptui.o3de.bundling import asset_lists
-from aptui.o3de.bundling.asset_lists import ComparisonKind, ListedAsset, appearing, compared, kind_of, matching
+from aptui.o3de.bundling.asset_lists import ComparisonKind, ListedAsset, appearing, compare_lists, kind_of, matching
 from aptui.shared.errors import UserError
 
 
@@ -27,7 +27,7 @@ A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
     ],
 )
 def test_a_comparison_of_two_lists_keeps_what_its_name_says(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
-    assert compared(kind, [A, B], [NEW_B, C]) == kept
+    assert compare_lists(kind, [A, B], [NEW_B, C]) == kept
 
 
 def test_paths_are_kept_by_wildcard_or_regular_expression_whatever_their_case() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from aptui.o3de.bundling import object_stream
-from aptui.o3de.bundling.seeds import Seed, SeedList, flag_of, is_for, merged, platforms_in
+from aptui.o3de.bundling.seeds import Seed, SeedList, flag_of, is_for, merge_seeds, platforms_in
 from aptui.shared.errors import UserError
 
 ONE, TWO = "{00000000-0000-0000-0000-000000000001}", "{00000000-0000-0000-0000-000000000002}"
@@ -51,4 +51,4 @@ def test_lists_are_merged_by_asset() -> None:
     two.add(ONE, 0, 2, "b")
     two.add(TWO, 0, 2, "c")
 
-    assert merged([one, two]) == [Seed(ONE, 0, 3, "a"), Seed(TWO, 0, 2, "c")]
+    assert merge_seeds([one, two]) == [Seed(ONE, 0, 3, "a"), Seed(TWO, 0, 2, "c")]

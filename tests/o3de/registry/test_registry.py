@@ -12,7 +12,7 @@ from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
 from aptui.o3de.registry.input_recorder import InputRecorder, look_again
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import BATCH_TAGS, TAGS
-from aptui.o3de.registry.registry import Registry, RegistryMessage, split_texts, truth, typed
+from aptui.o3de.registry.registry import Registry, RegistryMessage, parse_typed, split_texts, truth
 from aptui.shared.errors import UserError
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
@@ -248,8 +248,8 @@ def test_a_mistake_in_an_ini_file_is_told(tmp_path: Path, text: str, message: st
     ],
 )
 def test_values_on_the_command_line_have_types(text: str, value: object) -> None:
-    assert typed(text) == value
-    assert type(typed(text)) is type(value)
+    assert parse_typed(text) == value
+    assert type(parse_typed(text)) is type(value)
 
 
 def test_options_set_and_remove_keys_and_may_be_wrapped_in_quotes() -> None:

@@ -321,5 +321,5 @@ def test_the_folders_of_scripts_and_of_what_they_import_are_watched(project):
 
     project.engine_run()
 
-    found = registry.adapted_folders(project.cache / ".aptui/builders.json")
+    found = registry.find_adapted_folders(project.cache / ".aptui/builders.json")
     assert found == [str(project.root / "Editor/Scripts"), str(project.root / "lib")]

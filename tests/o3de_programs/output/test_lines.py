@@ -18,7 +18,7 @@ from aptui.o3de_programs.output import lines
         (lines.SCANNING, "Scanning file system for changes..."),
         (lines.SCANNED, "File system scan done."),
         (lines.ANALYZING, "Analyzing scanned files for changes..."),
-        (lines.received(12), "Received 12 files from the scanner.  Assessing..."),
+        (lines.format_received(12), "Received 12 files from the scanner.  Assessing..."),
         (lines.CHECKING_MISSING, "Initial Scan complete, checking for missing files..."),
         (
             lines.optimization(1, 22, 3, 4),
@@ -28,8 +28,8 @@ from aptui.o3de_programs.output import lines
             ),
         ),
         (lines.processing("a/B.txt", "linux"), "Processing a/B.txt (linux)..."),
-        (lines.processed("/p/a/B.txt", "linux"), 'Processed "/p/a/B.txt" ("linux")... '),
-        (lines.failed("/p/a/B.txt", "linux"), "Failed /p/a/B.txt, (linux)... "),
+        (lines.format_processed("/p/a/B.txt", "linux"), 'Processed "/p/a/B.txt" ("linux")... '),
+        (lines.format_failed("/p/a/B.txt", "linux"), "Failed /p/a/B.txt, (linux)... "),
         (lines.create_jobs_failed("/p/a/B.txt"), "Createjobs Failed: /p/a/B.txt."),
         (lines.TOO_MANY_ERRORS, "Too Many Compile Errors - not printing out full logs for remaining errors"),
         (lines.missing_scan("linux/a.txt"), "Scanning for missing dependencies:\tlinux/a.txt"),
@@ -38,7 +38,7 @@ from aptui.o3de_programs.output import lines
             '\t\tMissing dependency: String "a/b.txt" matches asset: {E68A85B0-131D-5A82-B2D5-BC58EE4062AE}:1f',
         ),
         (lines.SHUTTING_DOWN, "No assets remain in the build queue.  Saving the catalog, and then shutting down."),
-        (lines.saved_catalog("linux", 7, 0.25), "Saved linux catalog containing 7 assets in 0.250000s"),
+        (lines.format_saved_catalog("linux", 7, 0.25), "Saved linux catalog containing 7 assets in 0.250000s"),
         (lines.COMPLETE, "Asset Processor Batch Processing complete"),
         (lines.COMPLETED, "Asset Processor Batch Processing Completed."),
         (
@@ -67,8 +67,8 @@ def test_the_sums_are_what_lytesttools_reads() -> None:
 
 
 def test_failed_assets_stand_in_a_block_of_their_own() -> None:
-    assert lines.failed_assets([]) == []
-    assert lines.failed_assets(["/b", "/a"]) == ["---------------FAILED ASSETS-------------", "/a", "/b", "-" * 41]
+    assert lines.format_failed_assets([]) == []
+    assert lines.format_failed_assets(["/b", "/a"]) == ["---------------FAILED ASSETS-------------", "/a", "/b", "-" * 41]
 
 
 def test_every_physical_line_begins_with_its_window() -> None:
@@ -88,7 +88,7 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command() -> None:
 def test_errors_stand_between_rulers() -> None:
     ruler = f"System: {'=' * 66}"
 
-    assert lines.traced(LogLevel.ERROR, "no platform\nis enabled", "/p/a.setreg:3:7") == [
+    assert lines.format_traced(LogLevel.ERROR, "no platform\nis enabled", "/p/a.setreg:3:7") == [
         ruler,
         "System: Trace::Error",
         "System:  /p/a.setreg(3): 'AssetProcessor'",
@@ -96,7 +96,7 @@ def test_errors_stand_between_rulers() -> None:
         "AssetProcessor: is enabled",
         ruler,
     ]
-    assert lines.traced(LogLevel.WARNING, "x")[1:3] == ["System: Trace::Warning", "System:  aptui(0): 'AssetProcessor'"]
+    assert lines.format_traced(LogLevel.WARNING, "x")[1:3] == ["System: Trace::Warning", "System:  aptui(0): 'AssetProcessor'"]
 
 
 @pytest.mark.parametrize(

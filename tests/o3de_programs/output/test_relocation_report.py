@@ -12,7 +12,7 @@ from aptui.shared.relocation.records import (
     RelocationReport,
     Skipped,
     Update,
-    counted,
+    count_report,
 )
 
 GUID, NEW_GUID = "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}", "{A2482826-053D-5634-A27B-084B1326AAE5}"
@@ -113,8 +113,8 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
         RelocationItem("c", "/p/c", "P", deed=RelocationAction.LEFT),
     )
     updates = (Update("d", "/p/d", deed=RelocationAction.DONE), Update("e", "/p/e", deed=RelocationAction.FAILED))
-    moved = counted(RelocationReport(MOVE, items, updates, is_performed=True))
-    deleted = counted(RelocationReport(Relocate("a", is_delete=True), items, is_performed=True))
+    moved = count_report(RelocationReport(MOVE, items, updates, is_performed=True))
+    deleted = count_report(RelocationReport(Relocate("a", is_delete=True), items, is_performed=True))
 
     assert closing_lines(moved) == [
         "MOVE COMPLETE",
@@ -128,7 +128,7 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
     ]
     assert closing_lines(deleted) == ["DELETE COMPLETE", "TOTAL FILES: 3", "SUCCESS COUNT: 1", "FAILURE COUNT: 2", DELIMITER]
     assert closing_lines(RelocationReport(MOVE, items)) == [DELIMITER]
-    refused = counted(RelocationReport(replace(MOVE, is_confirmed=True), items[:1], refusals=("no",)))
+    refused = count_report(RelocationReport(replace(MOVE, is_confirmed=True), items[:1], refusals=("no",)))
     assert closing_lines(refused)[1:] == ["TOTAL FILES: 1", "SUCCESS COUNT: 0", "FAILURE COUNT: 1", DELIMITER]
 
 

@@ -531,11 +531,11 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
     file = gateways.path_of(settings.cache_dir)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    found = gateways.found(settings.cache_dir)
+    found = gateways.find_gateway(settings.cache_dir)
     assert found is not None
     assert (found.token, found.is_alive) == ("secret", True)
     gateway.retract(settings)
-    assert gateways.found(settings.cache_dir) is None
+    assert gateways.find_gateway(settings.cache_dir) is None
 
 
 def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:

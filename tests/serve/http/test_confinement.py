@@ -39,7 +39,7 @@ def cache(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest, cache: int) -> Opener:
-    if request.param == "kernel" and not confinement.offered(cache):
+    if request.param == "kernel" and not confinement.has_openat2(cache):
         pytest.skip("this kernel has no openat2")
     return OPENERS[request.param]
 
@@ -129,7 +129,7 @@ def test_a_kernel_without_openat2_is_noticed(cache: int, monkeypatch: pytest.Mon
             raise OSError(code, "")
 
         monkeypatch.setattr(confinement, "open_by_kernel", refused)
-        assert not confinement.offered(cache)
+        assert not confinement.has_openat2(cache)
         assert confinement._choose() is open_by_parts
 
 

@@ -31,7 +31,7 @@ from aptui.serve.peers.peers import Peers
 from aptui.serve.ws.answers.routing import answer
 from aptui.serve.ws.sessions import WireSessions
 from aptui.shared.connections.addresses import canonical, entry_for, is_host_name, split
-from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peer_rules import apply_order
 from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.connections.peers import Dial as ConfiguredDial
 from aptui.shared.errors import HostError, KnownError, UserError
@@ -189,18 +189,18 @@ PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
 def test_orders_change_what_they_say():
-    settings = applied(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
-    settings = applied(settings, PeerOrder(PeerAction.DISABLE, "phone"))
+    settings = apply_order(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
+    settings = apply_order(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
-    settings = applied(settings, PeerOrder(PeerAction.EDIT, "phone", Dial("tablet", "Tablet.local", 99)))
+    settings = apply_order(settings, PeerOrder(PeerAction.EDIT, "phone", Dial("tablet", "Tablet.local", 99)))
     assert settings.connections == (Dial("tablet", "Tablet.local", 99),)
-    settings = applied(settings, PeerOrder(PeerAction.REJECT, entry=FAR))
-    settings = applied(settings, PeerOrder(PeerAction.ALLOW, entry=FAR))
+    settings = apply_order(settings, PeerOrder(PeerAction.REJECT, entry=FAR))
+    settings = apply_order(settings, PeerOrder(PeerAction.ALLOW, entry=FAR))
     assert (settings.allowed, settings.rejected) == ((FAR,), ())
-    settings = applied(settings, PeerOrder(PeerAction.FORGET, entry=FAR))
-    settings = applied(settings, PeerOrder(PeerAction.LIST_OFF))
+    settings = apply_order(settings, PeerOrder(PeerAction.FORGET, entry=FAR))
+    settings = apply_order(settings, PeerOrder(PeerAction.LIST_OFF))
     assert settings == PeerSettings((Dial("tablet", "Tablet.local", 99),), has_allow_list=False)
-    assert applied(settings, PeerOrder(PeerAction.REMOVE, "tablet")).connections == ()
+    assert apply_order(settings, PeerOrder(PeerAction.REMOVE, "tablet")).connections == ()
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,14 @@ def test_orders_change_what_they_say():
 )  # fmt: skip
 def test_orders_that_cannot_be_are_refused(order):
     with pytest.raises(UserError):
-        applied(PeerSettings((PHONE,)), order)
+        apply_order(PeerSettings((PHONE,)), order)
 
 
 def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
     file = tmp_path / ".aptui" / "connections.json"
-    configured = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),)))
+    configured = peer_lists.read_peer_settings(
+        GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),))
+    )
     assert peer_file.read(file) == peer_file.PeerLists(None)
 
     settings = peer_file.change(file, configured, PeerOrder(PeerAction.ADD, dial=PHONE)).settings
@@ -235,12 +237,12 @@ def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
 
 def test_a_list_that_the_configuration_changed_since_is_that_of_the_configuration(tmp_path):
     file = tmp_path / "connections.json"
-    before = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1",)))
+    before = peer_lists.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_file.change(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
     assert peer_file.read(file).in_force(before).allowed == ("10.0.0.1", FAR)
     assert peer_file.overridden(peer_file.read(file).in_force(before), before) == {"serve.allowed": ["10.0.0.1", FAR]}
 
-    since = peer_lists.configured(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
+    since = peer_lists.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
     now = peer_file.read(file).in_force(since)
     assert now.rejected == ("1.2.3.4",)
     assert now.allowed == ("10.0.0.1", FAR)
@@ -308,7 +310,7 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
         port=7,
         database=None,
     )
-    there = Peers(room, WireSessions(4, answer), admission(peer_lists.configured(serve)))
+    there = Peers(room, WireSessions(4, answer), admission(peer_lists.read_peer_settings(serve)))
     await there.open()
     try:
         yield there
@@ -353,7 +355,7 @@ def test_a_device_is_dialled_dialled_again_and_hears_like_any_client(tmp_path):
             assert again.welcome.connection != peer.number
 
             await there.order(PeerOrder(PeerAction.DISABLE, "phone"))
-            await again.ended()
+            await again.wait_for_end()
             assert state(there, "phone").state is PeerState.DISCONNECTED
             await there.order(PeerOrder(PeerAction.ENABLE, "phone"))
             await phone.dialled.get()
@@ -592,7 +594,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
 
 def test_a_configured_list_with_a_mistake_is_refused():
     with pytest.raises(KnownError):
-        peer_lists.configured(GatewaySettings(allowed=("300.0.0.1",)))
+        peer_lists.read_peer_settings(GatewaySettings(allowed=("300.0.0.1",)))
 
 
 def test_the_file_says_what_people_expect(tmp_path):

@@ -128,7 +128,7 @@ def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
         monkeypatch.undo()
         teller.engine_came(False)
 
-    monkeypatch.setattr(news, "taken", go_meanwhile)
+    monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
     burst(there)
     hear(client, lambda notice: notice == notices.EngineChanged(False))
     there.write("after.txt", "after")

@@ -15,7 +15,7 @@ pytest.importorskip("aiohttp")
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.cache_server.server import CacheServer, application, serve
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import sealed
+from aptui.sharing.records.record import seal_record
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.store import StoreRefused
 from aptui.sharing.stores import maintenance
@@ -27,7 +27,7 @@ from tests.sharing.room import digest_of, facts, files_of, has, record
 pytestmark = pytest.mark.real
 
 KEY = base_key(facts())
-RECORD = sealed(record(facts(), b"one"), Seal())
+RECORD = seal_record(record(facts(), b"one"), Seal())
 DATA = b"blob" * 5000
 DIGEST = digest_of(DATA).hex()
 

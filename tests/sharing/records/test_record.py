@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from aptui.shared.errors import UserError
 from aptui.sharing.records import record as records
 from aptui.sharing.records.keys import base_key, variant_key
-from aptui.sharing.records.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, flaw_of_report, open_record, sealed
-from aptui.sharing.records.seal import Seal, parted
+from aptui.sharing.records.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, flaw_of_report, open_record, seal_record
+from aptui.sharing.records.seal import Seal, part_sealed
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import facts, product, record
 
@@ -18,10 +18,10 @@ UUID = "AAAAAAAAAAAAAAAAAAAAAQ=="
 
 def forged(change):
     """A record as somebody writes it who does not check it."""
-    _, _, body = parted(sealed(record(facts(), b"one", b"two"), SEAL))
+    _, _, body = part_sealed(seal_record(record(facts(), b"one", b"two"), SEAL))
     content = json.loads(body)
     change(content)
-    return SEAL.sealed("record", json.dumps(content).encode())
+    return SEAL.seal_body("record", json.dumps(content).encode())
 
 
 def test_a_record_comes_back_as_it_was():
@@ -29,8 +29,8 @@ def test_a_record_comes_back_as_it_was():
         facts(), b"one", b"two", discovered=(("x.h", "aa" * 32), ("y.h", "")), command_line="tool a.png", reprocess=("b.png",)
     )
 
-    assert open_record(sealed(whole, SEAL), SEAL, BASE) == whole
-    assert sealed(whole, SEAL) == sealed(whole, SEAL)
+    assert open_record(seal_record(whole, SEAL), SEAL, BASE) == whole
+    assert seal_record(whole, SEAL) == seal_record(whole, SEAL)
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,20 @@ def test_a_record_has_no_more_products_than_a_limit():
     many = record(facts(), products=tuple(replace(one, name=str(number), sub_id=number) for number in range(MAX_PRODUCTS + 1)))
 
     with pytest.raises(UserError, match="cannot be shared"):
-        sealed(many, SEAL)
-    assert open_record(sealed(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
+        seal_record(many, SEAL)
+    assert open_record(seal_record(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
 
 
 def test_a_record_nested_without_end_is_refused():
     """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
-        open_record(SEAL.sealed("record", b"[" * 1_000_000), SEAL, BASE)
+        open_record(SEAL.seal_body("record", b"[" * 1_000_000), SEAL, BASE)
 
 
 def test_the_record_of_another_job_is_refused():
     """A store that answers with something else is noticed even without keys."""
     with pytest.raises(Mismatch, match="another job"):
-        open_record(sealed(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
+        open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
 
 def test_one_digest_has_one_size():
@@ -161,11 +161,11 @@ def test_variants_keep_to_their_limit_and_the_newest_comes_first():
 
     assert len(listed.variants) == MAX_VARIANTS
     assert listed.variants[0][0] == ((f"{MAX_VARIANTS + 1}.h", "aa" * 32),)
-    assert open_record(sealed(listed, SEAL), SEAL, BASE) == listed
+    assert open_record(seal_record(listed, SEAL), SEAL, BASE) == listed
     with pytest.raises(UserError):
-        sealed(replace(listed, variants=((listed.variants[0]), *listed.variants)), SEAL)
+        seal_record(replace(listed, variants=((listed.variants[0]), *listed.variants)), SEAL)
     with pytest.raises(UserError):
-        sealed(Variants(BASE, (((), "../x"),)), SEAL)
+        seal_record(Variants(BASE, (((), "../x"),)), SEAL)
 
 
 def test_two_runs_of_one_job_are_compared_by_their_products():

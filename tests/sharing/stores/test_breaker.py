@@ -10,7 +10,7 @@ class Clock:
 
 def opened(clock, failures=5):
     breaker = Breaker(failures, 30.0, clock=clock)
-    told = [breaker.failed() for _ in range(failures)]
+    told = [breaker.note_failure() for _ in range(failures)]
     assert told == [False] * (failures - 1) + [True]
     return breaker
 
@@ -24,9 +24,9 @@ def test_five_failures_in_a_row_leave_a_store_alone():
 
 def test_an_answer_in_between_counts_from_the_start():
     breaker = Breaker(2, clock=Clock())
-    breaker.failed()
-    breaker.succeeded()
-    breaker.failed()
+    breaker.note_failure()
+    breaker.note_success()
+    breaker.note_failure()
 
     assert breaker.allows()
 
@@ -37,7 +37,7 @@ def test_after_a_rest_one_asks_and_the_others_wait_for_what_comes_of_it():
     clock.now = 30.0
 
     assert [breaker.allows(), breaker.allows()] == [True, False]
-    breaker.succeeded()
+    breaker.note_success()
     assert [breaker.allows(), breaker.allows()] == [True, True]
 
 
@@ -50,7 +50,7 @@ def test_each_failure_after_a_rest_makes_the_next_rest_longer_up_to_a_limit():
         while not breaker.allows():
             clock.now += 10.0
         rests.append(clock.now - began)
-        breaker.failed()
+        breaker.note_failure()
 
     assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 

@@ -10,7 +10,7 @@ import pytest
 
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import open_record, sealed
+from aptui.sharing.records.record import open_record, seal_record
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.sharing.stores.http_store import HttpStore
@@ -19,7 +19,7 @@ from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of,
 pytestmark = pytest.mark.real
 
 KEY = base_key(facts())
-RECORD = sealed(record(facts(), b"one"), Seal())
+RECORD = seal_record(record(facts(), b"one"), Seal())
 DATA = b"x" * 50_000
 DIGEST = digest_of(DATA).hex()
 

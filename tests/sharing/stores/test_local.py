@@ -9,7 +9,7 @@ from waiting import until
 
 from aptui.shared.errors import HostError
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import sealed
+from aptui.sharing.records.record import seal_record
 from aptui.sharing.records.seal import Seal, with_field
 from aptui.sharing.store import Mismatch
 from aptui.sharing.stores import placing
@@ -17,7 +17,7 @@ from aptui.sharing.stores.local import LocalStore
 from tests.sharing.room import TEAM, digest_of, facts, files_of, record
 
 KEY = base_key(facts())
-RECORD = sealed(record(facts(), b"one"), Seal())
+RECORD = seal_record(record(facts(), b"one"), Seal())
 DATA = b"product" * 1000
 DIGEST = digest_of(DATA).hex()
 
@@ -200,9 +200,9 @@ def test_a_record_that_the_team_vouches_for_is_believed_whoever_put_it_there(tmp
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)
 
-    path.write_bytes(team.sealed("record", b"{}"))
+    path.write_bytes(team.seal_body("record", b"{}"))
     assert local.get_record(KEY) is not None
-    path.write_bytes(Seal().sealed("record", b"{}"))
+    path.write_bytes(Seal().seal_body("record", b"{}"))
     assert local.get_record(KEY) is None
 
 
@@ -266,7 +266,7 @@ for number in range(250):
     else:
         open(target, "wb").write(data)
         store.put_blob(digest, target)
-        store.put_record(digest, Seal().sealed("record", data), if_absent=False)
+        store.put_record(digest, Seal().seal_body("record", data), if_absent=False)
     if number % 10 == 0:
         upkeep.gc(root, 15_000)
 print(wrong)
@@ -296,7 +296,7 @@ store = LocalStore(root, Seal(), links=False)
 while True:
     print("again", flush=True)
     store.put_blob(digest, source, replaces=True)
-    store.put_record(digest, Seal().sealed("record", b"x" * 100_000), if_absent=False)
+    store.put_record(digest, Seal().seal_body("record", b"x" * 100_000), if_absent=False)
 """
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from aptui.sharing.records.keys import base_key
-from aptui.sharing.records.record import sealed
+from aptui.sharing.records.record import seal_record
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.stores import leases, maintenance
 from aptui.sharing.stores.leases import Lease, living
@@ -65,7 +65,7 @@ def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
     for job, made in contents.items():
         for digest, path in files_of(tmp_path / "made", *made).items():
             local.put_blob(digest, path)
-        local.put_record(base_key(job), sealed(record(job, *made), Seal()))
+        local.put_record(base_key(job), seal_record(record(job, *made), Seal()))
     for job in jobs:
         clock.now += 60
         assert local.get_record(base_key(job)) is not None
@@ -128,7 +128,7 @@ def test_of_two_who_clean_up_one_does(local, clock):
 
 def test_while_somebody_puts_something_in_nothing_is_removed(local):
     with (
-        leases.shared_with_gc(local.address),
+        leases.share_with_gc(local.address),
         open(os.path.join(local.address, "lock"), "rb+") as other,
         pytest.raises(BlockingIOError),
     ):
@@ -152,8 +152,8 @@ def test_what_was_used_since_the_cleaner_looked_stays(local, tmp_path, clock, mo
 
 def test_verifying_finds_every_damage_and_removes_it(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=3)
-    local.put_record(digests[0], Seal().sealed("record", b"{}"))
-    local.put_record(digests[1], Seal().sealed("record", b"{}"))
+    local.put_record(digests[0], Seal().seal_body("record", b"{}"))
+    local.put_record(digests[1], Seal().seal_body("record", b"{}"))
     for path in (local.blob_path(digests[2]), f"{local.address}/ac/{digests[1][:2]}/{digests[1]}"):
         os.chmod(path, 0o644)
         with open(path, "r+b") as file:
@@ -179,7 +179,7 @@ def test_other_namespaces_are_counted_and_cleaned_too(local, tmp_path, clock):
 
 def test_what_is_only_checked_is_not_used(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=3)
-    local.put_record(digests[0], Seal().sealed("record", b"{}"))
+    local.put_record(digests[0], Seal().seal_body("record", b"{}"))
     paths = [local.blob_path(digest) for digest in digests] + [f"{local.address}/ac/{digests[0][:2]}/{digests[0]}"]
     before = [os.stat(path).st_atime_ns for path in paths]
 

@@ -135,7 +135,7 @@ def test_what_is_known_by_the_same_as_before_is_compared_by_sqlite_alone(
 ) -> None:
     store, follower = built
     fetched: list[object] = []
-    monkeypatch.setattr(change_log, "_unpacked", lambda rows: fetched.extend(rows) or iter(()))
+    monkeypatch.setattr(change_log, "_unpack_rows", lambda rows: fetched.extend(rows) or iter(()))
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]

@@ -33,7 +33,7 @@ def test_copies_of_the_dead_go_and_those_of_the_living_stay(temp: Path, tmp_path
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").touch()
     (temp / "aptui-copy-1-link").symlink_to(tmp_path / "precious")
-    claim = foreign._claimed(held)
+    claim = foreign._claim_folder(held)
 
     foreign._forget_copies_of_the_dead()
 
@@ -51,6 +51,6 @@ def test_a_copy_is_claimed_as_long_as_it_is_kept(temp: Path, tmp_path: Path) -> 
     copy = foreign.private_copy(tmp_path / "a.sqlite")
 
     with pytest.raises(BlockingIOError):
-        foreign._claimed(copy.parent)
+        foreign._claim_folder(copy.parent)
     foreign.forget_copies()
     assert list(temp.iterdir()) == []

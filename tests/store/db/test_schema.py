@@ -188,8 +188,8 @@ def test_nobody_else_can_open_the_database(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**64 - 1))
 def test_unsigned_numbers_survive_sqlite(value: int) -> None:
-    assert -(2**63) <= schema.signed(value) < 2**63
-    assert schema.unsigned(schema.signed(value)) == value
+    assert -(2**63) <= schema.to_signed(value) < 2**63
+    assert schema.to_unsigned(schema.to_signed(value)) == value
 
 
 def test_uuids_are_written_as_o3de_writes_them() -> None:

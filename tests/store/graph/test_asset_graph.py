@@ -152,7 +152,7 @@ def test_every_kind_of_source_dependency_leads_both_ways(rows: Rows, is_foreign:
     links = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
     with graph_of(rows, links=links) as graph:
         nodes = [Node(-at - 1) for at in range(4)]
-        away, towards = graph.needed_by(nodes), graph.needing(nodes)
+        away, towards = graph.list_needed(nodes), graph.needing(nodes)
 
     expected = {
         (0, 1, Link.SOURCE),
@@ -169,7 +169,7 @@ def test_what_was_found_while_processing_is_told_apart(rows: Rows) -> None:
     rows.depend(0, "s1", FOUND)
 
     with graph_of(rows) as graph:
-        assert sources(graph.needed_by([Node(-1)])) == {(0, 1, Link.FOUND)}
+        assert sources(graph.list_needed([Node(-1)])) == {(0, 1, Link.FOUND)}
 
 
 def test_a_file_that_is_no_source_is_a_node(rows: Rows) -> None:
@@ -177,7 +177,7 @@ def test_a_file_that_is_no_source_is_a_node(rows: Rows) -> None:
     rows.depend(1, "shared/*", WILDCARD)
 
     with graph_of(rows) as graph:
-        (edge,) = graph.needed_by([Node(-1)])
+        (edge,) = graph.list_needed([Node(-1)])
         needing = graph.needing([graph.file("shared/base.hlsl")])
         facts = graph.facts([edge.needed])
 
@@ -196,7 +196,7 @@ def test_a_uuid_that_a_source_answers_to_as_well_leads_to_it(rows: Rows) -> None
     rows.depend(0, former.hex(), UUID)
 
     with graph_of(rows) as graph:
-        assert sources(graph.needed_by([Node(-1)])) == {(0, 2, Link.UUID)}
+        assert sources(graph.list_needed([Node(-1)])) == {(0, 2, Link.UUID)}
         assert sources([edge for edge in graph.needing([Node(-3)]) if edge.link is Link.UUID]) == {(0, 2, Link.UUID)}
 
 
@@ -210,7 +210,7 @@ def test_platforms_do_not_mix(tmp_path: Path) -> None:
     rows.need([(0, 1), (10, 11)])
 
     with graph_of(rows) as graph:
-        every, back = graph.needed_by([Node(1), Node(11)]), graph.needing([Node(2), Node(12)])
+        every, back = graph.list_needed([Node(1), Node(11)]), graph.needing([Node(2), Node(12)])
     with graph_of(rows, "Server") as graph:
         of_source = graph.products_of([1])
 
@@ -227,7 +227,7 @@ def test_an_intermediate_leads_to_the_product_that_it_is(tmp_path: Path) -> None
         rows.product(database, 11, 1, "common/s1", path_uuid("s0"), "common", 5, flags=2)
 
     with graph_of(rows, "linux") as graph:
-        assert Edge(Node(-2), Node(11), Link.INTERMEDIATE) in graph.needed_by([Node(-2)])
+        assert Edge(Node(-2), Node(11), Link.INTERMEDIATE) in graph.list_needed([Node(-2)])
         assert Edge(Node(-2), Node(11), Link.INTERMEDIATE) in graph.needing([Node(11)])
         assert Node(-1) in graph.walk([Node(2)])
         assert [fact.name for fact in graph.products()] == ["linux/p0", "linux/p1"]

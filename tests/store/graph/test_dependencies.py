@@ -64,7 +64,7 @@ def test_only_what_is_loaded_before_counts_as_preloaded(project: Project) -> Non
     reader = project.store.reader()
 
     assert dependencies.preloading(reader) == {number["linux/rock.mesh"]}
-    assert dependencies.preloaded(reader, number.values()) == {number["linux/rock.mesh"]: [number["linux/level.out"]]}
+    assert dependencies.find_preloaded(reader, number.values()) == {number["linux/rock.mesh"]: [number["linux/level.out"]]}
     assert dependencies.names_of(reader, [number["linux/level.out"]]) == {number["linux/level.out"]: "linux/level.out"}
 
 

@@ -108,10 +108,10 @@ def test_old_sessions_become_what_was_before(store: Store) -> None:
     store.put(put_session=[session_row(ended_ms=20 * SECOND)])
     archive = store.archive().sessions
 
-    assert archive.outdated_session(9 * SECOND, 100, 100) == 0
-    assert archive.outdated_session(10 * SECOND, 100, 100) == 1
-    assert archive.outdated_session(0, 2, 100) == 1
-    assert archive.outdated_session(0, 100, 1) == 1
+    assert archive.find_outdated_session(9 * SECOND, 100, 100) == 0
+    assert archive.find_outdated_session(10 * SECOND, 100, 100) == 1
+    assert archive.find_outdated_session(0, 2, 100) == 1
+    assert archive.find_outdated_session(0, 100, 1) == 1
     store.put(prune_session=[(1,)])
 
     assert [one.number for one in sessions(store.reader())] == [2]
@@ -119,7 +119,7 @@ def test_old_sessions_become_what_was_before(store: Store) -> None:
         "1.png": (10, 0), "2.png": (20, 0)
     }  # fmt: skip
     assert {run.source: run.duration_ms for run in runs_until(store.reader(), 2)} == {"1.png": 10, "2.png": 30}
-    assert archive.outdated_session(99 * SECOND, 0, 0) == 0, "the last one stays"
+    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last one stays"
 
 
 def test_a_large_session_goes_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from aptui.core.records.rows import pack_plan
 from aptui.core.results.facts import ProductFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.ordering import ordered
+from aptui.store.jobs.ordering import order_rows
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import JobRow, open_reader
@@ -194,7 +194,7 @@ def test_rows_may_come_while_others_are_put_in_order(store: Store, field: str) -
     table = read_job_table(store.reader(), {})
     table._columns = Busy(table)
 
-    order = ordered(table, field, is_descending=True)
+    order = order_rows(table, field, is_descending=True)
     mask = parse("status:failed error:error reason:why 9").matches(table)
 
     assert set(order.tolist()) == set(range(len(order)))
@@ -215,7 +215,7 @@ def test_a_row_is_there_once_it_is_written() -> None:
     table.put(JobValues(1, "a.png", 1, "linux", "key", "builder", 2, 0, 0, 1, 1, "new", "", 1))
 
     assert seen == [0]
-    assert ordered(table, "platform", is_descending=False).tolist() == [0]
+    assert order_rows(table, "platform", is_descending=False).tolist() == [0]
 
 
 def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:

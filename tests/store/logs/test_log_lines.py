@@ -8,7 +8,7 @@ import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.store.logs import joblog, log_lines
-from aptui.store.logs.log_lines import LogLines, said_in
+from aptui.store.logs.log_lines import LogLines, read_said_in
 
 from ..conftest import Store, job_row, source_row
 
@@ -33,19 +33,19 @@ def lines(store: Store, tmp_path: Path) -> LogLines:
 
 
 def test_a_log_says_its_errors_and_its_warnings_each_once(lines: LogLines) -> None:
-    assert lines.known("error", [(1, RUN)]) == [""]
+    assert lines.list_known("error", [(1, RUN)]) == [""]
     assert lines.read("error", [(1, RUN)], nothing) == ["one"]
-    assert lines.known("warning", [(1, RUN)]) == ["two"]
+    assert lines.list_known("warning", [(1, RUN)]) == ["two"]
 
 
 def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(log_lines, "said_in", lambda path: read.append(path.name) or said_in(path))
+    monkeypatch.setattr(log_lines, "read_said_in", lambda path: read.append(path.name) or read_said_in(path))
     lines.read("error", [(1, RUN)], nothing)
     lines.read("warning", [(1, RUN)], nothing)
 
     assert read == ["a.log"]
-    assert lines.known("error", [(1, RUN + 1)]) == [""]
+    assert lines.list_known("error", [(1, RUN + 1)]) == [""]
     assert lines.read("error", [(1, RUN + 1)], nothing) == [""]  # the database does not know of that run yet
     assert read == ["a.log"] * 2
 
@@ -57,7 +57,7 @@ def test_a_search_that_is_given_up_keeps_what_it_has_read(lines: LogLines) -> No
     with pytest.raises(KeyboardInterrupt):
         lines.read("error", [(1, RUN)], give_up)
 
-    assert lines.known("error", [(1, RUN)]) == [""]
+    assert lines.list_known("error", [(1, RUN)]) == [""]
 
 
 def test_analyses_unknown_jobs_and_logs_that_are_gone_say_nothing(lines: LogLines, tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_of_a_huge_log_both_ends_are_looked_at(tmp_path: Path) -> None:
     write(path, (LogLevel.ERROR, "first"), *[(LogLevel.INFO, "x" * 500)] * 2000, (LogLevel.ERROR, "last"))
 
     assert path.stat().st_size > 600_000
-    assert said_in(path)["error"] == "first\nlast"
+    assert read_said_in(path)["error"] == "first\nlast"

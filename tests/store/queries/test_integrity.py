@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from aptui.core.paths import to_text
-from aptui.store.queries.integrity import amount, examined, mark_for_a_look, orphans, still_orphans
+from aptui.store.queries.integrity import amount, examine_products, mark_for_a_look, orphans, still_orphans
 from tests.store.conftest import Store, job_row, product_row, source_row
 
 
@@ -27,7 +27,7 @@ def put(store: Store, *names: str) -> None:
 
 
 def found(store: Store) -> list[tuple[str, str]]:
-    return [(each.name, finding.problem) for each, finding in examined(store.reader(), store.path.parent) if finding]
+    return [(each.name, finding.problem) for each, finding in examine_products(store.reader(), store.path.parent) if finding]
 
 
 def unowned(store: Store, *platforms: str):
@@ -47,13 +47,13 @@ def test_damaged_and_missing_products_are_found_with_their_source(store):
     (store.path.parent / "linux/c.png").unlink()
 
     assert found(store) == [("linux/a.png", "damaged"), ("linux/c.png", "missing")]
-    findings = [finding for _, finding in examined(store.reader(), store.path.parent) if finding]
+    findings = [finding for _, finding in examine_products(store.reader(), store.path.parent) if finding]
     assert {finding.source for finding in findings} == {"Textures/Ärger.png"}
 
 
 def test_a_product_that_is_made_anew_meanwhile_is_no_finding(store):
     put(store, "linux/a.png", "linux/b.png")
-    looks = examined(store.reader(), store.path.parent)
+    looks = examine_products(store.reader(), store.path.parent)
     next(looks)
     (store.path.parent / "linux/b.png").write_bytes(b"anew")
     row = list(product_row(2, 1, "linux/b.png"))
@@ -67,7 +67,7 @@ def test_more_products_than_are_read_at_once_are_all_looked_at(store, monkeypatc
     monkeypatch.setattr("aptui.store.queries.integrity._BITE", 2)
     put(store, *(f"linux/{number}.png" for number in range(5)))
 
-    assert len(list(examined(store.reader(), store.path.parent))) == 5
+    assert len(list(examine_products(store.reader(), store.path.parent))) == 5
 
 
 def test_files_of_no_product_are_found_below_platforms_alone(store):

@@ -117,12 +117,12 @@ class World:
     def subscribe(self) -> None:
         self.lose()
         self.line = []
-        self.feed.subscribed(self.epoch, self.seq, dict.fromkeys(sorted(self.running), 0))
+        self.feed.note_subscription(self.epoch, self.seq, dict.fromkeys(sorted(self.running), 0))
 
     def lose(self) -> None:
         if self.line is not None:
             self.line = None
-            self.feed.lost()
+            self.feed.note_loss()
 
     def deliver(self, count: int) -> None:
         for _ in range(min(count, len(self.line or ()))):
@@ -202,7 +202,7 @@ def feed() -> Feed:
 
 
 def test_news_wait_until_rows_were_read(feed: Feed) -> None:
-    feed.subscribed(1, 5, {1: 0})
+    feed.note_subscription(1, 5, {1: 0})
     feed.take([NoticeLine(1, 6, notice(1))])
 
     assert not feed.drain().jobs
@@ -216,7 +216,7 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
 
 
 def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
-    feed.subscribed(1, 3, {})
+    feed.note_subscription(1, 3, {})
     feed.take([NoticeLine(1, 5, notice(1))])
     feed.take([NoticeLine(1, 6, notice(2))])
     feed.read()
@@ -225,7 +225,7 @@ def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
 
 
 def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
-    feed.subscribed(1, 5, {})
+    feed.note_subscription(1, 5, {})
     feed.read()
     feed.take([NoticeLine(1, 6, notice(1, status="processing"))])
     feed.take([NoticeLine(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))])
@@ -235,7 +235,7 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
 
 
 def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
-    feed.subscribed(1, 5, {3: 0})
+    feed.note_subscription(1, 5, {3: 0})
     feed.take([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.take([NoticeLine(1, 13, Said(0, 30, "a"))])
     feed.read()
@@ -251,7 +251,7 @@ def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: 
 
 
 def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
-    feed.subscribed(1, 5, {})
+    feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
     feed.take([NoticeLine(2, 1, notice(1))])
@@ -261,10 +261,10 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
 
 
 def test_a_lost_connection_lets_nothing_run(feed: Feed) -> None:
-    feed.subscribed(1, 5, {1: 0})
+    feed.note_subscription(1, 5, {1: 0})
     feed.read()
     assert feed.drain().is_connected
-    feed.lost()
+    feed.note_loss()
 
     batch = feed.drain()
     assert not batch.is_connected
@@ -326,7 +326,7 @@ def test_a_read_that_failed_is_asked_for_again_by_news_once_there_is_a_database(
         return answer
 
     feed = Feed(database_file, read_table=read, reads_alone=False, clock_ms=lambda: NOW_MS)
-    feed.subscribed(1, 5, {})
+    feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
     with pytest.raises(UserError):  # a pane was entered while there was none
@@ -363,7 +363,7 @@ def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, 
     woken = threading.Event()
     feed = Feed(store.path, {}, wake=woken.set)
     monkeypatch.setattr("aptui.tui.data.feed.CATCH_UP_S", (0.01,) * 500)
-    feed.subscribed(3, 9, {})
+    feed.note_subscription(3, 9, {})
     first = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
     store.put(put_job=[job_row(2, 1, platform="server")], put_state=[("seq", "9")])
     second = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
@@ -437,7 +437,7 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
 
 
 def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
-    feed.subscribed(1, 5, {})
+    feed.note_subscription(1, 5, {})
     feed.read()
     feed.take([NoticeLine(1, 6, notice(1))])
     item = feed.drain().jobs[0]

@@ -279,7 +279,7 @@ def test_a_bug_where_rows_are_put_in_order_leaves_the_rows_and_the_next_view_is_
 ) -> None:
     before = shown(jobs)
     with monkeypatch.context() as patched:
-        patched.setattr(job_views, "ordered", lambda *_arguments, **_named: [].pop())
+        patched.setattr(job_views, "order_rows", lambda *_arguments, **_named: [].pop())
         jobs.set_sort("source", is_descending=False)
         jobs.settle()
 

@@ -41,14 +41,14 @@ class Ears:
             self.heard.append(what)
             self.changed.notify_all()
 
-    def subscribed(self, epoch, seq, running) -> None:
+    def note_subscription(self, epoch, seq, running) -> None:
         self._note("subscribed", epoch, seq, running)
 
     def take(self, news) -> None:
         for line in news:
             self._note("take", *line)
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         self._note("lost")
 
     def await_(self, is_so) -> None:

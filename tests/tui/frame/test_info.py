@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from aptui.core.project import ScanFolder
 from aptui.tui.frame.info import info_lines
-from aptui.tui.frame.sheet import broken
+from aptui.tui.frame.sheet import break_entries
 
 from ..fake_panes import FakeSession
 
@@ -15,7 +15,7 @@ def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:
     project = SimpleNamespace(scan_folders=(ScanFolder(1, "game", path),), metadata_types=())
     config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=0)
 
-    lines = ["".join(part.text for part in line) for line in broken(info_lines(FakeSession(tmp_path), config, [], 77))]
+    lines = ["".join(part.text for part in line) for line in break_entries(info_lines(FakeSession(tmp_path), config, [], 77))]
 
     assert max(map(len, lines)) <= 77
     assert path in "".join(line.strip() for line in lines)

@@ -21,7 +21,7 @@ class Waiting(JobsProbe):
 
     has_rows = False
 
-    def awaited(self, _focused) -> str:
+    def name_awaited(self, _focused) -> str:
         return "" if self.has_rows else "the first rows"
 
 

@@ -5,8 +5,8 @@ from rich.color import ColorType
 from rich.console import Console
 from rich.style import Style
 
-from aptui.tui.pictures.blocks import Ground, Manner, bytes_of, drawn
-from aptui.tui.pictures.pixels import Pixels, fitted
+from aptui.tui.pictures.blocks import Ground, Manner, bytes_of, draw_picture
+from aptui.tui.pictures.pixels import Pixels, fit_size
 from aptui.tui.preferences.colours import PALETTE
 
 DARK = Ground(Style.parse("#c0c0c0 on #101418"), (16, 20, 24), True)
@@ -19,7 +19,7 @@ RED, BLUE, WHITE, GREY, BLACK, CLEAR = (
 def shown(pixels, columns=40, rows=20, manner=Manner.COLOURS, ground=DARK, **more):
     """Return (character, colour, background) of every cell."""
     found = []
-    for line in drawn(pixels, columns, rows, manner, ground, **more):
+    for line in draw_picture(pixels, columns, rows, manner, ground, **more):
         cells = []
         for text, style, _ in line:
             looks = [tuple(each.triplet) if each else None for each in (style.color, style.bgcolor)]
@@ -29,7 +29,7 @@ def shown(pixels, columns=40, rows=20, manner=Manner.COLOURS, ground=DARK, **mor
 
 
 def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more):
-    return ["".join(text for text, _, _ in line) for line in drawn(pixels, columns, rows, manner, ground, **more)]
+    return ["".join(text for text, _, _ in line) for line in draw_picture(pixels, columns, rows, manner, ground, **more)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more)
     ],
 )
 def test_a_picture_fills_its_room_with_its_aspect(picture, room, expected):
-    assert fitted(*picture, *room) == expected
+    assert fit_size(*picture, *room) == expected
 
 
 def test_a_cell_shows_two_pixels_and_a_blank_two_that_are_alike():
@@ -82,7 +82,7 @@ def test_with_256_colours_only_those_are_told():
 
     assert told <= {*PALETTE, (192, 192, 192)}
     assert len(told) > 20
-    for line in drawn(gradient, 64, 16, Manner.PALETTE, DARK):
+    for line in draw_picture(gradient, 64, 16, Manner.PALETTE, DARK):
         for _, style, _ in line:
             assert style.bgcolor.downgrade(console._color_system).type is ColorType.EIGHT_BIT
     assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, "grey stays grey"
@@ -108,7 +108,7 @@ def test_without_half_blocks_cells_have_one_colour():
 def test_fewer_colours_are_fewer_bytes():
     noise = Pixels(40, 40, bytes(each for at in range(1600) for each in (at * 7 % 256, at * 13 % 256, at * 29 % 256, 255)))
 
-    counts = [bytes_of(drawn(noise, 40, 20, manner, DARK)) for manner in Manner]
+    counts = [bytes_of(draw_picture(noise, 40, 20, manner, DARK)) for manner in Manner]
 
     assert counts[0] >= counts[1] > 4 * counts[2]
     assert counts[2] <= 40 * 20 * 3 + 20 * 40

@@ -10,7 +10,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from aptui.tui.preferences import theming
-from aptui.tui.preferences.colours import LEAST_CONTRAST, contrast, fitted, legible, seen
+from aptui.tui.preferences.colours import LEAST_CONTRAST, contrast, fit_colours, legible, show_colour
 from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Painter
 
@@ -35,7 +35,7 @@ def colours_of(style: Style, *, is_dark: bool, colours: int) -> float:
         fallback if colour is None or colour.is_default else colour
         for colour, fallback in zip((style.color, style.bgcolor), own, strict=True)
     )
-    return contrast(seen(front, colours), seen(back, colours, is_foreground=False))
+    return contrast(show_colour(front, colours), show_colour(back, colours, is_foreground=False))
 
 
 @pytest.mark.usefixtures("_facts")
@@ -45,7 +45,7 @@ def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> 
     safety.install(safety.TerminalFacts(colours=colours))
     look = LOOKS[name]
     styles = theming.Roles(look.roles)
-    ground = theming.rich_style(f"{styles.text('value') or 'ansi_default'} on {fitted(look.colors['background'], colours)}")
+    ground = theming.rich_style(f"{styles.text('value') or 'ansi_default'} on {fit_colours(look.colors['background'], colours)}")
     painter = Painter(styles, ground)
 
     poor = {
@@ -67,7 +67,7 @@ def test_with_16_colours_what_cannot_be_taken_is_not_the_brightest(name: str) ->
     grey, ground = (170, 0) if look.is_dark else (85, 255)
     styles = [theming.rich_style(look.roles[role]) for role in ("muted", "value")]
     muted, plain = (
-        ColorTriplet(grey, grey, grey) if style.color is None or style.color.is_default else seen(style.color, 16)
+        ColorTriplet(grey, grey, grey) if style.color is None or style.color.is_default else show_colour(style.color, 16)
         for style in styles
     )
     behind = ColorTriplet(ground, ground, ground)
@@ -80,14 +80,16 @@ def test_a_colour_that_can_be_read_stays_and_another_moves_as_little_as_needed()
     red = Color.parse("#ef6f6c")
 
     assert legible(Color.parse("#ffffff"), bar, safety.TRUECOLOUR) == Color.parse("#ffffff")
-    moved = seen(legible(red, bar, safety.TRUECOLOUR), safety.TRUECOLOUR)
+    moved = show_colour(legible(red, bar, safety.TRUECOLOUR), safety.TRUECOLOUR)
     assert moved.red > moved.green
-    assert contrast(moved, seen(bar, safety.TRUECOLOUR)) >= LEAST_CONTRAST
+    assert contrast(moved, show_colour(bar, safety.TRUECOLOUR)) >= LEAST_CONTRAST
     black = Color.parse("#000000")
-    assert seen(legible(red, Color.parse("#b0b0b0"), safety.TRUECOLOUR), safety.TRUECOLOUR) != seen(black, safety.TRUECOLOUR)
+    assert show_colour(legible(red, Color.parse("#b0b0b0"), safety.TRUECOLOUR), safety.TRUECOLOUR) != show_colour(
+        black, safety.TRUECOLOUR
+    )
 
 
 @pytest.mark.parametrize(("colour", "nearest"), [("#2b3647", "#3a3a3a"), ("#14171c", "#1c1c1c"), ("#ef6f6c", "#ff5f5f")])
 def test_with_256_colours_slate_is_grey_and_red_stays_red(colour: str, nearest: str) -> None:
-    assert fitted(f"bold {colour}", 256) == f"bold {nearest}"
-    assert fitted(colour, 16) == fitted(colour, safety.TRUECOLOUR) == colour
+    assert fit_colours(f"bold {colour}", 256) == f"bold {nearest}"
+    assert fit_colours(colour, 16) == fit_colours(colour, safety.TRUECOLOUR) == colour

@@ -11,7 +11,7 @@ from textual.binding import Binding
 import aptui.tui
 from aptui.config.dirs import data_dir
 from aptui.tui.frame.toasts import Toasts
-from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalise, own_file, shipped_actions, shown_key
+from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalise, own_file, read_shipped_actions, show_key
 from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
@@ -40,13 +40,13 @@ def bound() -> dict[str, set[str]]:
 
 
 def test_every_binding_is_in_the_shipped_keymap_and_the_reverse():
-    shipped = {action.id: set(action.keys) for action in shipped_actions(data_dir() / "config" / "keymap.yaml").values()}
+    shipped = {action.id: set(action.keys) for action in read_shipped_actions(data_dir() / "config" / "keymap.yaml").values()}
 
     assert bound() == shipped
 
 
 def test_the_shipped_keys_clash_nowhere():
-    actions = shipped_actions(data_dir() / "config" / "keymap.yaml")
+    actions = read_shipped_actions(data_dir() / "config" / "keymap.yaml")
 
     assert clashes(actions) == []
     assert {action.scope for action in actions.values()} >= {EVERYWHERE}
@@ -110,7 +110,7 @@ def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_agai
     [("ctrl+p", "^P"), ("question_mark", "?"), ("enter", "⏎"), ("f1", "F1"), ("shift+tab", "⇧Tab"), ("Q", "Q"), ("slash", "/")],
 )
 def test_keys_are_shown_as_people_read_them(key, shown):
-    assert shown_key(key) == shown
+    assert show_key(key) == shown
 
 
 def test_keys_are_normalised_as_textual_names_them():

@@ -85,7 +85,7 @@ def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
 
 def test_a_file_that_cannot_be_read_is_said(own):
     with pytest.raises(UserError, match="cannot be read"):
-        yaml_files.compile_file(own / "absent.yaml", theming.checked)
+        yaml_files.compile_file(own / "absent.yaml", theming.check_theme)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.reading.builder_names import finder, known_names
+from aptui.tui.reading.builder_names import find_known_names, finder
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
 
@@ -22,12 +22,12 @@ def app_with(memory: UiMemory, *, has_more: bool = True) -> SimpleNamespace:
 def test_what_was_found_is_known_the_next_time(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
     app = app_with(memory)
-    assert known_names(app) == {SHIPPED.uuid: "image"}
+    assert find_known_names(app) == {SHIPPED.uuid: "image"}
 
     assert finder(app)() == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
     memory.save()
 
-    assert known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
+    assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
 def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
@@ -53,4 +53,4 @@ def test_a_memory_that_somebody_spoiled_is_none(tmp_path, remembered):
     memory = UiMemory(tmp_path / "memory.json")
     memory.put("shell.builders", remembered)
 
-    assert known_names(app_with(memory)) == {SHIPPED.uuid: "image"}
+    assert find_known_names(app_with(memory)) == {SHIPPED.uuid: "image"}

@@ -30,7 +30,7 @@ class Ears:
         self.heard: list[str] = []
         self.running: list[tuple[int, ...]] = []
 
-    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+    def note_subscription(self, epoch: int, seq: int, running: Collection[int]) -> None:
         self.heard.append(f"from {epoch}.{seq}")
         self.running.append(tuple(running))
 
@@ -39,7 +39,7 @@ class Ears:
             f"{line.seq} {line.notice.job_id} {line.notice.status}" for line in news if isinstance(line.notice, JobChanged)
         ]
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         self.heard.append("lost")
 
 

@@ -251,9 +251,9 @@ def test_marks_stay_on_their_rows_and_answer_in_the_order_of_the_view():
         assert table.marks.keys == {1, 3, 4, 5}
         model.show(range(99, 1, -1))
         table.refresh_model()
-        assert table.selected_keys() == [5, 4, 3, 1]
+        assert table.list_selected_keys() == [5, 4, 3, 1]
         await pilot.press("u")
-        assert table.selected_keys() == [table.cursor_key]
+        assert table.list_selected_keys() == [table.cursor_key]
 
     play(table, script)
 

@@ -272,7 +272,7 @@ def test_hits_are_highlighted_and_stepped_through():
             at.append(pane.cursor)
         assert at == [2, 12, 22, 22, 12]
         await pilot.press("v", "j", "v")
-        assert len(pane.selected_keys()) == 2
+        assert len(pane.list_selected_keys()) == 2
 
     play(pane, script)
 

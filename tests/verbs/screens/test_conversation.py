@@ -105,7 +105,7 @@ def test_what_was_copied_is_told(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    assert conversation.copied("1 of 31 jobs\nfailed: bad.json\nand so on").startswith("copied 1 of 31 jobs and 2 lines more: ")
+    assert conversation.copy_text("1 of 31 jobs\nfailed: bad.json\nand so on").startswith("copied 1 of 31 jobs and 2 lines more: ")
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_fo
         meanwhile.follow()
         os.close(write)
 
-        assert list(meanwhile.typed("> ")) == []
+        assert list(meanwhile.read_typed("> ")) == []
     assert out.getvalue() == "following; Enter ends it\n> "
 
 
 def test_jobs_are_cancelled_and_escalated_by_their_numbers(monkeypatch):
-    monkeypatch.setattr(conversation, "unsettled_jobs", lambda _arguments: {9, 12, 13})
+    monkeypatch.setattr(conversation, "find_unsettled_jobs", lambda _arguments: {9, 12, 13})
     asked, out = [], io.StringIO()
 
     def ask(verb):

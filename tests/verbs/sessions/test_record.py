@@ -20,7 +20,7 @@ from aptui.core.notices import JobChanged
 from aptui.link.recording import Recording, read_recording
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import open_reader
-from aptui.verbs.screens.replay import played
+from aptui.verbs.screens.replay import play_recording
 
 pytestmark = pytest.mark.real
 
@@ -128,7 +128,7 @@ def test_what_an_engine_says_is_recorded_until_somebody_stops_it(home: Home, tmp
     assert sum("bad: no good in it" in log for log in logs) == 2
     everything = [path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()]
     assert not any(b"hunter2" in data for data in everything)
-    with played(file, 10) as session:
+    with play_recording(file, 10) as session:
         assert session.label.startswith("▶ replay 00:00 of ")
 
 
@@ -206,7 +206,7 @@ def test_one_whose_recorder_was_killed_is_replayed_up_to_then(home: Home, tmp_pa
     until(lambda: ("a.txt", "completed") in changes(read(file, tmp_path / "look")), "news")
     end(signal.SIGKILL)
 
-    with played(file, 1) as session:
+    with play_recording(file, 1) as session:
         assert session.recording.is_cut_off
         assert ("a.txt", "completed") in changes(session.recording)
 

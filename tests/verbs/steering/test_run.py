@@ -10,7 +10,7 @@ import pytest
 import verb_project
 from verb_project import Run, runner
 
-from aptui.demo.project import expected_product_count
+from aptui.demo.project import count_expected_products
 from aptui.store.queries import health
 from aptui.verbs import doctor
 
@@ -260,7 +260,7 @@ def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, 
     wrong, told, _ = run("demo", str(folder))
 
     assert (code, again, wrong) == (0, 0, 1)
-    assert f"{expected_product_count()} products" in out
+    assert f"{count_expected_products()} products" in out
     assert "data/another.json should not have failed" in told
 
 

@@ -451,7 +451,7 @@ def test_output_knows_when_each_line_came_and_forgets_nothing_of_it_where_some_i
     for time_ms, data in ((1000, b"a\nb"), (1002, b"c\n"), (2000, b"d\n"), (3000, b"x" * 40 + b"\n"), (4000, b"end\n")):
         text.add(data, time_ms)
 
-    lines = text.timed_lines()
+    lines = text.list_timed_lines()
     assert lines == list(text.lines())
     assert [getattr(line, "time_ms", 0) for line in lines] == [1000, 1000, 2000, 3000, 0, 3000, 4000]
 

@@ -375,6 +375,6 @@ def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expec
 
     trace.note_reads(str(record), "/bin/tool", reads)
 
-    assert [os.path.relpath(read.path, room.root) for read in reads.found(lambda _path: "", adds=True)] == (
+    assert [os.path.relpath(read.path, room.root) for read in reads.find_read(lambda _path: "", adds=True)] == (
         [expected] if expected else []
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aptui.worker.inputs import strangers
-from aptui.worker.inputs.strangers import is_of_the_system, named_by_content
+from aptui.worker.inputs.strangers import find_named_by_content, is_of_the_system
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_content_that_names_a_file_outside_is_found_out(tmp_path: Path, said: st
     source.write_bytes(b"\xff\0 " + said.replace("{outside}", str(outside)).encode())
     roots = [str(tmp_path / "assets"), str(tmp_path)]
 
-    found = named_by_content([f"{outside}/other", f"{outside}/my key"], [f"{tmp_path}/none", str(source)], roots)
+    found = find_named_by_content([f"{outside}/other", f"{outside}/my key"], [f"{tmp_path}/none", str(source)], roots)
 
     assert found == (f"{outside}/my key", str(source))
 
@@ -40,7 +40,7 @@ def test_a_file_of_that_name_elsewhere_is_not_meant(tmp_path: Path, said: str) -
     source = tmp_path / "a.bin"
     source.write_text(said)
 
-    assert named_by_content([f"{tmp_path}-secret/my key"], [str(source)], [str(tmp_path)]) == ("", "")
+    assert find_named_by_content([f"{tmp_path}-secret/my key"], [str(source)], [str(tmp_path)]) == ("", "")
 
 
 class Counted(bytes):
@@ -65,7 +65,7 @@ def test_much_text_takes_no_longer_than_it_must(tmp_path: Path) -> None:
     source = tmp_path / "a.bin"
     source.write_text("k" * 40_000)
 
-    assert named_by_content(["/secret/k"], [str(source)], []) == ("", "")
+    assert find_named_by_content(["/secret/k"], [str(source)], []) == ("", "")
 
 
 def test_what_belongs_to_the_system_or_to_python_may_be_named() -> None:

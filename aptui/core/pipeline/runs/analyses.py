@@ -51,7 +51,7 @@ class Analyses:
         if job.ties is not None or result.used.began_ns:
             job.ties = job.ties or Ties()
             job.ties.report = result.used
-        plans, edges, log, problem = self._checked(job, builder, result)
+        plans, edges, log, problem = self._check_answer(job, builder, result)
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
@@ -77,7 +77,7 @@ class Analyses:
         self._reports.tell(job)
         if edges_changed:
             self._spread.spread({source.key})
-        self._jobs.settled(job, is_changed=False)
+        self._jobs.note_settled(job, is_changed=False)
 
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
         """An analysis failed for a file that is not here: when that comes, it is analysed again."""
@@ -87,7 +87,7 @@ class Analyses:
             self._memory.edges.renew(job.source, before)
             self._jobs.owe_edges(job.source, job.builder)
 
-    def _checked(
+    def _check_answer(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
         """Return plans and edges that can be, a log that warns of the others, and why the analysis fails ("" = it does not).
@@ -99,14 +99,14 @@ class Analyses:
         plans: dict[tuple[str, str], JobPlan] = {}
         for plan in result.plans:
             if plan.platform not in enabled:
-                text = self._undeclared(job, builder, plan)
+                text = self._find_undeclared(job, builder, plan)
                 if text and not builder.adapter:
                     problem = problem or text
                 else:
-                    log.append(self._left_out(builder, plan, text))
+                    log.append(self._log_left_out(builder, plan, text))
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
-            dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
+            dependencies = tuple(sorted({_move_dependency(item, key_of(RelPath(rel))) for rel, item in known if rel}))
             is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # others may wait for what it makes
             plans[plan.platform, plan.key] = JobPlan(
                 plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
@@ -125,7 +125,7 @@ class Analyses:
                 edges[SourceEdge(edge.kind, rel)] = None
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
-    def _undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
+    def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
         """Return what is wrong with a job for a platform that nobody declared, "" when its platform is just not enabled here."""
         project = self._jobs.project
         tags = {tag for platform in project.platforms for tag in platform.tags}
@@ -136,7 +136,7 @@ class Analyses:
         text = f"job '{plan.key}' of '{job.source.rel}' (builder '{builder.name}') is for platform '{plan.platform}'"
         return f"{text}, which the configuration does not declare; known here: {', '.join(sorted({*ids, *others}))}"
 
-    def _left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
+    def _log_left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
         """Return what the log says of a job for a platform that is not enabled.
 
         One that nobody declared (`error`) is dropped for builders of other programs alone, as O3DE does; all are told.
@@ -151,5 +151,5 @@ def _warn(builder: Builder, text: str) -> LogRecord:
     return LogRecord(LogLevel.WARNING, builder.name, text, 0)
 
 
-def _moved(dependency: JobDependency, key: PathKey) -> JobDependency:
+def _move_dependency(dependency: JobDependency, key: PathKey) -> JobDependency:
     return JobDependency(key, dependency.key, dependency.platform, dependency.kind, dependency.sub_ids, dependency.is_uuid)

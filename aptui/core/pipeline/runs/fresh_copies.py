@@ -137,18 +137,18 @@ class FreshCopies:
         for copy in planned:
             self._reports.learn_run(copy.rule.builder.uuid, copy.duration_ms)
         self._ledger.flush_rows()
-        moves = (((self._staged(copy), copy.product),) for copy in planned)
+        moves = (((self._path_staged(copy), copy.product),) for copy in planned)
         orders = (JobCommit(copy.run_key, copy.job_id, move, (), is_first=True) for copy, move in zip(planned, moves, strict=True))
         self._ledger.order(CommitProducts(self._ledger.cause, tuple(orders)))
 
-    def _staged(self, copy: FreshCopy) -> str:
+    def _path_staged(self, copy: FreshCopy) -> str:
         return f"{self._staging}/{copy.run_key}"
 
     def rows_of(self, copy: FreshCopy) -> list[tuple[str, rows.Row]]:
         """Return the rows that are saved with the product; asked once."""
         return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
 
-    def committed(self, copies: Sequence[FreshCopy]) -> None:
+    def note_committed(self, copies: Sequence[FreshCopy]) -> None:
         """These are in place, and so are all their rows."""
         state = machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,))
         assert state is not None
@@ -184,7 +184,7 @@ class FreshCopies:
         for trigger in _TO_COMMIT:
             machine.feed(job, trigger)
         product = copy.product
-        staged = StagedProduct(self._staged(copy), "", 0, b"", product.flags, product.digest, product.hash64, product.size)
+        staged = StagedProduct(self._path_staged(copy), "", 0, b"", product.flags, product.digest, product.hash64, product.size)
         result = RunResult(copy.run_key, Outcome.SUCCEEDED, "", (staged,), product.digest, duration_ms=copy.duration_ms)
         change = CommitChange(((product.name, product.digest.hex()),), is_changed=True)
         moves = ((staged.staged, product),)

@@ -90,7 +90,7 @@ class Runs:
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
-            elif changed := self._changed(job, result):
+            elif changed := self._find_changed(job, result):
                 stale = replace(result, used=replace(result.used, changed=changed))
                 self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
             elif result.outcome != Outcome.SUCCEEDED and self._is_tried_again(job, result, event.now_ms):
@@ -103,7 +103,7 @@ class Runs:
             else:
                 self._put_discovered(job, result)
                 text = result.error or "it failed without saying why"
-                self._failed(job, result, f"{text}{_tries(job)}", event.now_ms)
+                self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms)
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
@@ -151,10 +151,10 @@ class Runs:
         if self._chains.is_intermediate_source(job.source):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
-    def _changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
+    def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
         """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
         witness = self._jobs.witness
-        if changed := witness.changed(job, result.used):
+        if changed := witness.find_changed(job, result.used):
             return changed
         found = result.discovered if isinstance(result, RunResult) else ()
         if isinstance(result, RunResult) and (
@@ -171,7 +171,9 @@ class Runs:
         """
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
-            self._failed(job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms)
+            self._note_failed(
+                job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms
+            )
             return
         self._jobs.is_outdated = True
         self._ledger.order(DescribeAnew(self._ledger.cause, builder))
@@ -191,7 +193,7 @@ class Runs:
         if problem == "":
             self._run_came_back(job, result, Outcome.STALE, now_ms)
         else:
-            self._failed(job, result, problem, now_ms)
+            self._note_failed(job, result, problem, now_ms)
         return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
@@ -199,7 +201,7 @@ class Runs:
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""
-        return self._jobs.blocked(job, result.products) or None
+        return self._jobs.find_block(job, result.products) or None
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
         """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""
@@ -207,9 +209,9 @@ class Runs:
         text = self._chains.problem(job, names)
         if text:
             conflicts = self._jobs.conflicts
-            freed = dict.fromkeys([*conflicts.claim_all(job, names), *conflicts.freed_by(job, names)])
+            freed = dict.fromkeys([*conflicts.claim_all(job, names), *conflicts.free_names(job, names)])
             self._todo.extend((other, True) for other in freed)
-            self._failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
+            self._note_failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
         return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
@@ -224,7 +226,7 @@ class Runs:
                 return
             if job.tried:
                 died = "its worker died twice" if len(job.tried) == 1 else "its worker died"
-                self._failed(job, result, f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}", now_ms)
+                self._note_failed(job, result, f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}", now_ms)
                 return
             job.tried = (result.kind,)
         self._jobs.feed(job, Trigger.LOST)
@@ -252,12 +254,12 @@ class Runs:
         prepared = self._commits.prepare(succeeded, now_ms)
         for commit in prepared.commits:
             if commit.result.reprocess:
-                commit.wishes = tuple(job for job in self._wished(commit) if self._plans.can_force(job))
+                commit.wishes = tuple(job for job in self._find_wished(commit) if self._plans.can_force(job))
         for job, result in prepared.ended:
             self._run_came_back(job, result, Outcome.STALE, now_ms)
         order, again = self._commits.begin(prepared)
         for job, result, text in prepared.lost:
-            self._failed(job, result, text, now_ms, keeps_claims=True)
+            self._note_failed(job, result, text, now_ms, keeps_claims=True)
         self._todo.extend((job, True) for job in again)
         for commit in prepared.commits:
             self._begin(commit)
@@ -325,12 +327,12 @@ class Runs:
         failed = [(self._committing.pop(run_key), text, placed) for run_key, text, placed in event.failed]
         committed = [commit for commit in ended if isinstance(commit, Commit)]
         if copies := [copy for copy in ended if isinstance(copy, FreshCopy)]:
-            self._fresh.committed(copies)
+            self._fresh.note_committed(copies)
         self._fresh.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, FreshCopy))
         for commit in committed:
             self._record_commit(commit)
         for commit in committed:
-            for job in self._wished(commit, warns=True):
+            for job in self._find_wished(commit, warns=True):
                 self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
         for item, text, placed in failed:
             commit = self._fresh.as_commit(item) if isinstance(item, FreshCopy) else item
@@ -344,7 +346,7 @@ class Runs:
         job.stale_count = 0
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1
-        self._commits.committed(commit)
+        self._commits.note_committed(commit)
         if job.is_draft:
             self._plans.drafts.owe(job)
         self._ledger.touched[job.source] = None
@@ -359,13 +361,13 @@ class Runs:
             # taken for theirs.
             self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.tell(job, is_settled=True)
-        self._jobs.settled(job, is_changed=change.is_changed)
+        self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
         """A commit failed: what it replaced is what dependents get from now on, and they are told so."""
-        job, replaced = commit.job, commit.replaced(placed)
+        job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
-        self._commits.failed(commit)
+        self._commits.note_failed(commit)
         if commit.strange:
             self._delete(commit.strange)
         if replaced:
@@ -377,7 +379,7 @@ class Runs:
         self._reports.write_log(job, commit.result.log, text)
         self._failures.record(job, text, now_ms)
 
-    def _failed(
+    def _note_failed(
         self,
         job: Job,
         result: AnalyseResult | RunResult,
@@ -400,7 +402,7 @@ class Runs:
         job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
         self._reports.write_log(job, result.log, text)
 
-    def _wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
+    def _find_wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
         """Yield the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
         job = commit.job
         for path in commit.result.reprocess:

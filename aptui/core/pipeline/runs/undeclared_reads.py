@@ -63,12 +63,12 @@ class UndeclaredReadCheck:
         hidden = [(read, hider) for read in reads if (hider := self._graph.hider(read.path)) is not None]
         if not hidden:
             return result
-        said = [self._hidden_said(read, hider) for read, hider in hidden[:_MOST_SAID]]
+        said = [self._describe_hidden(read, hider) for read, hider in hidden[:_MOST_SAID]]
         log = tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
         found = tuple((read.path, read.digest) for read, _hider in hidden)
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
-    def _hidden_said(self, read: Read, hider: FileFact) -> str:
+    def _describe_hidden(self, read: Read, hider: FileFact) -> str:
         folders = self._project.scan_folders
         own = next(folder.name for folder in folders if read.path.startswith(f"{folder.path}/"))
         other = next(folder.name for folder in folders if folder.id == hider.scan_folder)
@@ -85,7 +85,7 @@ class UndeclaredReadCheck:
         A builder need not declare what its dependencies declare. While nobody knows yet what that is, nothing is said against it.
         """
         plans, edges, log = answer
-        declared, is_all = self._declared(job, edges)
+        declared, is_all = self._list_declared(job, edges)
         declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
         strangers = self._strangers(job, builder, declared, reads)
         if builder.undeclared_reads is UndeclaredReads.ADD:
@@ -94,7 +94,7 @@ class UndeclaredReadCheck:
             return edges, log
         return edges, (*log, *_warn_of(builder, strangers, now_ms))
 
-    def _declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
+    def _list_declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
         """Return the keys that an analysis with these edges depends on, and whether these are all."""
         asked = Job(job.source, job.builder, "", ANALYSIS_KEY, edges=edges)
         assembly = self._graph.analysis(asked, ())

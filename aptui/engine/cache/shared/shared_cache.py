@@ -162,14 +162,14 @@ class SharedCache:
         result = None
         try:
             if not look.is_over:
-                result = self._found(look)
+                result = self._find_result(look)
         except Exception as error:  # noqa: BLE001 - whatever is wrong in here must not hold up a job
             self._tell(f"the shared cache cannot be used for '{look.order.rel}': {type(error).__name__}: {error}")
         finally:
             self._done.append((look, result))
             self._wake()
 
-    def _found(self, look: _Lookup) -> RunResult | None:
+    def _find_result(self, look: _Lookup) -> RunResult | None:
         began_s = time.monotonic()
         is_draft = look.order.quality == Quality.DRAFT
         finals = (replace(look.facts, manifest=as_final(look.facts.manifest)),) if is_draft else ()
@@ -216,7 +216,7 @@ class SharedCache:
         if look.is_over:
             shutil.rmtree(look.folder, ignore_errors=True)
             if look.hit is not None:
-                self._service.unused(look.hit)
+                self._service.note_unused(look.hit)
             return
         del self._looks[run_key]
         self.has_found = result is not None
@@ -250,7 +250,7 @@ class SharedCache:
                 self._close(look.group)
         return answers
 
-    def ended(self, result: RunResult) -> bool:
+    def note_ended(self, result: RunResult) -> bool:
         """Take note that a run ended here; return False when its job was answered before, and nobody wants this result."""
         look = self._looks.pop(result.run_key, None)
         if look is not None:
@@ -264,7 +264,7 @@ class SharedCache:
 
     # ------------------------------------------------------------------------------------------------------------- keeping
 
-    def committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
+    def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
         """Keep what these runs made, now that it lies in the cache."""
         for commit in commits.commits:
             folder = self._fetched.pop(commit.run_key, "")
@@ -280,7 +280,7 @@ class SharedCache:
             except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
                 self._tell(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
-    def discarded(self, run_keys: Iterable[int]) -> None:
+    def note_discarded(self, run_keys: Iterable[int]) -> None:
         """These runs came to nothing."""
         for run_key in run_keys:
             self._log_lengths.pop(run_key, None)

@@ -21,13 +21,13 @@ Result = AnalyseResult | RunResult
 _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 
-def completed(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
+def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
     """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
     stamps: dict[str, Stamp] = {}
-    return [_completed(pipeline, result, stamps) for result in results]
+    return [_complete_result(pipeline, result, stamps) for result in results]
 
 
-def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
+def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result

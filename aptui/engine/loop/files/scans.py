@@ -180,7 +180,7 @@ class Scans:
 
         `named` has the absolute path that was named, for each.
         """
-        facts = self._single_files.seen(folder, named) if not self.unknown and not self.is_scanning else None
+        facts = self._single_files.look_at(folder, named) if not self.unknown and not self.is_scanning else None
         if facts is None:
             return False
         self.is_dirty = True
@@ -235,7 +235,7 @@ class Scans:
 
         An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
         """
-        lost, orphans = self._context.cache.lost(self._context.archive.products, self._context.news.say_once)
+        lost, orphans = self._context.cache.find_lost(self._context.archive.products, self._context.news.say_once)
         self.want_again(PathKey(name.removeprefix(_COMMON)) for name in orphans if name.startswith(_COMMON))
         if lost:
             self.is_dirty = True
@@ -248,7 +248,7 @@ class Scans:
 
     # ----------------------------------------------------------------------------------------------------------------- rows
 
-    def settled_state(self) -> list[tuple[str, str]]:
+    def list_settled_state(self) -> list[tuple[str, str]]:
         """Return what the next engine finds in the database when this one has come to rest."""
         made = _MADE if self._context.metadata.creates else ""
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]

@@ -46,14 +46,14 @@ class SingleFiles:
         self._context = context
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
-    def seen(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
+    def look_at(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
         """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
         context = self._context
         if len(named) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
             return None
         facts: list[FileFact] = []
         for key, path in named.items():
-            fact = None if self._has_company(folder, key) else self._seen(key, path)
+            fact = None if self._has_company(folder, key) else self._look_at_file(key, path)
             if fact is None:
                 return None
             facts.append(fact)
@@ -63,7 +63,7 @@ class SingleFiles:
         """Whether what the file says concerns others of its folder, or the other way round."""
         return META_SUFFIX in key or key == file_key(folder) or is_told_apart(key, self._context.project.metadata_types)
 
-    def _seen(self, key: PathKey, path: bytes) -> FileFact | None:
+    def _look_at_file(self, key: PathKey, path: bytes) -> FileFact | None:
         found = self._context.archive.folders.variants(key)
         if len(found) != 1:
             return None

@@ -33,7 +33,7 @@ class BegunRuns:
         self._held[key], self._key_of[notice.run_key] = notice, key
         return True
 
-    def begun(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
+    def tell_begun(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
         """Return what may be told now that workers are at these runs; it counts as of the event `cause`."""
         keys = [key for run_key in run_keys if (key := self._key_of.pop(run_key, None)) is not None]
         return [replace(self._held.pop(key), cause=cause) for key in keys]

@@ -81,7 +81,7 @@ class NoticePublisher:
 
     def tell_begun(self, run_keys: Iterable[int]) -> None:
         """Tell that these runs have begun, of those whose news were held back."""
-        for notice in self.begun.begun(run_keys, self._cause):
+        for notice in self.begun.tell_begun(run_keys, self._cause):
             self._tell(notice)
 
     def _tell(self, notice: Notice) -> None:

@@ -46,7 +46,7 @@ class Forecaster:
         self._work: PendingWork | None = None
         self._looked_s = self._due_s = 0.0
 
-    def completed(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
+    def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
         """Return `counts` with an estimate, as they are where nobody can say.
 
         Args:

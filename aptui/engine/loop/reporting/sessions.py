@@ -34,7 +34,7 @@ class SessionHistory(Protocol):
         """Return whether jobs ran after the last session that was recorded."""
         ...
 
-    def outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
+    def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
         """Return the oldest session if it is too old, or one of too many; else 0."""
         ...
 
@@ -85,7 +85,7 @@ class SessionRecorder:
         self._has_looked = True
         self.begin(kind)
 
-    def rested(self) -> None:
+    def note_rest(self) -> None:
         """Take note that nothing is pending; the session ends here if it stays so."""
         self._rested_ms = self._now_ms()
 
@@ -93,7 +93,7 @@ class SessionRecorder:
         """Nothing was changed by what was looked at: that is no session."""
         self._started_ms = self._started_ms * self.is_held
 
-    def found(self, archive: SessionHistory) -> Rows:
+    def find_killed(self, archive: SessionHistory) -> Rows:
         """Return the rows for what an engine did that was killed, {} when there is nothing."""
         if self._started_ms or not archive.is_session_owed():
             return {}
@@ -109,9 +109,9 @@ class SessionRecorder:
         if started_ms or archive.is_session_owed():
             kind, detail, commit = self._why(*archive.last_end())
             how = SessionEnd.STOPPED if is_stopping else SessionEnd.RESTED
-            shared = self._shared(account)
+            shared = self._count_shared(account)
             rows["put_session"] = [(started_ms or now_ms, now_ms, kind.value, detail, commit, how.value, *shared)]
-        if old := archive.outdated_session(now_ms - KEPT_MS, KEPT_RUNS, KEPT_SESSIONS):
+        if old := archive.find_outdated_session(now_ms - KEPT_MS, KEPT_RUNS, KEPT_SESSIONS):
             rows["prune_session"] = [(old,)]
         return rows
 
@@ -122,7 +122,7 @@ class SessionRecorder:
             return SessionKind.CHECKOUT, f"{was[:_SHORT]} → {head.commit[:_SHORT]}", head.commit
         return self._kind, "", head.commit or before
 
-    def _shared(self, account: Account | None) -> tuple[int, int]:
+    def _count_shared(self, account: Account | None) -> tuple[int, int]:
         """Return what results that were there already saved (ms), and how many bytes were fetched, since the last session."""
         if account is None:
             return 0, 0

@@ -67,7 +67,7 @@ def disconnect(bus_id: bytes, callbacks: Callbacks) -> None:
         del _registry.callbacks[bus_id]
 
 
-def registered() -> list[Registered]:
+def list_registered() -> list[Registered]:
     """Return all builders, in the order in which they registered."""
     return list(_registry.builders.values())
 

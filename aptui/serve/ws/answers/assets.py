@@ -218,7 +218,7 @@ async def wait_ready(session: WireSession, request: requests.WaitReady, is_synce
     while found.owed and loop.time() < deadline:
         await room.pulse.wait(min(_LOOK_S, deadline - loop.time()))
         await asyncio.sleep(_LEAST_PAUSE_S)
-        failed = await room.database.ask(partial(_failed, job_ids=frozenset(group)))
+        failed = await room.database.ask(partial(_list_failed, job_ids=frozenset(group)))
         if failed:
             return replace(_state(session, found, lookup, is_synced), status=Status.FAILED, jobs=_jobs(room, failed))
         found = await _look(room, lookup)
@@ -226,7 +226,7 @@ async def wait_ready(session: WireSession, request: requests.WaitReady, is_synce
     return _state(session, found, lookup, is_synced)
 
 
-def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
+def _list_failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
     return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
 
 
@@ -406,7 +406,7 @@ def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[model.D
     return list(dict.fromkeys(found))
 
 
-async def unresolved_counts(session: WireSession, request: requests.UnresolvedCounts, _is_synced: bool) -> requests.Unresolved:
+async def count_unresolved(session: WireSession, request: requests.UnresolvedCounts, _is_synced: bool) -> requests.Unresolved:
     """Count the dependencies of a product that lead to nothing."""
     room = session.room
 

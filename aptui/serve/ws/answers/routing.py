@@ -105,7 +105,7 @@ _HANDLERS: dict[str, _Handler] = {
     "product_info": assets.product_info,
     "resolve_path": assets.resolve_path,
     "dependencies": assets.dependencies,
-    "unresolved_counts": assets.unresolved_counts,
+    "unresolved_counts": assets.count_unresolved,
     "job_log": engine.job_log,
     "processor_status": engine.processor_status,
     "platform_status": engine.platform_status,

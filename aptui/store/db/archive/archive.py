@@ -120,13 +120,13 @@ class DatabaseArchive:
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
         ]
 
-    def failed_count(self) -> int:
+    def count_failed(self) -> int:
         """Return how many jobs and analyses are failed."""
         sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
             + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"""
         return int(self._database.execute(sql).fetchone()[0])
 
-    def unfinished(self) -> list[PathKey]:
+    def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
         That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
@@ -189,7 +189,7 @@ class DatabaseArchive:
         sql = f"SELECT 1 FROM Products WHERE ProductName > '{COMMON_PLATFORM}/' AND ProductName < '{COMMON_PLATFORM}0' LIMIT 1"
         return self._database.execute(sql).fetchone() is not None
 
-    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+    def read_departed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
         They stand below `core.identity.DEPARTED_STATE`.

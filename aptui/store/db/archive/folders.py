@@ -108,7 +108,7 @@ class FolderArchive:
         sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
         return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
 
-    def distrusted_folders(self) -> list[str]:
+    def list_distrusted_folders(self) -> list[str]:
         """Return the relative folders that are remembered with files too fresh to be trusted."""
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
         return [folder for (folder,) in self._database.execute(sql)]

@@ -26,7 +26,7 @@ class SessionArchive:
             COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)"""
         return bool(self._database.execute(sql).fetchone()[0])
 
-    def outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
+    def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
         """Return the oldest session if it is too old, or one of too many; else 0."""
         sql = "SELECT SUM(jobs_run), COUNT(*), MIN(session_id) FROM aptui_sessions WHERE session_id > 0"
         runs, count, oldest = self._database.execute(sql).fetchone()

@@ -26,7 +26,7 @@ from aptui.core.model import (
 )
 from aptui.core.records import rows
 from aptui.core.results.facts import ProductFacts
-from aptui.store.db.schema import has_rows, unsigned
+from aptui.store.db.schema import has_rows, to_unsigned
 
 _STATES = {state.value: state for state in JobState}
 _SOURCES_SQL = """
@@ -106,7 +106,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
     facts = _facts_of(database, list(jobs))
     for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in _ask(database, _PRODUCTS_SQL, list(jobs)):
         declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ())), facts.get(product_id)
-        jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size, *declared),)
+        jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), to_unsigned(hash64), size, *declared),)
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:

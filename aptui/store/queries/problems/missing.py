@@ -125,7 +125,7 @@ class FoundName(NamedTuple):
 # ------------------------------------------------------------------------------------------------------- what is scanned
 
 
-def chosen(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
+def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
     """Return the products that patterns and ids name, all without any, by name; what is only an intermediate is none.
 
     A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over
@@ -164,15 +164,15 @@ def _escape(text: str) -> str:
     return "".join(f"|{letter}" if letter in "|%_" else letter for letter in text)
 
 
-def remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
+def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
     """Return {product id: digest of the bytes that were read, names in them} for products that were read on these `terms`."""
     sql = """SELECT c.product_id, c.digest, c.names FROM json_each(?) k
         JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"""
     rows = reader.ask(sql, (json.dumps(list(product_ids)), terms))
-    return {number: (digest, unpacked(names)) for number, digest, names in rows}
+    return {number: (digest, unpack_names(names)) for number, digest, names in rows}
 
 
-def declared(reader: Reader, product_ids: Collection[int]) -> dict[int, DeclaredReference]:
+def read_declared(reader: Reader, product_ids: Collection[int]) -> dict[int, DeclaredReference]:
     """Return {product id: what it declares}."""
     sql = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
         FROM json_each(?) k JOIN ProductDependencies d ON d.ProductPK = k.value"""
@@ -182,7 +182,7 @@ def declared(reader: Reader, product_ids: Collection[int]) -> dict[int, Declared
     return found
 
 
-def declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, DeclaredReference]:
+def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, DeclaredReference]:
     """Return {path in lower case: what the products of that source declare, and what it depends on itself}."""
     found = {key: DeclaredReference() for key in keys}
     of_products = """SELECT k.value, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
@@ -325,7 +325,7 @@ def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: 
     return [*rows, (*head, NO_UUID, 0, says, *tail)] if says or not hits else rows
 
 
-def packed(names: Names) -> bytes:
+def pack_names(names: Names) -> bytes:
     """Return names as `aptui_missing_scans` holds them."""
     assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in names.assets.items()]
     uuids = [[uuid.hex(), text] for uuid, text in names.uuids.items()]
@@ -333,8 +333,8 @@ def packed(names: Names) -> bytes:
     return zlib.compress(said.encode())
 
 
-def unpacked(data: bytes) -> Names:
-    """Return what `packed` packed."""
+def unpack_names(data: bytes) -> Names:
+    """Return what `pack_names` packed."""
     assets, uuids, paths, is_partial = json.loads(zlib.decompress(data))
     return Names(
         {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},

@@ -31,18 +31,18 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
     match row.status:
         case "pending" | "processing":
-            waits = unsettled(edges, database)
+            waits = list_unsettled(edges, database)
             return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){owed}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
-            return f"{_failed_since(row, runs, database)}{after}; it ran because: {_changed_between(runs) or reason}"
+            return f"{_describe_failures(row, runs, database)}{after}; it ran because: {_describe_change(runs) or reason}"
         case "cancelled":
             return "it was cancelled; it runs again when its source changes or somebody asks for it"
         case _:
             return f"it last ran because: {reason}"
 
 
-def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
+def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     """Return how many runs in a row failed and when the first of them did, in local time.
 
     The row may be longer than the kept history.
@@ -56,7 +56,7 @@ def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     return f"failed {count}{more} times in a row, first at {when(first_ms)}"
 
 
-def _changed_between(runs: Sequence[RunRow]) -> str:
+def _describe_change(runs: Sequence[RunRow]) -> str:
     """Return what differs between the last two runs of a job that never succeeded, "" when nothing does or it cannot be known."""
     if len(runs) < 2 or any(run.outcome == 0 for run in runs):
         return ""
@@ -87,7 +87,7 @@ def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str
     return found
 
 
-def unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
+def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
     """Return the jobs of dependencies that have not settled."""
     waits: list[str] = []
     for edge in edges:

@@ -60,9 +60,9 @@ def report(reader: Reader, group: Group) -> list[ReportRow]:
         if job.status == "failed":
             row.failed += 1
             row.failures.append(job)
-    return ranked(found.values())
+    return rank_rows(found.values())
 
 
-def ranked(rows: Iterable[ReportRow]) -> list[ReportRow]:
+def rank_rows(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return groups, the worst first."""
     return sorted(rows, key=lambda row: (-row.failed, -row.errors, -row.warnings, -row.waiting, -row.cancelled, row.name))

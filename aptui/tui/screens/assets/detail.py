@@ -78,7 +78,7 @@ class ReferenceTree(_Quiet, VTree):
         references.show(panel)
         self.cursor, self.cursor_key = 0, None
         self.set_tree(references)
-        for node in references.opened_at_first():
+        for node in references.list_opened_at_first():
             self.set_open(node, is_open=True)
 
     def clear(self) -> None:

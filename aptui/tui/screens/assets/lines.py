@@ -45,7 +45,7 @@ class TreeTabs(Line):
         width = width_of(self.parts(0))
         if width != self._width:
             self._width = self.styles.width = width
-        self.changed()
+        self.look_again()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
         """Return the tabs; a sign marks the one in front, also where there are no colours."""
@@ -82,7 +82,7 @@ class TitleLine(Line):
     def show(self, title: str, more: str = "") -> None:
         """Say something else; both are foreign text."""
         self._title, self._more = title, more
-        self.changed()
+        self.look_again()
 
     def parts(self, width: int) -> Parts:
         """Return title and rest, shortened to the width."""

@@ -48,7 +48,7 @@ class ScanLine(Line):
             self._began = time.strftime("%H:%M:%S")
         self._news = news
         self.add_class("-shown")
-        self.changed()
+        self.look_again()
 
     def leave(self) -> None:
         """Go, unless a search is under way."""
@@ -119,7 +119,7 @@ class MissingScans:
             self._shell.tell(_BUSY, "warning")
 
     def scan_matching(self, pattern: str) -> None:
-        """Search the products that a pattern names (`store.missing.chosen`), all without one."""
+        """Search the products that a pattern names (`store.missing.choose_scanned`), all without one."""
         from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_engine_idle():
@@ -134,7 +134,7 @@ class MissingScans:
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
         """Call `do` with (name of all of it, how many files and folders it is, patterns for folders, ids of products)."""
         model, kind = self._trees.model, self._trees.kind
-        keys = self._trees.view.selected_keys()
+        keys = self._trees.view.list_selected_keys()
         if not keys or model.tree is None:
             return
         nodes = [node for key in keys if (node := model.node_of(key)) is not None]

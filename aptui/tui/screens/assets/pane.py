@@ -84,7 +84,7 @@ class AssetsPane(Pane):
         super().__init__(**named)
         shell = self.shell
         history = shell.memory.history("assets.searches")[::-1]
-        self.readers = AssetReaders(shell, partial(shell.in_ui, self._take), self._failed)
+        self.readers = AssetReaders(shell, partial(shell.in_ui, self._take), self._note_failed)
         self.trees, self.detail, self._tabs, self._scan_line = AssetTrees(self.readers.store), AssetDetail(), TreeTabs(), ScanLine()
         self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
         queries = self.readers.queries
@@ -117,7 +117,7 @@ class AssetsPane(Pane):
         if self.is_attached and self.is_running:
             take(*arguments)
 
-    def _failed(self, kind: str, error: KnownError) -> None:
+    def _note_failed(self, kind: str, error: KnownError) -> None:
         """Say what went wrong with a query."""
         if kind == SEARCH:
             self.search.refuse(error)
@@ -184,7 +184,7 @@ class AssetsPane(Pane):
         """Go to an asset; other screens call it."""
         self.navigation.reveal(text, came_from)
 
-    def awaited(self, focused: Widget | None) -> str:
+    def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: the first rows of a tree, what a search finds, an asset that is looked for."""
         queries = self.readers.queries
         if self.trees.model.tree is None and self.readers.store.error is None:

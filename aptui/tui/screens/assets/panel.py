@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from aptui.config.folder import spelled
+from aptui.config.folder import find_spelling
 from aptui.core.paths import cache_path
 from aptui.core.results.checks import Check, CheckLevel
 from aptui.store.db.schema import uuid_text
@@ -127,7 +127,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
     source = details.source
     file = native(source.root, source.source)
     facts = [("Scan folder", _folder_text(source.scan_folder, places)), ("Path", file), ("UUID", details.uuid)]
-    facts[2:2] = [("Hides", native(path)) for path in _hidden(reader, source, places)]
+    facts[2:2] = [("Hides", native(path)) for path in _find_hidden(reader, source, places)]
     facts += _file_facts(reader, source.source, source.digest, file)
     if details.analysis_ms:
         facts.append(("Analysis", duration_text(details.analysis_ms)))
@@ -152,7 +152,7 @@ def _folder_text(name: str, places: AssetPlaces) -> str:
     return f"{name} (order {places.orders[name]})" if name in places.orders else name
 
 
-def _hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
+def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
     """Yield the files of later scan folders that a source hides; one of a metadata type is a source of its own."""
     names = [name for name, _ in places.roots]
     if source.scan_folder not in names:
@@ -160,7 +160,7 @@ def _hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[
     sql = """SELECT 1 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
         WHERE f.ScanFolder = ? AND lower(s.SourceName) = lower(?)"""
     for _, root in places.roots[names.index(source.scan_folder) + 1 :]:
-        path = spelled(root, source.source)
+        path = find_spelling(root, source.source)
         if path and not reader.ask(sql, (root, source.source)).fetchone():
             yield path
 

@@ -40,7 +40,7 @@ class References(LazyTree):
         self.set_roots([branch for group in panel.groups for branch in _branches(group)])
         self._before = {}
 
-    def opened_at_first(self) -> list[int]:
+    def list_opened_at_first(self) -> list[int]:
         """Return the nodes of the groups that are not too long."""
         return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
 
@@ -54,7 +54,7 @@ class References(LazyTree):
             at = at.parent
         return found
 
-    def _adopted(self, branch: Branch, parent: Branch | None) -> Branch:
+    def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
         """Give a branch the key that its like had at this place, and what was read below it."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
@@ -68,7 +68,7 @@ class References(LazyTree):
         if branch.children is None and branch.has_children and before is not None:
             branch.children = before.children
         if branch.children is not None:
-            branch.children = [self._adopted(child, branch) for child in branch.children]
+            branch.children = [self._adopt_key(child, branch) for child in branch.children]
         return branch
 
 

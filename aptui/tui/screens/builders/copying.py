@@ -22,7 +22,7 @@ def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> Non
     part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
     pair = panel.current()
     texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
-        "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.selected_keys())),
+        "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys())),
         "name": (MenuItem("name", "Name", "n"), lambda: builder),
         "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
     }

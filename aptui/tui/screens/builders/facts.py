@@ -123,7 +123,7 @@ def duration_cell(took_ms: float) -> Cell:
     return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
 
 
-def searched_text(known: KnownBuilder) -> str:
+def join_searched(known: KnownBuilder) -> str:
     """Return what a filter of builders looks at: the name and the patterns."""
     return f"{known.name} {' '.join(pattern.text for pattern in known.builder.patterns) if known.builder else ''}"
 
@@ -268,6 +268,6 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
     return rows
 
 
-def turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
+def is_turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
     """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending

@@ -66,7 +66,7 @@ class BuildersLayout:
         widgets.side.display = not self.is_zoomed or not list_has_focus
         self.give_room()
         self._shown()
-        widgets.tabs.changed()
+        widgets.tabs.look_again()
 
     def go_to(self, name: str) -> None:
         """Show patterns, details or metrics; where they are shown already, go there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aptui.tui.screens.builders.facts import BUILDERS, DESCENDING, turned
+from aptui.tui.screens.builders.facts import BUILDERS, DESCENDING, is_turned
 from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, SORTED_BY, Metrics
 from aptui.tui.screens.builders.widgets import BuilderWidgets
 from aptui.tui.widgets.menu import Menu, MenuItem
@@ -46,9 +46,9 @@ class BuildersOrder:
     def turn(self, column_id: str, *, is_tree: bool) -> None:
         """Sort by a column; one that is sorted by already turns round."""
         if is_tree:
-            self._sort_tree(column_id, is_descending=turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
+            self._sort_tree(column_id, is_descending=is_turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
         else:
-            self.sort_list(column_id, is_descending=turned(self._widgets.list.sort, column_id, DESCENDING))
+            self.sort_list(column_id, is_descending=is_turned(self._widgets.list.sort, column_id, DESCENDING))
 
     def ask(self, app: App[object]) -> None:
         """Choose by what to sort, where the focus is."""

@@ -28,7 +28,7 @@ from aptui.tui.screens.builders.order import BuildersOrder
 from aptui.tui.screens.builders.reading import BuilderReading
 from aptui.tui.screens.builders.search import BuildersSearch
 from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
-from aptui.tui.screens.common.listed import ListedRows, fitted_columns
+from aptui.tui.screens.common.listed import ListedRows, fit_columns
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
@@ -127,7 +127,7 @@ class BuildersPane(Pane):
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
-    def awaited(self, focused: Widget | None) -> str:
+    def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: the builders."""
         return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
 
@@ -155,7 +155,7 @@ class BuildersPane(Pane):
         self.reading.poll()
         self.widgets.list.refresh_model()
         self.widgets.spent.refresh_model()
-        self.widgets.tabs.changed()
+        self.widgets.tabs.look_again()
 
     def reload(self) -> None:
         """Read everything again."""
@@ -222,7 +222,7 @@ class BuildersPane(Pane):
     def _shown_name(self) -> str:
         return self.current.name if self.current else ""
 
-    def _broken(self, name: str) -> str:
+    def _describe_broken(self, name: str) -> str:
         health = self.shell.session.latest_health
         return dict(health.broken_builders).get(name, "") if health else ""
 
@@ -234,7 +234,7 @@ class BuildersPane(Pane):
         builders = self.search.passing(found.builders)
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
         self.widgets.list.set_columns(known.columns_for(builders))
-        self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name), all_ms) for each in builders])
+        self.list.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
         self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
         self.widgets.list.refresh_model()
         self.search.show_list_count(len(builders), len(found.builders))
@@ -249,20 +249,20 @@ class BuildersPane(Pane):
         rows = known.pattern_rows(current, self.shell.config) if current else []
         self.patterns.put(rows)
         panel = self.widgets.details
-        pairs = known.details(current, self.shell.config, self._broken(current.name)) if current else []
+        pairs = known.details(current, self.shell.config, self._describe_broken(current.name)) if current else []
         if pairs != panel.pairs:
             panel.show(pairs)
         table = self.widgets.patterns
         table.empty_text = (
             "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
         )
-        if table.columns != (columns := fitted_columns(known.PATTERNS, rows)):
+        if table.columns != (columns := fit_columns(known.PATTERNS, rows)):
             table.set_columns(columns)
         table.refresh_model()
         if self.metrics.show(current):
             self.widgets.spent.refresh_model()
             self._open_groups()
-        self.widgets.tabs.changed()
+        self.widgets.tabs.look_again()
 
     def _open_groups(self) -> None:
         """Open both groups, once they are looked at."""

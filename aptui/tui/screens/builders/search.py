@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
-from aptui.tui.screens.builders.facts import KnownBuilder, searched_text
+from aptui.tui.screens.builders.facts import KnownBuilder, join_searched
 from aptui.tui.screens.builders.metrics import MOST, Metrics
 from aptui.tui.screens.builders.widgets import BuilderWidgets
 from aptui.tui.screens.logs.tabs import parse_filter
@@ -81,7 +81,7 @@ class BuildersSearch:
 
     def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
         """Return the builders that pass."""
-        masks = parse_filter(self._texts["list"]).passing([searched_text(each) for each in builders])
+        masks = parse_filter(self._texts["list"]).passing([join_searched(each) for each in builders])
         return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
 
     def show_list_count(self, count: int, of: int) -> None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import translate_errors, uuid_text
-from aptui.store.queries.integrity import Finding, OrphanFile, amount, examined, orphans, still_orphans
+from aptui.store.queries.integrity import Finding, OrphanFile, amount, examine_products, orphans, still_orphans
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
@@ -127,7 +127,7 @@ def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], objec
         of_count, whole = amount(reader)
         done = count = without = 0
         problems: list[CacheProblem] = []
-        for product, finding in examined(reader, cache_dir):
+        for product, finding in examine_products(reader, cache_dir):
             task.check()
             count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
             if finding is not None:
@@ -157,9 +157,9 @@ def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ..
             found += here
             if time.monotonic() - told_at > _TELL_EACH_S:
                 told_at = time.monotonic()
-                tell(Looked(count, 0, count, 0, 0, tuple(map(_unowned, found))))
+                tell(Looked(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
         found = still_orphans(found, reader, cache_dir)  # what was being put in place has its row by now
-    return Looked(count, 0, count, count, 0, tuple(map(_unowned, found)))
+    return Looked(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
 def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
@@ -170,7 +170,7 @@ def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[C
     return tuple(each for each in problems if each.name in left)
 
 
-def _unowned(orphan: OrphanFile) -> CacheProblem:
+def _as_unowned(orphan: OrphanFile) -> CacheProblem:
     return CacheProblem("unowned", orphan.name, "", orphan.size_bytes, is_watched=orphan.is_watched)
 
 

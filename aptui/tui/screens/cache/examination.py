@@ -133,7 +133,7 @@ class CacheExamination:
         if self.is_busy:
             return _going_on(title, looked, width)
         if self.kind == "verify":
-            said = _compared(looked) + (" so far" if self.ended_ms < 0 else "")
+            said = _compare(looked) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
             said = f"{count(len(looked.problems), 'file')} left to delete; the engine is asked"
         else:
@@ -143,7 +143,7 @@ class CacheExamination:
         return (Part(title, "title"), Part(f"  {said}", role)), (Part(ended, "muted"),)
 
 
-def _compared(looked: Looked) -> str:
+def _compare(looked: Looked) -> str:
     products, found = count(looked.count, "product"), len(looked.problems)
     rest = f", {looked.without_digest:,} without a digest" if looked.without_digest else ""
     return (f"{found:,} of {products} not as recorded" if found else f"{products} as recorded") + rest

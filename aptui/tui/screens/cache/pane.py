@@ -239,7 +239,7 @@ class CachePane(Pane):
     def action_repair(self) -> None:
         """Ask to run the jobs of what is wrong again: of the marked rows or the one under the cursor, or of all."""
         table = self.tables.findings
-        self.mending.ask_to_repair([self.tables.problem(key) for key in table.selected_keys()] if table.has_focus else [])
+        self.mending.ask_to_repair([self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else [])
 
     def action_delete(self) -> None:
         """Have the engine delete the files that belong to no product, after asking."""
@@ -269,7 +269,7 @@ class CachePane(Pane):
         """Copy the rows that are marked, or the one under the cursor."""
         table = self.shell.app.focused
         if isinstance(table, Table):
-            lines = [table.row_text(key) for key in table.selected_keys()]
+            lines = [table.row_text(key) for key in table.list_selected_keys()]
             self.shell.copy_text("\n".join(lines)) if lines else None
 
     def action_zoom(self) -> None:
@@ -292,4 +292,4 @@ class CachePane(Pane):
 
     def _draw(self) -> None:
         for line in self.query(Bar):
-            line.changed()
+            line.look_again()

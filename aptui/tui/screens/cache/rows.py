@@ -49,12 +49,12 @@ def share_cell(share: CacheShare, column: str) -> Cell:
         case "share":
             return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
         case "made":
-            return _made_cell(share)
+            return _make_made_cell(share)
         case _:
             return Cell("")
 
 
-def _made_cell(share: CacheShare) -> Cell:
+def _make_made_cell(share: CacheShare) -> Cell:
     """Return what was made since yesterday, also again; where that is all of it, its figures stand there already."""
     if not share.made:
         return Cell(glyph("none"), "muted")

@@ -34,7 +34,7 @@ class ListedRow(Struct, frozen=True):
         return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
 
 
-def fitted_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
+def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
     """Return columns that know what their texts need: what one does not need the others have."""
     needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
     return tuple(

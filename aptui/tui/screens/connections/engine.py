@@ -106,7 +106,7 @@ class EnginePage(ConnectionTables):
             table.empty_text = self._nothing(name)
             table.refresh_model()
         for bar in self.query(Bar):
-            bar.changed()
+            bar.look_again()
         self._share_height()
         counts = [model.row_count() for model in self.lists.values()]
         if counts != self._counts:

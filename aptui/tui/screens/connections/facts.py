@@ -60,7 +60,7 @@ class Fact(Line):
                 if len(lines) == self._most_lines:
                     break
                 lines.append(())
-            lines[-1:] = _broken(said, width - 1, self._most_lines - len(lines) + 1)
+            lines[-1:] = _break_fact(said, width - 1, self._most_lines - len(lines) + 1)
         return lines
 
     def parts(self, width: int) -> Parts:
@@ -77,7 +77,7 @@ def _parts(key: str, value: str, role: str) -> Parts:
     return (Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value"))
 
 
-def _broken(said: Parts, width: int, most: int) -> list[Parts]:
+def _break_fact(said: Parts, width: int, most: int) -> list[Parts]:
     """Return a fact in as many lines as it needs; of more than `most` the last one is cut."""
     key, value = said
     rows = wrap(value.text, max(1, width - key.width))

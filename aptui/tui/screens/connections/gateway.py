@@ -15,14 +15,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from aptui.shared.connections.addresses import canonical, split
-from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peer_rules import apply_order
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
-from aptui.tui.screens.common.listed import ListedRows, fitted_columns
+from aptui.tui.screens.common.listed import ListedRows, fit_columns
 from aptui.tui.screens.connections import peers as rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.orders import Orders
@@ -125,15 +125,15 @@ class GatewayPage(ConnectionTables):
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
         self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
-        self.lists["allowed"].put(rows.allowed_rows(settings, self._keys))
-        rejected = rows.rejected_rows(settings, report.turned_away if report else (), self._keys)
+        self.lists["allowed"].put(rows.list_allowed_rows(settings, self._keys))
+        rejected = rows.list_rejected_rows(settings, report.turned_away if report else (), self._keys)
         self.lists["rejected"].put(rejected)
-        if self.table("rejected").columns != (columns := fitted_columns(rows.REJECTED, rejected)):
+        if self.table("rejected").columns != (columns := fit_columns(rows.REJECTED, rejected)):
             self.table("rejected").set_columns(columns)
         for name in self.lists:
             self.table(name).refresh_model()
         for bar in self.query(Bar):
-            bar.changed()
+            bar.look_again()
         self.query_one("#gateway-facts", Fact).show(self._facts())
         trouble = report.trouble if report else self.orders.trouble
         words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
@@ -243,7 +243,7 @@ class GatewayPage(ConnectionTables):
 
         def check(values: dict[str, str]) -> tuple[str, str] | None:
             try:
-                applied(self.orders.settings, order(values))
+                apply_order(self.orders.settings, order(values))
             except KnownError as error:
                 name = error.what.partition(":")[0]
                 return (name if name in (*_FORM_FIELDS, "auto") else "id"), str(error)
@@ -297,7 +297,7 @@ class GatewayPage(ConnectionTables):
         def check(text: str) -> str:
             try:
                 for word in split(text):
-                    applied(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
+                    apply_order(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
             except KnownError as error:
                 return str(error)
             return "" if split(text) else "say a host name, an address or a range"

@@ -103,7 +103,7 @@ class EngineInquiry:
         self._shall_ask, self._asked_s = False, time.monotonic()
         for verb, take in ((Status(), self._take_status), (Connections(), self._take_connections)):
             self._answers_pending += 1
-            self._shell.session.ask(verb).add_done_callback(partial(self._answered, take))
+            self._shell.session.ask(verb).add_done_callback(partial(self._hand_over, take))
 
     def _arm(self, wait_s: float) -> None:
         if not self.is_armed:
@@ -115,7 +115,7 @@ class EngineInquiry:
         if self._is_visible and (self._shall_ask or self.is_working):
             self.renew()
 
-    def _answered(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
+    def _hand_over(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
         """Hand an answer to the app's thread; what is refused is not worth a word, for nobody asked for it."""
         self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 

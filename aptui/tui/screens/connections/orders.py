@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.config.editing import peer_lists
 from aptui.link import gateways, peer_file
 from aptui.link.port import OrderPeers
-from aptui.shared.connections.peer_rules import applied
+from aptui.shared.connections.peer_rules import apply_order
 from aptui.shared.connections.peers import GatewayReport, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask
@@ -89,7 +89,7 @@ class Orders:
             self._shell.tell("nothing can be changed here: the screen only reads", "warning")
             return
         try:
-            applied(self.settings, order)
+            apply_order(self.settings, order)
         except KnownError as error:
             self._shell.tell(str(error), "error", 10)
             return
@@ -114,14 +114,14 @@ class Orders:
 
     def _change(self, order: PeerOrder) -> peer_file.PeerChange:
         config = self._shell.config
-        return peer_file.change(self.file, self._configured(), order, config.project_dir if config is not None else None)
+        return peer_file.change(self.file, self._read_configured(), order, config.project_dir if config is not None else None)
 
     def _look(self) -> _Found:
-        kept, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._configured()
-        record = gateways.found(self._shell.session.cache_dir)
+        kept, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._read_configured()
+        record = gateways.find_gateway(self._shell.session.cache_dir)
         return kept.in_force(configured), configured, kept.trouble, record.problem if record is not None else ""
 
-    def _configured(self) -> PeerSettings:
+    def _read_configured(self) -> PeerSettings:
         """Return what the configuration says now, which may be more than when the screen began."""
         config = self._shell.config
         if config is None:
@@ -132,7 +132,7 @@ class Orders:
             config = load(config.project_dir)
         except KnownError:  # somebody is writing it: the engine tells what is wrong with it
             pass
-        return peer_lists.configured(config.serve)
+        return peer_lists.read_peer_settings(config.serve)
 
     def _take_gateway(self, found: _Found) -> None:
         self._kept, configured, self.trouble, self.problem = found

@@ -76,7 +76,7 @@ class ConnectionsPane(Pane):
         return page if page in (_GATEWAY, _ENGINE) else _ENGINE
 
     def _put(self) -> None:
-        self.query_one(TabLine).changed()
+        self.query_one(TabLine).look_again()
         (self.gateway if self._page == _GATEWAY else self.engine).put()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks

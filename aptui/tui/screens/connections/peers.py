@@ -95,13 +95,13 @@ def peer_facts(each: Peer | None) -> list[Fact]:
     ]
 
 
-def allowed_rows(settings: PeerSettings, keys: Keys) -> list[ListedRow]:
+def list_allowed_rows(settings: PeerSettings, keys: Keys) -> list[ListedRow]:
     """Return a row for each entry of the allowed list; this machine is always first."""
     here = ListedRow(keys.of(""), {"entry": Cell("this machine", "muted"), "note": Cell("always", "muted")})
     return [here, *(ListedRow(keys.of(entry), {"entry": Cell(entry)}, data=entry) for entry in settings.allowed)]
 
 
-def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: Keys) -> list[ListedRow]:
+def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: Keys) -> list[ListedRow]:
     """Return a row for each entry of the rejected list, and for each address that was turned away besides."""
     came = {each.address: each for each in turned_away}
     said = [
@@ -112,10 +112,10 @@ def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], key
         )
         for entry in settings.rejected
     ]
-    return [*said, *(_turned_away(each, keys) for each in turned_away if each.address not in settings.rejected)]
+    return [*said, *(_make_turned_away(each, keys) for each in turned_away if each.address not in settings.rejected)]
 
 
-def _turned_away(each: TurnedAway, keys: Keys) -> ListedRow:
+def _make_turned_away(each: TurnedAway, keys: Keys) -> ListedRow:
     why = each.why.removeprefix(f"{each.address} is ")
     cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{why}: {_times(each)}")}
     return ListedRow(keys.of(each.address), cells, data=each.address)

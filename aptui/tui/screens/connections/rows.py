@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
@@ -79,7 +79,7 @@ class EngineStatus(Struct, frozen=True):
 def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
     """Return who is connected and who works; an answer of another form says nothing."""
     try:
-        return msgspec.convert(answer, prepared(ConnectionsAnswer))
+        return msgspec.convert(answer, prepare_form(ConnectionsAnswer))
     except msgspec.ValidationError:
         return ConnectionsAnswer()
 
@@ -87,7 +87,7 @@ def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
 def read_status(answer: dict[str, object]) -> EngineStatus:
     """Return how the engine is; an answer of another form says nothing."""
     try:
-        return msgspec.convert(answer, prepared(EngineStatus))
+        return msgspec.convert(answer, prepare_form(EngineStatus))
     except msgspec.ValidationError:
         return EngineStatus()
 

@@ -46,7 +46,7 @@ class ConnectionTables(Container):
         """Copy the row, or those that are marked."""
         if self.focused and self.current(self.focused) is not None:
             table = self.table(self.focused)
-            cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
+            cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:

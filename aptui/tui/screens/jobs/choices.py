@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, parse, with_statuses
 from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, FAILED_FIRST, USUAL, chosen, title_of
+from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, FAILED_FIRST, USUAL, choose_columns, title_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
@@ -126,7 +126,7 @@ class Choices:
 
     def ask_statuses(self) -> None:
         """Choose which statuses show: Space and letters toggle, Enter and Esc go back."""
-        counts, wanted = self._store.counts(), set(self._wanted_statuses())
+        counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
             MenuItem(
                 word,
@@ -145,7 +145,7 @@ class Choices:
             title="Status",
         )
 
-    def _wanted_statuses(self) -> tuple[str, ...]:
+    def _find_wanted_statuses(self) -> tuple[str, ...]:
         try:
             return parse(self._text).statuses
         except KnownError:
@@ -192,7 +192,7 @@ class Choices:
     def _show_columns(self) -> None:
         has_failed, alike = self._facts
         ids = self.memory.get("jobs.columns", list(USUAL))
-        columns = chosen(ids, has_failed=has_failed, alike=alike, needs=self._needs)
+        columns = choose_columns(ids, has_failed=has_failed, alike=alike, needs=self._needs)
         if columns != self._jobs.table.columns:
             self._jobs.table.set_columns(columns)
 
@@ -220,15 +220,15 @@ class Choices:
         )
 
     def _filter_words(self) -> list[str]:
-        saved = sorted(self._saved_views())
+        saved = sorted(self._read_saved_views())
         return [*saved, "save", *(f"delete {name}" for name in saved)]
 
-    def _saved_views(self) -> dict[str, str]:
+    def _read_saved_views(self) -> dict[str, str]:
         saved: dict[str, object] = self.memory.get("jobs.filters", {})
         return {name: text for name, text in saved.items() if isinstance(text, str)}
 
     def _say_filter(self, words: str) -> None:
-        saved = self._saved_views()
+        saved = self._read_saved_views()
         verb, _, name = words.partition(" ")
         name = name.strip()
         if verb == "save":

@@ -54,7 +54,7 @@ _CAUSES = (
 )
 
 
-def chosen(
+def choose_columns(
     ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
 ) -> tuple[Column, ...]:
     """Return these columns in their order; without any that exists, the usual ones.
@@ -66,7 +66,7 @@ def chosen(
         needs: how many cells the texts of columns take: {column id: cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
-    columns = tuple(_fitted(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
+    columns = tuple(_fit_column(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
     may_yield = set(USUAL) & set(alike) - {"reason"}
     columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in may_yield else each for each in columns)
     if has_failed:
@@ -77,7 +77,7 @@ def chosen(
     return tuple(replace(quiet, needs=column.needs) if column.id == "reason" else column for column in columns)
 
 
-def _fitted(column: Column, needs: int) -> Column:
+def _fit_column(column: Column, needs: int) -> Column:
     """Return a column that is as wide as its texts, as far as that is known."""
     if not needs:
         return column

@@ -138,7 +138,7 @@ class DetailsReader:
             nothing = "no log yet: it comes when the job runs"
         else:
             nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote nothing"
-        lines = tuple(drawn(record) for record in records)
+        lines = tuple(draw_record(record) for record in records)
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
@@ -184,7 +184,7 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
     return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
-def drawn(record: joblog.JobLogLine) -> LogLine:
+def draw_record(record: joblog.JobLogLine) -> LogLine:
     """Return a line of a log as it is drawn."""
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"

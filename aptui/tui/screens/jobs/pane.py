@@ -151,12 +151,12 @@ class JobsPane(ThreePanes):
         """The asset database."""
         return asset_database(self.shell.session.cache_dir)
 
-    def selected(self) -> list[JobInfo]:
+    def list_selected(self) -> list[JobInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
-        keys = self.table.selected_keys()
+        keys = self.table.list_selected_keys()
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
-    def awaited(self, focused: Widget | None) -> str:
+    def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: the first rows, a sheet, the rows of a filter, the log that is being read."""
         if not self.store.is_loaded and not self._trouble:
             return "the first rows"
@@ -243,7 +243,7 @@ class JobsPane(ThreePanes):
         self.changes.keep()
 
     def _say(self) -> None:
-        self.query_one("#jobs-bar", Bar).changed()
+        self.query_one("#jobs-bar", Bar).look_again()
         if self.box.display:
             self.choices.tell(self.box, self.head.count_words())
 

@@ -53,7 +53,7 @@ class JobsView(Protocol):
     def shows_causes(self) -> bool:
         """Whether the upper pane groups the failures instead of listing jobs."""
 
-    def selected(self) -> list[JobInfo]:
+    def list_selected(self) -> list[JobInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
 
     def reveal(self, text: str) -> None:

@@ -37,10 +37,10 @@ def why_lines(database: Path, info: JobInfo, width: int = 200) -> list[Parts]:
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job is gone", "muted"),)]
-        return [line for told in _tell(row, info, reader) for line in _broken(told, width)]
+        return [line for told in _tell(row, info, reader) for line in _break_line(told, width)]
 
 
-def _broken(line: Parts, width: int) -> Iterator[Parts]:
+def _break_line(line: Parts, width: int) -> Iterator[Parts]:
     """Yield a line; what of its last part has no room goes below where that begins."""
     lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
     if not last or width_of(line) <= width or at > width * 2 // 3:

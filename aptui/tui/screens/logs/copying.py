@@ -36,7 +36,7 @@ class LogCopying:
         if self._panel.has_focus and self._panel.current() is not None:
             items = [MenuItem("key", "Key", "k"), MenuItem("value", "Value", "y,v"), MenuItem("values", "All values", "a")]
         else:
-            marked = len(self._pane.selected_keys())
+            marked = len(self._pane.list_selected_keys())
             what = f"{marked:,} lines" if marked > 1 else "Line"
             items = [
                 MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
@@ -60,7 +60,7 @@ class LogCopying:
 
     def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
         pane = self._pane
-        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.selected_keys()
+        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
         read, is_for_threads = self._records.reader(pane.source)
         if is_for_threads:
             run_in_background("aptui-copy", self._copy_records, keys, read, has_details)

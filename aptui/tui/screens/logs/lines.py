@@ -173,7 +173,7 @@ class RecordLines:
         if known is None:
             if len(self._known) > _KEPT_LINES:
                 self._known.clear()
-            known = self._known[start] = drawn(self.record(index), has_details=start in self._detailed)
+            known = self._known[start] = draw_record(self.record(index), has_details=start in self._detailed)
         return known
 
     def record(self, index: int) -> joblog.JobLogLine:
@@ -207,7 +207,7 @@ def _records(data: bytes) -> list[joblog.JobLogLine]:
     return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
-def drawn(record: joblog.JobLogLine, *, has_details: bool = False) -> LogLine:
+def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogLine:
     """Return a record as a pane draws it; the day stands there where it is not today."""
     return LogLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
@@ -223,7 +223,7 @@ def _moment(time_ms: int) -> str:
 
 def parse_large(data: bytes) -> LogLine:
     """Return a line of a file that is shown as it is."""
-    return drawn((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
+    return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
 # ── the thread ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -295,7 +295,7 @@ class LogReader:
             elif self._large is not None:
                 self._look_at_large(wanted.view)
             elif self._file is not None and self._file.size != self._end:
-                self._publish(self._found(wanted, self._file, self._end, self._file.size))
+                self._publish(self._find_lines(wanted, self._file, self._end, self._file.size))
         except OSError as error:
             self._file = None
             self._publish(LogPiece(wanted.view, nothing=_why(wanted.view.path, error)))
@@ -315,10 +315,10 @@ class LogReader:
             self._begin_large(wanted.view)
             return
         if size > 2 * _TAIL_BYTES:
-            tail = self._found(wanted, self._file, size - _TAIL_BYTES, size, skips_first=True)
+            tail = self._find_lines(wanted, self._file, size - _TAIL_BYTES, size, skips_first=True)
             tail.file, tail.start, tail.is_whole = self._file, 0, False
             self._publish(tail)
-        whole = self._found(wanted, self._file, 0, size)
+        whole = self._find_lines(wanted, self._file, 0, size)
         whole.file, whole.start = self._file, 0
         if not self._worker.stop.is_set():
             self._publish(whole)
@@ -334,7 +334,7 @@ class LogReader:
         if self._large is not None and self._large.has_changed() and self._large.index(self._worker.stop):
             self._publish(LogPiece(view, large=self._large))
 
-    def _found(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
+    def _find_lines(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
         """Return the lines of a range of the file; a line that has no end yet is read again when the file has grown."""
         piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first

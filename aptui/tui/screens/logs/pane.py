@@ -135,7 +135,7 @@ class LogsPane(Pane):
             self._take(piece)
         self.pane.refresh_source()
         self.search.show_count(is_whole=self._is_whole)
-        self._tab_line.changed()
+        self._tab_line.look_again()
 
     def reload(self) -> None:
         """Read everything again."""
@@ -176,9 +176,9 @@ class LogsPane(Pane):
         if self._reader is not None and self.files.path is not None:
             self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
             self._reader.show(self._asked)
-        self._tab_line.changed()
+        self._tab_line.look_again()
 
-    def awaited(self, focused: Widget | None) -> str:
+    def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: what a search finds, the lines of a tab."""
         if self._asked is None or isinstance(focused, Input):
             return ""
@@ -320,5 +320,5 @@ class LogsPane(Pane):
 
     @on(LogPane.ModesChanged)
     def _take_modes(self) -> None:
-        self._tab_line.changed()
+        self._tab_line.look_again()
         self._show_details()

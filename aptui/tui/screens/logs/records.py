@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from aptui.core.notices import Said
 from aptui.store.logs.joblog import JobLogLine
-from aptui.tui.screens.logs.lines import RecordLines, drawn
+from aptui.tui.screens.logs.lines import RecordLines, draw_record
 from aptui.tui.widgets.lines import LineSource, MemoryLines
 
 
@@ -25,7 +25,7 @@ class LogRecords:
         """Take what the engine said now."""
         new = [JobLogLine(each.level, "aptui", each.text, int(time.time() * 1000)) for each in said]
         self._said += new
-        self.live.add(map(drawn, new))
+        self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
         """Whether all records of a source are known."""

@@ -44,7 +44,7 @@ def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -
         case [one]:
             return [(), *_title(one), *_list_runs(runs_of(reader, one.number), name_of, width)]
         case [old, new, *_]:
-            return [(), *_compared(old, new, compare(reader, old, new), width)]
+            return [(), *_compare(old, new, compare(reader, old, new), width)]
     raise AssertionError(words)
 
 
@@ -92,7 +92,7 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
             yield (Part(f"   and {len(listed) - _MOST:,} more", "muted"),)
 
 
-def _compared(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
+def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
     groups: tuple[tuple[str, Sequence[JobComparison], Callable[[JobComparison], str], str], ...] = (

@@ -16,7 +16,7 @@ from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.preferences.keymap import show_key
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.tools import checks
@@ -194,7 +194,7 @@ class ToolsPane(Pane):
 
     def _key_of(self, action_id: str) -> str:
         action = self.shell.keys.keymap.actions.get(action_id)
-        return shown_key(action.keys[0]) if action and action.keys else ""
+        return show_key(action.keys[0]) if action and action.keys else ""
 
     @property
     def _project_dir(self) -> Path:
@@ -223,7 +223,7 @@ class ToolsPane(Pane):
             self._checks_table.styles.height = max(2, len(found) + 1)
             self._checks_table.refresh_model()
         for line in self.query(Bar):
-            line.changed()
+            line.look_again()
         self._explain()
 
     def _tool_cell(self, tool: ToolRow, column: str) -> Cell:
@@ -330,7 +330,7 @@ class ToolsPane(Pane):
         """Copy the rows that are marked, or the one under the cursor."""
         table = self.shell.app.focused
         if isinstance(table, Table):
-            lines = [table.row_text(key) for key in table.selected_keys()]
+            lines = [table.row_text(key) for key in table.list_selected_keys()]
             self.shell.copy_text("\n".join(lines))
 
     def action_zoom(self) -> None:

@@ -52,7 +52,7 @@ class Row:
             pen: its looks.
             goes_on: whether what was written last ends at `x`: what combines with nothing in `text` combines with that.
         """
-        cells, looks, accents = drawn(text, pen)
+        cells, looks, accents = draw_cells(text, pen)
         if accents and goes_on:
             self._combine(x - 1, accents)
         texts, width = self.texts, len(self.texts)
@@ -84,7 +84,7 @@ class Row:
 
 
 @lru_cache(maxsize=1024)
-def drawn(text: str, pen: Pen) -> tuple[tuple[str, ...], tuple[Pen, ...], str]:
+def draw_cells(text: str, pen: Pen) -> tuple[tuple[str, ...], tuple[Pen, ...], str]:
     """Return the cells of a text, their pens, and what stands before the first and combines with what is before it."""
     accents = ""
     if text.isascii():

@@ -87,7 +87,7 @@ class OutputLayer:
         tried = " \xa0" if safety.facts().is_utf8 else " "
         self._probes.extend(tried)
         for blank in tried:
-            self.pace.sent(self._clock())
+            self.pace.note_frame(self._clock())
             self._send(f"\x1b[999;1H{blank}\x1b[{_REPEATED - 1}b{_QUESTION}")
 
     def close(self) -> None:
@@ -102,9 +102,9 @@ class OutputLayer:
     def _has_links(self) -> bool:
         return any(pen.link for pen in self._pen_of.values())
 
-    def typed(self) -> None:
+    def note_key(self) -> None:
         """Note that a key came; from any thread."""
-        self.pace.typed(self._clock())
+        self.pace.note_key(self._clock())
 
     def rest_s(self) -> float:
         """Return for how many seconds what nobody waits for is better not drawn."""
@@ -118,11 +118,11 @@ class OutputLayer:
         """Return for how many seconds so many bytes would fill the line, None = nobody knows so far."""
         return self.pace.takes_s(self._clock(), size)
 
-    def answered(self, column: int) -> None:
+    def note_answer(self, column: int) -> None:
         """Note the answer to a question, the cursor's column from 0 on; from any thread."""
         if self._probes:
             self._painter.repeats(self._probes.popleft(), is_so=column == _REPEATED)
-        self.pace.answered(self._clock())
+        self.pace.note_answer(self._clock())
         self.wake()
 
     def wake(self) -> None:
@@ -212,7 +212,7 @@ class OutputLayer:
             frame = f"{_BEGIN}{frame}{_END}"
         if self.pace.asks:
             frame += _QUESTION
-            self.pace.sent(self._clock(), len(frame.encode()))
+            self.pace.note_frame(self._clock(), len(frame.encode()))
         self.frame_count += 1
         self._send(frame)
 

@@ -79,7 +79,7 @@ class Pace:
         """How many questions are open."""
         return len(self._under_way)
 
-    def typed(self, now_s: float) -> None:
+    def note_key(self, now_s: float) -> None:
         """Note that somebody pressed a key."""
         with self._lock:
             if self._first_typed_s <= self._drew_s:
@@ -102,7 +102,7 @@ class Pace:
         """Whether what is drawn now may be what a key asked for."""
         return now_s < self.typed_s + ECHO_S
 
-    def sent(self, now_s: float, size: int = 0) -> None:
+    def note_frame(self, now_s: float, size: int = 0) -> None:
         """Note that a frame of so many bytes, with a question behind it, left."""
         with self._lock:
             self._asked += 1
@@ -110,7 +110,7 @@ class Pace:
             self._under_way.append((now_s, size))
             self._left_s, self._left_bytes = now_s, size
 
-    def answered(self, now_s: float) -> None:
+    def note_answer(self, now_s: float) -> None:
         """Note an answer."""
         with self._lock:
             self._answered += 1

@@ -17,7 +17,7 @@ from itertools import compress, groupby
 from aptui.tui.terminal.output.abilities import Abilities
 from aptui.tui.terminal.output.cells import REST, Row
 from aptui.tui.terminal.output.pens import Pen, PenCase
-from aptui.tui.terminal.output.scrolling import Shift, found_shift, shifted
+from aptui.tui.terminal.output.scrolling import Shift, find_shift, shift_lines
 
 _NEAR = 4
 """Cells between two that differ that are rather written again than leapt over."""
@@ -227,7 +227,7 @@ class FramePainter:
         before = {y: text for y in changed if (text := _text(self._rows[y])) is not None}
         if len(before) < len(changed):
             return changed
-        shift = found_shift(before, {y: _text(rows[y]) or "" for y in changed})
+        shift = find_shift(before, {y: _text(rows[y]) or "" for y in changed})
         if shift is None:
             return changed
         # New lines get the background that is set, or the terminal's own where it knows no other: with none set, both are one.
@@ -235,7 +235,7 @@ class FramePainter:
         self._out.append(_region(shift))
         self._y = self._x = None
         self._rows[shift.top : shift.bottom + 1] = [
-            Row.blank(self._width, self._pens.plain) if row is None else row for row in shifted(self._rows, shift)
+            Row.blank(self._width, self._pens.plain) if row is None else row for row in shift_lines(self._rows, shift)
         ]
         return sorted({*changed, *range(shift.top, shift.bottom + 1)})
 
@@ -265,10 +265,10 @@ def _differing(old: Row, new: Row) -> list[int]:
     }
     if REST not in old.texts and REST not in new.texts and "".join([new.texts[x] or "" for x in here]).isascii():
         return sorted(here)
-    return sorted(_widened(here, old, new))
+    return sorted(_widen(here, old, new))
 
 
-def _widened(here: set[int], old: Row, new: Row) -> set[int]:
+def _widen(here: set[int], old: Row, new: Row) -> set[int]:
     """Add what stands beside characters that a terminal may draw wider than we think, and the other halves of wide ones."""
     width = len(new.texts)
     here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}

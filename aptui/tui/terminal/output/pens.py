@@ -50,7 +50,7 @@ class PenCase:
             if len(self._pens) > _MOST_PENS:  # whose links never end; a pen made twice costs bytes, nothing else
                 self._pens.clear()
                 self._changes.clear()
-            attributes, foreground, background = _parted(sgr)
+            attributes, foreground, background = _part_sgr(sgr)
             found = Pen(attributes, foreground, background, link)
             if found.is_bare and found.sgr != background:
                 found.blank = self.pen(background)
@@ -97,7 +97,7 @@ def _sgr_change(old: Pen | None, new: Pen, *, one_by_one: bool) -> str:
     return min(f"\x1b[{';'.join(parts)}m", whole, key=len)
 
 
-def _parted(sgr: str) -> tuple[tuple[str, ...], str, str]:
+def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
     """Return attributes, foreground and background of parameters as Rich writes them."""
     attributes, foreground, background = set(), "", ""
     parts = sgr.split(";") if sgr else []

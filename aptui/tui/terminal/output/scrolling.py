@@ -27,7 +27,7 @@ class Shift(Struct, frozen=True):
     count: int
 
 
-def found_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | None:
+def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | None:
     """Return the movement that leaves fewest lines to be written, or None if none is worth it.
 
     Args:
@@ -55,7 +55,7 @@ def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> t
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
 
-def shifted(rows: Sequence[T], shift: Shift) -> list[T | None]:
+def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
     """Return lines `top` to `bottom` after the movement; None = a line that became blank."""
     block = list(rows[shift.top : shift.bottom + 1])
     count = shift.count

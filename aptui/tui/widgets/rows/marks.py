@@ -34,7 +34,7 @@ class RowMarks:
         anchor = self._view.index_of(self._anchor)
         return anchor is not None and min(anchor, self._view.cursor) <= index <= max(anchor, self._view.cursor)
 
-    def selected(self) -> list[int]:
+    def list_selected(self) -> list[int]:
         """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
         keys = self.keys | set(self._range())
         if not keys:

@@ -189,9 +189,9 @@ class Rows(RowView, can_focus=True):
         self.move_cursor(index)
         return True
 
-    def selected_keys(self) -> list[int]:
+    def list_selected_keys(self) -> list[int]:
         """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
-        return self.marks.selected()
+        return self.marks.list_selected()
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
         """Return the cell at the left edge: the bar of the cursor, the dot of a mark."""

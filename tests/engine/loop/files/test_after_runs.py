@@ -211,7 +211,7 @@ def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count(tmp_p
 
 def test_code_that_changed_and_changed_back_needs_new_workers_alone(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
-    described = code.described_anew
+    described = code.describe_anew
 
     def back(config):
         project.write("builders/b.py", BUILDER)
@@ -219,7 +219,7 @@ def test_code_that_changed_and_changed_back_needs_new_workers_alone(tmp_path: Pa
 
     with (
         before_workers(lambda: project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))),
-        mock.patch.object(code, "described_anew", back),
+        mock.patch.object(code, "describe_anew", back),
     ):
         project.engine_run()
 

@@ -26,7 +26,7 @@ class Room:
 
     def at(self, now: float, done: int = 0, spent_ms: int = 0, **changes: object) -> Progress:
         self.spent = done, spent_ms
-        return self.forecaster.completed(replace(COUNTS, jobs_done=done, **changes), (), now)
+        return self.forecaster.complete_progress(replace(COUNTS, jobs_done=done, **changes), (), now)
 
 
 def test_the_rest_takes_the_work_over_the_pace_and_no_less_than_all_workers_need() -> None:
@@ -70,7 +70,7 @@ def test_what_was_there_already_says_nothing_of_what_has_to_run() -> None:
     room.at(100.0)
     room.spent = 1, 1_000
 
-    assert room.forecaster.completed(replace(COUNTS, jobs_done=20), (), 110.0).eta_ms == -1
+    assert room.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0).eta_ms == -1
 
 
 def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long() -> None:

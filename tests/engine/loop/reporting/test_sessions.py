@@ -23,7 +23,7 @@ class Archive:
     def is_session_owed(self) -> bool:
         return self.is_owed
 
-    def outdated_session(self, before_ms: int, _most_runs: int, _most_sessions: int) -> int:
+    def find_outdated_session(self, before_ms: int, _most_runs: int, _most_sessions: int) -> int:
         self.asked_before_ms = before_ms
         return self.outdated
 
@@ -47,7 +47,7 @@ def test_a_session_lasts_from_the_first_work_to_the_rest() -> None:
     world.now = 5000
     world.recorder.begin(SessionKind.EDIT)
     world.now = 7000
-    world.recorder.rested()
+    world.recorder.note_rest()
     world.now = 8000
 
     assert world.end() == [(1000, 7000, "start", "", "", "", 0, 0)]
@@ -57,7 +57,7 @@ def test_a_session_lasts_from_the_first_work_to_the_rest() -> None:
 def test_work_that_comes_soon_after_the_rest_goes_on_with_the_session() -> None:
     world = World()
     world.recorder.begin(SessionKind.EDIT)
-    world.recorder.rested()
+    world.recorder.note_rest()
     world.now = 1500
     world.recorder.begin(SessionKind.EDIT)
     world.now = 2000
@@ -133,10 +133,10 @@ def test_what_changed_nothing_is_no_session() -> None:
 
 def test_the_runs_of_a_killed_engine_are_found() -> None:
     world = World()
-    assert world.recorder.found(world.archive) == {}
+    assert world.recorder.find_killed(world.archive) == {}
     world.archive.is_owed, world.archive.commit = True, "c"
 
-    assert world.recorder.found(world.archive) == {"put_session": [(0, 0, "start", "", "c", "killed", 0, 0)]}
+    assert world.recorder.find_killed(world.archive) == {"put_session": [(0, 0, "start", "", "c", "killed", 0, 0)]}
 
 
 def test_each_session_has_its_own_part_of_the_account() -> None:

@@ -230,7 +230,7 @@ def test_a_file_that_is_not_there_cannot_be_asked(tmp_path: Path) -> None:
 def test_a_job_is_unfinished_until_it_is_completed_or_cancelled(store: Store, state: str, status: int, is_listed: bool) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(state=state, status=status)])
 
-    assert store.archive().unfinished() == [KEY] * is_listed
+    assert store.archive().list_unfinished() == [KEY] * is_listed
     assert store.archive().pending() == [KEY] * (is_listed and state != "failed")
 
 
@@ -250,7 +250,7 @@ def test_an_analysis_is_unfinished_without_fingerprint_too(
 ) -> None:
     store.put(put_source=[source_row()], put_analysis=[analysis_row(state=state, fingerprint=fingerprint)])
 
-    assert store.archive().unfinished() == [KEY] * is_listed
+    assert store.archive().list_unfinished() == [KEY] * is_listed
     assert store.archive().pending() == [KEY] * (is_listed and state != "failed")
 
 
@@ -261,7 +261,7 @@ def test_a_source_with_several_unfinished_jobs_is_listed_once_and_sources_by_key
         put_analysis=[analysis_row(1, state="failed")],
     )
 
-    assert store.archive().unfinished() == ["a.png", "b.png"]
+    assert store.archive().list_unfinished() == ["a.png", "b.png"]
 
 
 def test_a_job_is_what_its_last_committed_run_made_whatever_failed_since(store: Store) -> None:
@@ -282,18 +282,18 @@ def test_a_doubted_job_is_unfinished(store: Store) -> None:
 
     store.put(doubt_job=[(1,)])
 
-    assert store.archive().unfinished() == [KEY]
+    assert store.archive().list_unfinished() == [KEY]
     job = store.archive().sources([KEY])[KEY].jobs[BUILDER, "linux", "Image"]
     assert (job.state, job.fingerprint, job.planned) == (JobState.WAITING, 0, None)
 
 
 def test_a_doubted_analysis_is_unfinished(store: Store) -> None:
     store.put(put_source=[source_row()], put_analysis=[analysis_row(1)])
-    assert store.archive().unfinished() == []
+    assert store.archive().list_unfinished() == []
 
     store.put(doubt_analysis=[(1, BUILDER)])
 
-    assert store.archive().unfinished() == [KEY]
+    assert store.archive().list_unfinished() == [KEY]
 
 
 # ------------------------------------------------------------------------------------------------------------------- edges

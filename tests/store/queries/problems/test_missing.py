@@ -15,14 +15,14 @@ from aptui.store.queries.problems.missing import (
     DeclaredReference,
     KnownName,
     MissingHit,
-    chosen,
-    declared,
-    declared_by_sources,
-    packed,
-    remembered,
+    choose_scanned,
+    pack_names,
+    read_declared,
+    read_declared_by_sources,
+    read_remembered,
     result_rows,
     results,
-    unpacked,
+    unpack_names,
 )
 from aptui.store.queries.reader import Reader
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
@@ -66,11 +66,11 @@ def reader(filled: Store) -> Reader:
     ],
 )  # fmt: skip
 def test_products_are_chosen_by_name_folder_wildcard_like_source_and_id(reader: Reader, pattern: str, expected: list[int]) -> None:
-    assert sorted(each.product_id for each in chosen(reader, [pattern] if pattern else [])) == expected
+    assert sorted(each.product_id for each in choose_scanned(reader, [pattern] if pattern else [])) == expected
 
 
 def test_products_are_chosen_by_their_ids_beside_patterns(reader: Reader) -> None:
-    assert sorted(each.product_id for each in chosen(reader, ["server/*"], [4])) == [3, 4]
+    assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
 
 
 def test_names_mean_sources_products_and_products_below_a_first_folder(reader: Reader) -> None:
@@ -116,39 +116,42 @@ def test_what_is_declared_by_path_may_be_a_wildcard_and_exclusions_are_none() ->
 
 
 def test_rows_of_a_scan_rest_until_the_product_goes(filled: Store) -> None:
-    one = chosen(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     names = Names({(uuid_of(1), 0): "a"}, {uuid_of(2): "b"}, {"x.png": "X.png"}, is_partial=True)
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
-    filled.put(put_missing=rows, put_missing_scan=[(one.product_id, one.digest, "terms", packed(names), one.name)])
+    filled.put(put_missing=rows, put_missing_scan=[(one.product_id, one.digest, "terms", pack_names(names), one.name)])
     reader = filled.reader()
 
     found = results(reader, [one.product_id])
     assert [(row.text, row.uuid, row.meant) for row in found] == [
         ("rock.dds", uuid_of(1), "linux/textures/rock.dds"), ("partly", NO_UUID, "")
     ]  # fmt: skip
-    assert remembered(reader, [one.product_id], "terms") == {one.product_id: (one.digest, names)}
-    assert remembered(reader, [one.product_id], "other terms") == {}
-    assert unpacked(packed(names)) == names
+    assert read_remembered(reader, [one.product_id], "terms") == {one.product_id: (one.digest, names)}
+    assert read_remembered(reader, [one.product_id], "other terms") == {}
+    assert unpack_names(pack_names(names)) == names
 
     filled.put(drop_products=[(3,)])
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
 def test_rows_for_a_product_that_went_or_became_another_are_not_kept(filled: Store) -> None:
-    one = chosen(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one._replace(product_id=99), [], NOTHING, STAMP) + result_rows(
         one._replace(name="linux/other.bin"), [], NOTHING, STAMP
     )
     filled.put(
         put_missing=rows,
-        put_missing_scan=[(99, b"", "", packed(Names()), one.name), (one.product_id, b"", "", packed(Names()), "linux/other.bin")],
+        put_missing_scan=[
+            (99, b"", "", pack_names(Names()), one.name),
+            (one.product_id, b"", "", pack_names(Names()), "linux/other.bin"),
+        ],
     )
 
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
 def test_rows_for_a_product_that_was_made_anew_meanwhile_are_not_kept(filled: Store) -> None:
-    one = chosen(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
 
     filled.put(put_missing=result_rows(one._replace(digest=b"what it had been"), [], NOTHING, STAMP))
@@ -158,7 +161,7 @@ def test_rows_for_a_product_that_was_made_anew_meanwhile_are_not_kept(filled: St
 
 
 def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_the_scan_ended(filled: Store) -> None:
-    one = chosen(filled.reader(), ["server/*"])[0]
+    one = choose_scanned(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "partly", STAMP))
 
     details = assets.product_details(filled.reader(), one.product_id)
@@ -169,7 +172,7 @@ def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_t
 
 
 def test_columns_are_where_those_look_who_read_them_by_position(filled: Store) -> None:
-    one = chosen(filled.reader(), ["server/*"])[0]
+    one = choose_scanned(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "", STAMP))
 
     row = filled.rows("SELECT * FROM MissingProductDependencies")[0]
@@ -185,8 +188,8 @@ def test_declared_dependencies_are_asked_for_many_products_at_once(filled: Store
             (uuid_of(1),),
         )
 
-    found = declared(filled.reader(), [4, 5])
-    of_source = declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
+    found = read_declared(filled.reader(), [4, 5])
+    of_source = read_declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
 
     assert found == {4: DeclaredReference({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: DeclaredReference()}
     assert of_source.has_path("textures/rock.png")  # a source dependency

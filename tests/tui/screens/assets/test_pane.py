@@ -325,18 +325,18 @@ def test_what_is_still_read_is_previewed_as_soon_as_it_is_there_and_keys_wait_fo
 
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
-        await until(pilot, lambda: app.keyboard.awaited("z") == "" and not pane.readers.queries.is_busy)
+        await until(pilot, lambda: app.keyboard.name_awaited("z") == "" and not pane.readers.queries.is_busy)
         may_read.clear()
         try:
             await go(pilot, pane, "textures/rock.png")
             await press(pilot, "z")
-            assert app.keyboard.awaited("j") == "the preview"
+            assert app.keyboard.name_awaited("j") == "the preview"
             assert "Preview" not in text(app)
         finally:
             may_read.set()
         await until(pilot, lambda: "Preview" in text(app))
         await until(pilot, lambda: app.focused is pane.query_one(FilePreview))
-        assert app.keyboard.awaited("j") == ""
+        assert app.keyboard.name_awaited("j") == ""
 
     in_assets(tmp_path, look, size=SMALL)
 
@@ -591,16 +591,16 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
     async def wait(app, pilot, pane, _session):
         pane.box.text = "rose"
         pane.on_filter_box_changed(FilterBox.Changed(pane.box, "rose"))
-        assert pane.awaited(pane.box.query_one(Input)) == ""
-        assert pane.awaited(pane.trees.view) == "the search"
+        assert pane.name_awaited(pane.box.query_one(Input)) == ""
+        assert pane.name_awaited(pane.trees.view) == "the search"
         pane.live.take()
         assert pane.trees.view.empty_text == "searching…"
         may_search.set()
-        await until(pilot, lambda: pane.awaited(pane.trees.view) == "")
+        await until(pilot, lambda: pane.name_awaited(pane.trees.view) == "")
         await until(pilot, lambda: "nothing matches" in text(app))
         pane.box.text = "before:never("
-        pane._failed("search", KnownError("not now", hint="again"))
-        assert pane.awaited(pane.trees.view) == ""
+        pane._note_failed("search", KnownError("not now", hint="again"))
+        assert pane.name_awaited(pane.trees.view) == ""
 
     in_assets(tmp_path, wait)
 
@@ -620,21 +620,21 @@ def test_keys_wait_for_the_asset_and_the_screen_that_a_key_set_out_for(tmp_path,
     async def type_ahead(app, pilot, pane, _session):
         monkeypatch.setattr(PaneSwitcher, "_mount", mount_late)
         await go(pilot, pane, "scripts/door.lua")
-        assert app.keyboard.awaited("j") == ""
+        assert app.keyboard.name_awaited("j") == ""
         may_read.clear()
         try:
             pane.reveal("textures/rock.png")
-            assert app.keyboard.awaited("j") == "the asset", "which is looked for"
+            assert app.keyboard.name_awaited("j") == "the asset", "which is looked for"
             await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-            await until(pilot, lambda: app.keyboard.awaited("j") == "")
+            await until(pilot, lambda: app.keyboard.name_awaited("j") == "")
             await press(pilot, "J")
-            assert app.keyboard.awaited("/") == "the asset", "whose jobs shall be shown"
+            assert app.keyboard.name_awaited("/") == "the asset", "whose jobs shall be shown"
         finally:
             may_read.set()
-        await until(pilot, lambda: app.keyboard.awaited("/") == "the screen")
-        assert app.keyboard.awaited("q") == "", "who leaves waits for no screen"
+        await until(pilot, lambda: app.keyboard.name_awaited("/") == "the screen")
+        assert app.keyboard.name_awaited("q") == "", "who leaves waits for no screen"
         may_go.set()
-        await until(pilot, lambda: app.keyboard.awaited("/") == "")
+        await until(pilot, lambda: app.keyboard.name_awaited("/") == "")
         assert app.pane.revealed == [r'"^textures/rock\.png$"']
 
     in_assets(tmp_path, type_ahead)
@@ -649,8 +649,8 @@ def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypa
     async def type_ahead(app, pilot, _session):
         pane = app.pane
         try:
-            assert pane.awaited(pane.trees.view) == "the first rows"
-            assert [app.keyboard.awaited(key) for key in ("1", "q")] == ["", ""]
+            assert pane.name_awaited(pane.trees.view) == "the first rows"
+            assert [app.keyboard.name_awaited(key) for key in ("1", "q")] == ["", ""]
             typed = asyncio.ensure_future(app.gate.lets_through("j"))
             await pilot.pause(0.1)
             assert not typed.done()

@@ -87,7 +87,7 @@ def test_the_list_and_its_details_are_what_filter_and_order_say(tmp_path: Path, 
             await pilot.pause()
 
             found = pane.reading.found.builders
-            passing = [each for each in found if FILTERS[text](facts.searched_text(each))]
+            passing = [each for each in found if FILTERS[text](facts.join_searched(each))]
             passing.sort(key=ORDERS[order[0]], reverse=order[1])
             assert [row.data for row in pane.list.records] == passing, step
             assert [pane.list.index_of(pane.list.key(at)) for at in range(len(passing))] == list(range(len(passing)))

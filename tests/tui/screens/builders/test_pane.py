@@ -21,7 +21,7 @@ from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts, reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
-from aptui.tui.screens.common.listed import ListedRow, fitted_columns
+from aptui.tui.screens.common.listed import ListedRow, fit_columns
 from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.table import lay_out
@@ -185,7 +185,7 @@ def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, 
                 await driver._take_in(app, events.Key(key, key if len(key) == 1 else None))
 
         typing = asyncio.create_task(type_at_once())
-        await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.awaited("p")))
+        await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.name_awaited("p")))
         may_read.set()
         await typing
         await until(pilot, lambda: copied)
@@ -213,7 +213,7 @@ def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
     place = "entry:mesh:aptui.builders.mesh_builder"
     row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
 
-    wide = {column.id: width for column, width in lay_out(fitted_columns(facts.PATTERNS, [row]), 76)}
+    wide = {column.id: width for column, width in lay_out(fit_columns(facts.PATTERNS, [row]), 76)}
 
     assert wide["place"] >= len(place)
 

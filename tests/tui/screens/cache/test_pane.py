@@ -162,7 +162,7 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
 
 
 def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
-    goes_on, examined = threading.Event(), contents.examined
+    goes_on, examined = threading.Event(), contents.examine_products
     monkeypatch.setattr(contents, "_TELL_EACH_S", -1.0)
 
     def slow(reader, cache_dir):
@@ -171,7 +171,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
             if number == 1:
                 goes_on.wait(20)
 
-    monkeypatch.setattr(contents, "examined", slow)
+    monkeypatch.setattr(contents, "examine_products", slow)
 
     async def cancel(app, pilot, _session):
         await pilot.press("V")
@@ -191,13 +191,13 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
 
 
 def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
-    examined = contents.examined
+    examined = contents.examine_products
 
     def endless(reader, cache_dir):
         while not threading.Event().wait(0.01):
             yield from examined(reader, cache_dir)
 
-    monkeypatch.setattr(contents, "examined", endless)
+    monkeypatch.setattr(contents, "examine_products", endless)
 
     async def leave(app, pilot, _session):
         await pilot.press("V")

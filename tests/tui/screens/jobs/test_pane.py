@@ -23,7 +23,7 @@ from aptui.tui.data.job_infos import JobInfo
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
-from aptui.tui.screens.jobs.columns import USUAL, chosen
+from aptui.tui.screens.jobs.columns import USUAL, choose_columns
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.log.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
@@ -131,8 +131,8 @@ def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_ro
         shown = {column.id: width for column, width in pane.table._laid_out()}
         assert pane.table.columns[-1].title == "Why it ran, or failed"
         assert shown["reason"] > 20
-        assert [column.title for column in chosen(USUAL, has_failed=False)][-1] == "Why it ran"
-        quiet = chosen(USUAL, has_failed=False, alike={"reason"})
+        assert [column.title for column in choose_columns(USUAL, has_failed=False)][-1] == "Why it ran"
+        quiet = choose_columns(USUAL, has_failed=False, alike={"reason"})
         assert "reason" not in {column.id for column, _ in lay_out(quiet, 90)}
         assert "reason" in {column.id for column, _ in lay_out(quiet, 140)}
 
@@ -156,7 +156,9 @@ def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
     needs = {"source": 24, "platform": 5, "key": 9, "reason": 40}
 
     def shown(alike: set[str], source: int = 24) -> set[str]:
-        return {column.id for column, _ in lay_out(chosen(USUAL, alike=alike, needs=needs | {"source": source}), 78)} - {"source"}
+        return {column.id for column, _ in lay_out(choose_columns(USUAL, alike=alike, needs=needs | {"source": source}), 78)} - {
+            "source"
+        }
 
     assert shown(set()) == {"status", "completed", "platform", "duration"}
     assert shown({"platform"}) == {"status", "completed", "key", "duration"}, "one platform is none"
@@ -165,7 +167,7 @@ def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
 
 def test_columns_that_a_person_asked_for_are_the_last_to_go():
     def shown(ids: tuple[str, ...]) -> set[str]:
-        return {column.id for column, _ in lay_out(chosen(ids, alike={"errors"}, needs={"source": 24}), 78)}
+        return {column.id for column, _ in lay_out(choose_columns(ids, alike={"errors"}, needs={"source": 24}), 78)}
 
     assert {"warnings", "errors"} <= shown((*USUAL, "warnings", "errors"))
     assert "builder" in shown((*USUAL, "builder"))
@@ -173,7 +175,7 @@ def test_columns_that_a_person_asked_for_are_the_last_to_go():
 
 def test_how_long_jobs_took_stays_longer_than_why_they_ran_where_nothing_failed():
     def kept(width: int) -> set[str]:
-        columns = chosen(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
+        columns = choose_columns(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
         return {column.id for column, _ in lay_out(columns, width)}
 
     assert "duration" in kept(78)
@@ -860,7 +862,7 @@ def test_a_job_that_was_at_work_when_the_engine_went_is_not_said_to_run(tmp_path
         pane.choices.filter_by("sand")
         await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
         for listener in app.session.listeners:
-            listener.lost()
+            listener.note_loss()
         await until(pilot, lambda: "▶ processing" not in text(app) and "▶ running" not in text(app))
 
     in_jobs(tmp_path, lose, running=(3,))

@@ -113,30 +113,30 @@ def test_help_over_a_menu_is_closed_by_escape_and_nothing_behind_takes_keys(tmp_
 
 def test_keys_wait_for_rows_filter_and_log(tmp_path):
     async def wait(app, pilot, pane):
-        assert pane.awaited(pane.table) == ""
+        assert pane.name_awaited(pane.table) == ""
         pane.store._number += 1  # a view is being made
-        assert pane.awaited(pane.table) == "the filter"
-        assert pane.awaited(pane.box._line) == ""
+        assert pane.name_awaited(pane.table) == "the filter"
+        assert pane.name_awaited(pane.box._line) == ""
         pane.store._number -= 1
         pane.actions.do("why")
-        assert pane.awaited(pane.table) == "the sheet"
-        await until(pilot, lambda: pane.awaited(pane.table) == "")
+        assert pane.name_awaited(pane.table) == "the sheet"
+        await until(pilot, lambda: pane.name_awaited(pane.table) == "")
         await pilot.press("escape")
         may_answer = threading.Event()
         query_in_background(pane, lambda _reader: may_answer.wait(), lambda _answer: None)
-        assert (app.keyboard.awaited("r"), app.keyboard.awaited("q")) == ("the answer", "")
+        assert (app.keyboard.name_awaited("r"), app.keyboard.name_awaited("q")) == ("the answer", "")
         may_answer.set()
-        await until(pilot, lambda: app.keyboard.awaited("r") == "")
+        await until(pilot, lambda: app.keyboard.name_awaited("r") == "")
         pane.event_log.info = pane.store.info(3)
-        assert pane.awaited(pane.event_log.log_pane) == "the log"
+        assert pane.name_awaited(pane.event_log.log_pane) == "the log"
         pane.store.is_loaded = False
-        assert pane.awaited(pane.table) == "the first rows"
-        assert app.keyboard.awaited("j") == "the first rows"
-        assert [app.keyboard.awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
+        assert pane.name_awaited(pane.table) == "the first rows"
+        assert app.keyboard.name_awaited("j") == "the first rows"
+        assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
         pane.store.is_loaded = True
-        pane.awaited = lambda _focused: "the sheet"
-        assert app.keyboard.awaited("q") == "the sheet", "it closes that"
-        del pane.awaited
+        pane.name_awaited = lambda _focused: "the sheet"
+        assert app.keyboard.name_awaited("q") == "the sheet", "it closes that"
+        del pane.name_awaited
 
     in_jobs(tmp_path, wait)
 

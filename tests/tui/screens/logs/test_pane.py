@@ -475,17 +475,17 @@ def test_a_key_after_a_search_waits_for_what_it_finds_and_is_about_that(tmp_path
     async def look(app, pilot, _session, pane):
         goes_on, serve = threading.Event(), pane._reader._serve
         pane._reader._serve = lambda *wanted, **how: goes_on.wait(20) and serve(*wanted, **how)
-        assert app.keyboard.awaited("y") == ""
+        assert app.keyboard.name_awaited("y") == ""
         await pilot.press("slash", *"first")
-        assert app.keyboard.awaited("y") == "", "who types waits for nothing"
+        assert app.keyboard.name_awaited("y") == "", "who types waits for nothing"
         await pilot.press("enter")
         assert pane.pane.has_focus
-        assert (app.keyboard.awaited("y"), app.keyboard.awaited("q")) == ("the search", "")
+        assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")
         goes_on.set()
-        await until(pilot, lambda: app.keyboard.awaited("y") == "")
+        await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
         assert pane.pane.current().text == "the first line"
         await pilot.press("slash", *"first(", "enter")
-        await until(pilot, lambda: app.keyboard.awaited("y") == "")
+        await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
 
     visit(tmp_path, look)
 

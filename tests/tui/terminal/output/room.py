@@ -97,7 +97,7 @@ class SideBySide:
     def answer(self) -> None:
         """Have the terminal answer what it was asked."""
         while self._answers and self.ours.answers:
-            self.layer.answered(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
+            self.layer.note_answer(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
         self.loop.run()
 
     def show(self, update: CompositorUpdate, cursor: tuple[int, int] = (0, 0)) -> str:

@@ -121,7 +121,7 @@ class FarScreen:
         self.loop.call_later(self._half_s, self._typed)
 
     def _typed(self) -> None:
-        self._layer.typed()
+        self._layer.note_key()
         self._step(_STEPS)
 
     def _step(self, left: int) -> None:
@@ -173,7 +173,7 @@ class FarScreen:
         self.seen_s.append(self.loop.now_s)
         while self._screen.answers:
             column = int(self._screen.answers.pop(0).rstrip("R").split(";")[1]) - 1
-            self.loop.call_later(self._half_s, self._layer.answered, column)
+            self.loop.call_later(self._half_s, self._layer.note_answer, column)
         if self._pressed_s is not None and self._screen.display[_TOP + self._wanted].startswith("▌"):
             self.echo_ms.append((self.loop.now_s - self._pressed_s) * 1000)
             self._pressed_s = None

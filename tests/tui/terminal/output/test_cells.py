@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from aptui.tui.terminal.output.cells import REST, Row, drawn
+from aptui.tui.terminal.output.cells import REST, Row, draw_cells
 from aptui.tui.terminal.output.pens import PenCase
 
 CASE = PenCase()
@@ -11,14 +11,14 @@ CASE = PenCase()
 
 @pytest.mark.parametrize("text", ["abc", "岩石", "e\u0301x", "❤\ufe0f!", "✓ done", "ｱ─", "กำ", ""])
 def test_a_text_takes_as_many_cells_as_textual_thinks(text):
-    cells, pens, accents = drawn(text, CASE.pen("31"))
+    cells, pens, accents = draw_cells(text, CASE.pen("31"))
 
     assert len(cells) == len(pens) == cell_len(text)
     assert accents + "".join(cells) == text
 
 
 def test_blanks_have_the_pen_that_shows():
-    _, pens, _ = drawn("a b", CASE.pen("31;44"))
+    _, pens, _ = draw_cells("a b", CASE.pen("31;44"))
 
     assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]
 

@@ -36,7 +36,7 @@ def test_a_key_is_echoed_while_somebody_elses_frame_is_under_way():
     screen.show(text("", ""))
     draw(screen, "news", "")
 
-    screen.layer.typed()
+    screen.layer.note_key()
 
     assert "key" in draw(screen, "news", "key")
     assert draw(screen, "more", "key") == ""

@@ -7,8 +7,8 @@ from aptui.tui.terminal.output.pace import Pace
 
 def proven() -> Pace:
     pace = Pace()
-    pace.sent(0.0)
-    pace.answered(0.15)
+    pace.note_frame(0.0)
+    pace.note_answer(0.15)
     return pace
 
 
@@ -16,24 +16,24 @@ def test_a_frame_waits_for_the_answer_to_the_last():
     pace = proven()
     assert pace.wait_s(1.0) == 0
 
-    pace.sent(1.0)
+    pace.note_frame(1.0)
 
     assert pace.wait_s(1.1) > 0
-    pace.answered(1.3)
+    pace.note_answer(1.3)
     assert pace.wait_s(1.3) == 0
     assert round(pace.round_trip_s, 3) == 0.3
 
 
 def test_a_key_may_have_a_second_frame_under_way_but_no_third():
     pace = proven()
-    pace.sent(1.0)
+    pace.note_frame(1.0)
 
-    pace.typed(1.0)
+    pace.note_key(1.0)
 
     assert pace.wait_s(1.1) == 0
-    pace.sent(1.1)
+    pace.note_frame(1.1)
     assert pace.wait_s(1.1) > 0
-    pace.answered(1.2)
+    pace.note_answer(1.2)
     assert pace.wait_s(1.4) > 0, "the key was long ago"
 
 
@@ -43,7 +43,7 @@ def test_a_terminal_that_never_answered_is_not_waited_for_and_asked_no_more_afte
     for number in range(100):
         assert pace.wait_s(number) == 0
         if pace.asks:
-            pace.sent(number)
+            pace.note_frame(number)
 
     assert not pace.asks
     assert not pace.answers
@@ -55,7 +55,7 @@ def test_a_line_that_hangs_gets_a_frame_more_and_more_seldom():
     while now < 200:
         now += 0.1
         if pace.wait_s(now) == 0:
-            pace.sent(now)
+            pace.note_frame(now)
             sent.append(now)
 
     gaps = [round(later - before) for before, later in pairwise(sent)]
@@ -66,7 +66,7 @@ def test_a_line_that_hangs_gets_a_frame_more_and_more_seldom():
 def test_an_answer_that_nobody_asked_for_breaks_nothing():
     pace = proven()
 
-    pace.answered(2.0)
+    pace.note_answer(2.0)
 
     assert pace.under_way == 0
 
@@ -75,8 +75,8 @@ def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
         assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "only a longer one can tell"
-        pace.sent(now, size)
-        pace.answered(now + 0.15 + late_s)
+        pace.note_frame(now, size)
+        pace.note_answer(now + 0.15 + late_s)
         now += 5
 
     assert 0.12 < pace.takes_s(now, 1000) < 0.13
@@ -86,12 +86,12 @@ def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
 
 def test_the_first_picture_says_how_slow_the_line_is_and_short_frames_do_not_hide_it():
     pace = proven()
-    pace.sent(1.0, 5000)
-    pace.answered(1.0 + 0.15 + 0.3)
+    pace.note_frame(1.0, 5000)
+    pace.note_answer(1.0 + 0.15 + 0.3)
 
     for second in range(2, 20):
-        pace.sent(second, 100)
-        pace.answered(second + 0.151)
+        pace.note_frame(second, 100)
+        pace.note_answer(second + 0.151)
 
     assert 1.4 < pace.takes_s(20.0, 25_000) < 1.6
 
@@ -100,7 +100,7 @@ def test_a_terminal_that_never_answers_is_taken_for_quick_after_a_while():
     pace = Pace()
     assert pace.takes_s(0.0, 1000) is None
 
-    pace.sent(1.0, 5000)
+    pace.note_frame(1.0, 5000)
 
     assert pace.takes_s(2.0, 1000) is None
     assert pace.takes_s(3.5, 1000) == 0
@@ -110,12 +110,12 @@ def test_a_key_is_waited_for_until_a_frame_leaves_or_none_will_come():
     pace = proven()
     assert pace.key_s(1.0) == 0
 
-    pace.typed(1.0)
+    pace.note_key(1.0)
     assert 0 < pace.key_s(1.01) < 0.05
     pace.drew(1.02)
     assert pace.key_s(1.03) == 0
 
-    pace.typed(2.0)
+    pace.note_key(2.0)
     assert pace.key_s(2.2) > 0
     assert pace.key_s(2.3) == 0
 
@@ -125,7 +125,7 @@ def test_a_key_held_down_that_draws_nothing_holds_news_up_once():
     held = []
 
     for tenth in range(20, 60):
-        pace.typed(tenth / 10)
+        pace.note_key(tenth / 10)
         held.append(pace.key_s(tenth / 10 + 0.04) > 0)
 
     assert held == [True, True, True] + [False] * 37

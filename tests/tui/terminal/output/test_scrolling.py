@@ -1,6 +1,6 @@
 """Lines that moved are found, and only where moving them saves something."""
 
-from aptui.tui.terminal.output.scrolling import Shift, found_shift, shifted
+from aptui.tui.terminal.output.scrolling import Shift, find_shift, shift_lines
 
 
 def lines(*texts, at=0):
@@ -8,27 +8,27 @@ def lines(*texts, at=0):
 
 
 def test_lines_that_moved_up_are_found():
-    assert found_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
+    assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
 def test_lines_that_moved_down_beside_others_that_only_changed():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
-    assert found_shift(before, after) == Shift(1, 6, -2)
+    assert find_shift(before, after) == Shift(1, 6, -2)
 
 
 def test_blank_lines_and_lines_that_are_all_alike_say_nothing():
-    assert found_shift(lines(*"     a"), lines(*"    ab")) is None
-    assert found_shift(lines(*"-----a"), lines(*"a-----")) is None
+    assert find_shift(lines(*"     a"), lines(*"    ab")) is None
+    assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
 
 def test_lines_that_stand_still_between_them_count_against_it():
     before, after = {0: "a", 1: "b", 8: "c"}, {0: "x", 1: "a", 8: "b", 9: "c"}
 
-    assert found_shift(before, after) is None
+    assert find_shift(before, after) is None
 
 
 def test_what_scrolls_in_is_blank():
-    assert shifted("abcdef", Shift(1, 4, 1)) == ["c", "d", "e", None]
-    assert shifted("abcdef", Shift(1, 4, -2)) == [None, None, "b", "c"]
+    assert shift_lines("abcdef", Shift(1, 4, 1)) == ["c", "d", "e", None]
+    assert shift_lines("abcdef", Shift(1, 4, -2)) == [None, None, "b", "c"]

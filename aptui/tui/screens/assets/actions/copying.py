@@ -37,7 +37,7 @@ class AssetCopying:
 
     def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
         """Return (key, what, text) of all there is to copy."""
-        marked = self._marked_paths()
+        marked = self._list_marked_paths()
         found = [
             ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
             ("f", "full path", panel.file),
@@ -53,9 +53,9 @@ class AssetCopying:
         here = self._text_under_cursor()
         return [("l", "this line", here), *found] if here else found
 
-    def _marked_paths(self) -> list[str]:
+    def _list_marked_paths(self) -> list[str]:
         tree, model = self._trees.view, self._trees.model
-        nodes = [node for key in tree.selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
+        nodes = [node for key in tree.list_selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
         return [model.tree.path(node) for node in nodes] if model.tree is not None else []
 
     def _text_under_cursor(self) -> str:

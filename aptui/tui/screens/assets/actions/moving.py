@@ -19,7 +19,7 @@ from textual.geometry import Size
 
 from aptui.core.paths import to_text
 from aptui.shared.errors import KnownError
-from aptui.shared.forms import prepared
+from aptui.shared.forms import prepare_form
 from aptui.shared.relocation.records import Relocate, RelocationReport
 from aptui.shared.relocation.report import lines, summary
 from aptui.tui.frame.line import Line, Part, Parts
@@ -86,7 +86,7 @@ class Moving:
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
             if error is None:
-                then(msgspec.convert(answer.result(), prepared(RelocationReport)))
+                then(msgspec.convert(answer.result(), prepare_form(RelocationReport)))
             elif isinstance(error, KnownError):
                 show_refusal(error)
             else:
@@ -179,7 +179,7 @@ class RelocationPreview(_PopUp):
         cls._pop_up(app, preview, None)
         return preview
 
-    def expected_size(self, screen: Size) -> Size:
+    def expect_size(self, screen: Size) -> Size:
         """Return how wide it will be, as the style says; how high, nobody knows before its lines are broken."""
         return Size(min(screen.width * 96 // 100, 120), min(_LEAST_LINES + 6, screen.height))
 
@@ -209,7 +209,7 @@ class RelocationPreview(_PopUp):
         body.styles.height = min(len(broken), max(_LEAST_LINES, self.app.size.height - _AROUND_LINES))
         body.show(broken)
         for keys in self.query(_Keys):
-            keys.changed()
+            keys.look_again()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
 

@@ -133,7 +133,7 @@ class AssetActions:
 
     def _reprocess(self) -> None:
         """Run the jobs of what is marked, or of the asset or folder under the cursor, again."""
-        kind, keys = self._trees.kind, self._trees.view.selected_keys()
+        kind, keys = self._trees.kind, self._trees.view.list_selected_keys()
         folders = [_pattern(self._trees.model, key, kind) for key in keys if key < 0]
         files = [key for key in keys if key >= 0]
 

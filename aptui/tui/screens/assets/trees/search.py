@@ -77,14 +77,14 @@ class TreeSearch:
     @property
     def is_shown(self) -> bool:
         """Whether the tree in front shows what stands in the box."""
-        return self._found_text() == self._box.text
+        return self._describe_found() == self._box.text
 
     @property
     def is_under_way(self) -> bool:
         """Whether the tree in front does not show yet what the search asks for."""
         return self.is_wanted and self._trees.store.error is None and not self.is_shown and self._box.text != self._refused
 
-    def _found_text(self) -> str:
+    def _describe_found(self) -> str:
         return self.found.text if self.found is not None else ""
 
     def start(self) -> None:

@@ -90,7 +90,7 @@ class RowActions:
 
     def menu(self, place: Place = None) -> None:
         """Offer everything that can be done."""
-        infos = self._view.selected()
+        infos = self._view.list_selected()
         if not infos:
             return
         keys, items, group = self._view.shell.keys.keymap.actions, list[MenuItem | None](), 0
@@ -116,7 +116,7 @@ class RowActions:
 
     def do(self, action_id: str) -> None:
         """Do something with what is selected."""
-        infos = self._view.selected()
+        infos = self._view.list_selected()
         if not infos or not self.can(action_id):
             return
         changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)

@@ -118,7 +118,7 @@ class EventLog(Vertical):
 
     def show_title(self) -> None:
         """Draw the title again."""
-        self.query_one("#event-title", Bar).changed()
+        self.query_one("#event-title", Bar).look_again()
 
     @property
     def details(self) -> KeyValue:
@@ -262,7 +262,7 @@ class EventLog(Vertical):
         if had_focus:
             self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
-            bar.changed()
+            bar.look_again()
 
     def _swap(self, one: str, other: str) -> None:
         """Go from log to details or back; where only one of them shows, the other takes its place."""
@@ -327,7 +327,7 @@ class EventLog(Vertical):
     def on_descendant_focus(self) -> None:
         """Show which part has the keys."""
         for bar in self.query(Bar):
-            bar.changed()
+            bar.look_again()
 
     on_descendant_blur = on_descendant_focus
 
@@ -380,4 +380,4 @@ class EventLog(Vertical):
         if self.details.has_focus:
             copying.ask_details(self.shell, self.details.current(), self.details.pairs, place)
         else:
-            copying.ask_lines(self.shell, self.job_details, self.log_pane.selected_keys(), place)
+            copying.ask_lines(self.shell, self.job_details, self.log_pane.list_selected_keys(), place)

@@ -96,7 +96,7 @@ class LogColumns:
         """Return a column of texts."""
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
 
-    def said(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+    def read_said(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
         """Return what these lines say: the log is here."""
         return [self._messages[int(row)] for row in rows]
 

@@ -21,7 +21,7 @@ from aptui.core.notices import LogRecord
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.logs.joblog import JobLogLine, lines_of
 from aptui.tui.data.session import SessionState
-from aptui.tui.screens.jobs.details import JobDetails, drawn
+from aptui.tui.screens.jobs.details import JobDetails, draw_record
 from aptui.tui.widgets.lines import LogLine
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class RunningLog:
 
     def _hear(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines of an answer; called in the session's thread."""
-        from aptui.link.told_log import told_log  # for start-up, as above
+        from aptui.link.told_log import make_told_log  # for start-up, as above
 
         pid, found = 0, known
         try:
-            said = told_log(answer.result())
+            said = make_told_log(answer.result())
             if said.records is not None:
                 found = _with(known, said.run_key, said.stamp, said.records)
         except UserError:
@@ -123,7 +123,7 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
     is_more = run_key == known.run_key and records[: len(known.records)] == known.records
     begun = known if is_more else RunningLines(known.job_id)
     lines = tuple(lines_of(records[len(begun.records) :]))
-    return RunningLines(known.job_id, run_key, stamp, records, (*begun.lines, *lines), (*begun.drawn, *map(drawn, lines)))
+    return RunningLines(known.job_id, run_key, stamp, records, (*begun.lines, *lines), (*begun.drawn, *map(draw_record, lines)))
 
 
 def with_running(

@@ -11,7 +11,15 @@ from textual.widgets import Input
 
 from aptui.core.notices import SourcesChanged
 from aptui.shared.errors import UserError
-from aptui.shared.relocation.records import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
+from aptui.shared.relocation.records import (
+    Dependant,
+    Relocate,
+    RelocationAction,
+    RelocationItem,
+    RelocationReport,
+    Update,
+    count_report,
+)
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import NoSession
 from aptui.tui.screens.assets.actions.moving import RelocationPreview, _wrap, destination_of, new_path
@@ -58,11 +66,11 @@ class Mover(FakeSession):
         is_refused = not (order.updates_references or order.allows_broken)
         refusals = ("one file depends on what would be moved, and would break",) if is_refused else ()
         if not order.is_confirmed or refusals:
-            return counted(RelocationReport(order, (item,), refusals=refusals))
+            return count_report(RelocationReport(order, (item,), refusals=refusals))
         deed = RelocationAction.FAILED if self.fails else RelocationAction.DONE
         done = replace(item, deed=deed, problem="no space" if self.fails else "")
         updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, deed=deed),) if order.updates_references else ()
-        return counted(RelocationReport(order, (done,), updates, is_performed=True))
+        return count_report(RelocationReport(order, (done,), updates, is_performed=True))
 
 
 def previews(app) -> list[RelocationPreview]:
