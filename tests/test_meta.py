@@ -104,6 +104,49 @@ def test_it_would_be_seen(line: str, is_it: bool) -> None:
     assert any(map(_assigns_a_state, ast.walk(ast.parse(line)))) is is_it
 
 
+_IRREGULAR = re.compile(
+    "begun|built|chosen|done|drawn|fed|felt|forgotten|found|given|gone|grown|heard|held|hidden|kept|known|laid|led|left|lost|made|"
+    "meant|met|paid|said|seen|sent|shown|sold|sorted|taken|thought|told|understood|written"
+)
+WORDS_IN_ED = re.compile("bleed|embed|exceed|feed|need|proceed|seed|shed|speed|succeed|weed")
+PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "affected", "affected_arguments"})
+"""What builders of others import (`aptui.sdk`), and the functions of a verb, which are called as the verb is."""
+
+
+def test_functions_are_called_by_verbs() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_participle(node) and node.name not in PUBLIC_PARTICIPLES
+    ]
+
+    assert found == [], "a function does something: say what (`read_kept`, not `kept`)"
+
+
+def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function begins with a participle; a property is a fact and may."""
+    if any("property" in ast.unparse(each) or "setter" in ast.unparse(each) for each in function.decorator_list):
+        return False
+    word = function.name.strip("_").split("_")[0]
+    return _IRREGULAR.fullmatch(word) is not None or (word.endswith("ed") and not WORDS_IN_ED.fullmatch(word))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_it"),
+    [
+        ("def kept(): ...", True),
+        ("async def _parsed(): ...", True),
+        ("def feed(): ...", False),
+        ("def read_kept(): ...", False),
+    ],
+)
+def test_a_participle_would_be_seen(line: str, is_it: bool) -> None:
+    (node,) = ast.parse(line).body
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    assert _is_participle(node) is is_it
+
+
 def test_no_statement_binds_by_number() -> None:
     """Python 3.12.0 to 3.12.3 take `?1` for a name and warn when its value comes in a sequence: it is `?` or `:name`."""
     numbered = [

@@ -126,7 +126,7 @@ def _product_text(text: str, options: Mapping[str, Any], request: ProcessJobRequ
     if has_duplicates:
         _warn_of_duplicates(text, request.source, request.log)
     if options["indent"] is not None:
-        return _laid_out(text, " " * options["indent"])
+        return _lay_out(text, " " * options["indent"])
     return _minify(text) if options["minify"] else text
 
 
@@ -234,7 +234,7 @@ def _minify(text: str) -> str:
     return "".join(_RUN.findall(text))
 
 
-def _laid_out(text: str, indent: str) -> str:
+def _lay_out(text: str, indent: str) -> str:
     parts: list[str] = []
     depth = 0
     previous = ""

@@ -264,11 +264,11 @@ Two sources are wrong on purpose:
   {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
   {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
 
-{_tell_missing(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
+{_say_gaps(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
 """
 
 
-def _tell_missing(possible: list[Extra]) -> str:
+def _say_gaps(possible: list[Extra]) -> str:
     """Return the line about what this host cannot build, "" for nothing."""
     missing = [extra for extra in EXTRAS if extra not in possible]
     if not missing:

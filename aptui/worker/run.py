@@ -108,7 +108,7 @@ def analyse(
             ending = failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _find_reads(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
-    used = Used(code(), began_ns, seen.used(), changed=seen.find_changed())
+    used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
     return AnalyseResult(
@@ -261,7 +261,7 @@ class _BuilderRun:
 
     def witness_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
-        self.heard, self.changed = self._seen.used(), ending.changed
+        self.heard, self.changed = self._seen.list_used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
             return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")

@@ -108,7 +108,7 @@ def _without_reports() -> Iterator[None]:
     with (
         mock.patch.object(used, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
-        mock.patch.object(reads.Reads, "used", _nothing),
+        mock.patch.object(reads.Reads, "list_used", _nothing),
         mock.patch.object(reads.Reads, "find_changed", _nothing),
     ):
         yield

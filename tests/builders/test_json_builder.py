@@ -32,7 +32,7 @@ def test_minified_text_means_the_same_and_has_no_blank_too_many(tree, indent, is
 def test_indented_text_is_as_json_dumps_lays_it_out(tree, indent):
     text = json.dumps(tree, ensure_ascii=False)
 
-    assert json_builder._laid_out(text, " " * indent) == json.dumps(tree, indent=indent, ensure_ascii=False) + "\n"
+    assert json_builder._lay_out(text, " " * indent) == json.dumps(tree, indent=indent, ensure_ascii=False) + "\n"
 
 
 @given(tree=TREES, indent=INDENTS)

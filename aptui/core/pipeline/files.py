@@ -362,7 +362,7 @@ class Files:
         if pending.is_noted:
             return
         pending.is_noted = True
-        owed = pending.open | self._memory.unstable | self._memory.unsaved.owed(pending.folder)
+        owed = pending.open | self._memory.unstable | self._memory.unsaved.list_owed(pending.folder)
         has_shadows = any(SHADOW in key for key in owed)
         for scan_folder, (_digest, facts) in pending.parts.items():
             noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())

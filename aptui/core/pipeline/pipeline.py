@@ -226,7 +226,7 @@ class Pipeline:
             self.failing_count,
         )
 
-    def owed(self) -> Owed:
+    def count_owed(self) -> Owed:
         """Count what is pending, one look at every job that moves."""
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()

@@ -86,6 +86,6 @@ class Unsaved:
         """Whether the row of this folder waits for any of them."""
         return folder in self.jobs or folder in self.placing
 
-    def owed(self, folder: str) -> set[PathKey]:
+    def list_owed(self, folder: str) -> set[PathKey]:
         """Return the files of a folder that its row waits for."""
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())

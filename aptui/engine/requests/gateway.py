@@ -182,7 +182,7 @@ class GatewayRequests:
         owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
         if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
             return owed
-        found = engine.pipeline.owed()
+        found = engine.pipeline.count_owed()
         self._owed = _PendingRequest(now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses)
         return self._owed
 

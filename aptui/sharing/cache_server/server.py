@@ -188,7 +188,7 @@ class _Offer:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         assert isinstance(request.protocol, Socket)
-        request.protocol.understood()
+        request.protocol.note_understood()
         match = _PATH.fullmatch(request.path)
         if match is None:
             return web.Response(status=404, text="no such place")
@@ -216,7 +216,7 @@ class _Offer:
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
         store = self._store(namespace)
         path = store.record_path(name) if kind == "ac" else store.blob_path(name)
-        size = await asyncio.to_thread(_used, path)
+        size = await asyncio.to_thread(_look_at_used, path)
         if size is None:
             return web.Response(status=404)
         return _File(path, self._serving.patience_s + size / _SLOWEST_BYTES_PER_S)
@@ -358,7 +358,7 @@ def _is_same(token: str, known: str) -> bool:
     return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
 
 
-def _used(path: str) -> int | None:
+def _look_at_used(path: str) -> int | None:
     """Return how long such a file is, None when there is none (a link leads elsewhere), and note that it was used."""
     try:
         state = os.stat(path, follow_symlinks=False)

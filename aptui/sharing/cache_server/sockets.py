@@ -65,7 +65,7 @@ class Socket(RequestHandler):
         """Whether a request is being answered."""
         return self._current_request is not None
 
-    def understood(self) -> None:
+    def note_understood(self) -> None:
         """It has said what it wants."""
         self.began_s = None
 

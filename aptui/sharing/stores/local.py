@@ -73,7 +73,7 @@ class LocalStore:
         data = self._files.get_record(key)
         if data is None or not self._is_believed(data):
             return None
-        self._used(self._files.record_path(key))
+        self._note_use(self._files.record_path(key))
         return data
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
@@ -111,7 +111,7 @@ class LocalStore:
                 if checked.st_size != size:
                     raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
                 self._put_at(path, target, is_executable=is_executable)
-                self._used_blob(path, checked)
+                self._note_use_of_blob(path, checked)
             except FileNotFoundError:
                 return False
             return True
@@ -130,7 +130,7 @@ class LocalStore:
         with name_errors(self.address), share_with_gc(self.address):
             with contextlib.suppress(FileNotFoundError):
                 if not replaces and self._is_sound(path, digest):
-                    self._used(path)
+                    self._note_use(path)
                     return
             self._adopt(source, path, digest)
 
@@ -179,20 +179,20 @@ class LocalStore:
         )
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
-    def _used(self, path: str) -> None:
+    def _note_use(self, path: str) -> None:
         """Note when a file was last used in its access time; the modification time belongs to the check."""
         with contextlib.suppress(OSError):
             state = os.stat(path)
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
 
-    def _used_blob(self, path: str, checked: os.stat_result) -> None:
+    def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
         """Note when a blob was last used, and that it is still the one that was `checked`: doing so moves its change time."""
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
         is_ours = (
             state.st_ctime_ns == checked.st_ctime_ns or placing.is_remembered(path, state) or state.st_nlink > checked.st_nlink
         )
-        self._used(path)
+        self._note_use(path)
         if is_same and is_ours:
             _remember_again(path)
 

@@ -59,7 +59,7 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
     return rank_sizes(found.values())
 
 
-def grown(
+def add_growth(
     reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
 ) -> list[SizeRow]:
     """Return the groups with what they grew by since a session ended, the most grown first; groups that went are there, empty.

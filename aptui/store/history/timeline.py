@@ -51,13 +51,13 @@ class Timeline(Struct):
 def timeline(reader: Reader, session: int) -> Timeline:
     """Return where the time of a session went."""
     runs = runs_of(reader, session)
-    found = Timeline(*_laid(runs))
+    found = Timeline(*_lay_on_lanes(runs))
     found.needs = _needs(reader, runs)
     found.critical = _critical(found)
     return found
 
 
-def _laid(runs: list[SessionRun]) -> tuple[list[Span], int]:
+def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
     """Lay runs on lanes: in front of one that was committed with it, else on the lowest lane that is free when it begins."""
     spans: list[Span] = []
     free_ms: list[int] = []

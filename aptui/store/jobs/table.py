@@ -205,7 +205,7 @@ class JobTable:
         self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
     ) -> None:
         """Add jobs as `_JOBS` has them, all with higher ids than those that are there; `source` and `folder` are their codes."""
-        start, count = self._grown(len(source)), len(source)
+        start, count = self._make_room(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
@@ -341,7 +341,7 @@ class JobTable:
 
     def make_room(self, count: int) -> None:
         """Make room for `count` rows, so that adding them moves nothing."""
-        self._grown(count)
+        self._make_room(count)
 
     def folder_code(self, scan_folder: int) -> int:
         """Return the code of a scan folder's name."""
@@ -353,7 +353,7 @@ class JobTable:
     def _row_to_change(self, item: JobValues | JobChanged, key: int, source: int) -> int:
         row = int(self._rows_of([key])[0])
         if row < 0:
-            row = self._grown(1)
+            row = self._make_room(1)
             for column in self._columns.values():
                 column[row] = 0
             self._columns["id"][row], self._late[key] = key, row
@@ -365,7 +365,7 @@ class JobTable:
             self.alive_count += 1
         return row
 
-    def _grown(self, count: int) -> int:
+    def _make_room(self, count: int) -> int:
         """Make room for `count` rows more; return the first of them."""
         capacity = len(self._columns["id"])
         if self._count + count > capacity:

@@ -108,7 +108,7 @@ def _bare(path: str) -> str:
     return f"{folder}{slash}{name.partition('.')[0]}"
 
 
-def owed_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
+def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
     """Return the jobs that are pending or run, of one platform or ("") of all, whose sources a term means.
 
     Finals whose drafts are served are not owed.

@@ -256,23 +256,23 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
     level = np.fromiter((path.count("/") for path in spelled), np.int32, len(place))
     own_keys = np.fromiter(map(folder_keys.of, spelled), np.int64, len(place))
 
-    def laid_out(kind_of: type[np.signedinteger[Any]], of_folders: Ints, of_files: Ints) -> npt.NDArray[Any]:
+    def lay_out(kind_of: type[np.signedinteger[Any]], of_folders: Ints, of_files: Ints) -> npt.NDArray[Any]:
         values = np.zeros(total, kind_of)
         values[first], values[nodes] = of_folders, of_files
         return values
 
     # One more at the end, so that -1, "at the top", is a place too.
     first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
-    order = laid_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
+    order = lay_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
     return AssetTree(
         kind,
-        laid_out(np.int32, first_or_top[above], first_or_top[at]),
-        laid_out(np.int32, level, level_or_top[at] + 1),
-        laid_out(np.int32, first + sizes, nodes + 1),
-        laid_out(np.int64, own_keys, ids),
+        lay_out(np.int32, first_or_top[above], first_or_top[at]),
+        lay_out(np.int32, level, level_or_top[at] + 1),
+        lay_out(np.int32, first + sizes, nodes + 1),
+        lay_out(np.int64, own_keys, ids),
         _gather([path.rpartition("/")[2] for path in spelled.values()], file_names, order),
         dict(zip(spelled, first.tolist(), strict=True)),
-        np.empty(0, np.int32) if kind is Kind.PRODUCTS else laid_out(np.int32, np.zeros(len(place), np.int64), times_ms),
+        np.empty(0, np.int32) if kind is Kind.PRODUCTS else lay_out(np.int32, np.zeros(len(place), np.int64), times_ms),
         moment,
     )
 

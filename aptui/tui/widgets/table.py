@@ -279,7 +279,7 @@ class Table(Rows):
         painter = self.painting.painter
         segments = [self.edge(is_cursor=is_cursor, is_mark=is_mark, painter=painter)]
         plain = painter.style("", is_cursor=is_lit)
-        layout = self._laid_out()
+        layout = self._lay_columns()
         for at, ((column, width), cell) in enumerate(zip(layout, cells, strict=True)):
             if at:
                 segments.append(Segment(_GAP, plain))
@@ -298,7 +298,7 @@ class Table(Rows):
         """Paint the titles."""
         style = self.painting.painter.style("header")
         segments = [Segment(" ", self.painting.painter.ground)]
-        for at, (column, width) in enumerate(self._laid_out()):
+        for at, (column, width) in enumerate(self._lay_columns()):
             if at:
                 segments.append(Segment(_GAP, self.painting.painter.ground))
             segments.append(Segment(fit(self._title(column), width, align=column.align).text, style))
@@ -311,7 +311,7 @@ class Table(Rows):
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Ask the model for a row, once per version."""
-        version, layout = self._model.version, self._laid_out()  # another width forgets all cells: they are one a column
+        version, layout = self._model.version, self._lay_columns()  # another width forgets all cells: they are one a column
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
@@ -321,7 +321,7 @@ class Table(Rows):
         self._cells[key] = (version, cells)
         return cells
 
-    def _laid_out(self) -> list[tuple[Column, int]]:
+    def _lay_columns(self) -> list[tuple[Column, int]]:
         width = self.painting.width
         if width != self._layout_width:
             self._layout_width = width
@@ -349,7 +349,7 @@ class Table(Rows):
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self._model.key(index))
-            for (column, width), cell in zip(self._laid_out(), cells, strict=True):
+            for (column, width), cell in zip(self._lay_columns(), cells, strict=True):
                 if not column.width:
                     most = max(most, len(cell.text) - width)
         return most
@@ -357,7 +357,7 @@ class Table(Rows):
     def click_header(self, x: int) -> None:
         """Say which title was clicked."""
         start = 1
-        for column, width in self._laid_out():
+        for column, width in self._lay_columns():
             if start <= x < start + width + len(_GAP):
                 self.post_message(self.HeaderClicked(self, -1 if self.cursor_key is None else self.cursor_key, column.id))
                 return

@@ -7,9 +7,9 @@ from argparse import ArgumentParser, Namespace
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history.sessions import session_at
-from aptui.store.history.sizes import SizeBy, SizeRow, grown, sizes
+from aptui.store.history.sizes import SizeBy, SizeRow, add_growth, sizes
 from aptui.verbs.opening import open_for_reading
-from aptui.verbs.sessions.size_page import grown_text, size_page, write_page
+from aptui.verbs.sessions.size_page import format_growth, size_page, write_page
 
 _LISTED = 40
 _BAR = 24
@@ -48,7 +48,7 @@ def size(arguments: Namespace) -> int:
         rows = sizes(project.database, by, project.builder_of, depth)
         total = SizeRow("total", sum(row.count for row in rows), sum(row.size for row in rows))
         if since is not None:
-            rows = grown(project.database, rows, by, project.builder_of, depth, since)
+            rows = add_growth(project.database, rows, by, project.builder_of, depth, since)
             total.grew = sum(row.grew or 0 for row in rows)
     if arguments.html:
         write_page(arguments.html, size_page(rows, total, by, project.config.project_dir.name, since))
@@ -81,7 +81,7 @@ def _tell(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
 
 def _cells(row: SizeRow) -> list[str]:
     cells = [row.name, f"{row.count:,}", printing.size(row.size)]
-    return cells if row.grew is None else [*cells, grown_text(row.grew)]
+    return cells if row.grew is None else [*cells, format_growth(row.grew)]
 
 
 def _bar(value: int, most: int) -> str:

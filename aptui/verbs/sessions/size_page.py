@@ -63,7 +63,7 @@ def write_page(file: str, page: str) -> None:
         raise not_written(f"'{file}'", error) from error
 
 
-def grown_text(grew: int) -> str:
+def format_growth(grew: int) -> str:
     """Return a growth with its sign, "" for none."""
     return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
 
@@ -73,7 +73,7 @@ def _weight(row: SizeRow) -> int:
 
 
 def _row(row: SizeRow, most: int) -> str:
-    cells = [f"{row.count:,}", printing.size(row.size), *([] if row.grew is None else [grown_text(row.grew)])]
+    cells = [f"{row.count:,}", printing.size(row.size), *([] if row.grew is None else [format_growth(row.grew)])]
     kind = "" if row.grew is None else "grew" if row.grew > 0 else "shrank"
     share = 100 * _weight(row) / most if most else 0
     bar = f'<div class="{kind}" style="width:{share:.1f}%"></div>' if share else ""

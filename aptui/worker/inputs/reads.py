@@ -113,7 +113,7 @@ class Reads:
         """Return what is not any more what it was when it was opened, what was written as well left out."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
-    def used(self) -> tuple[UsedFile, ...]:
+    def list_used(self) -> tuple[UsedFile, ...]:
         """Return what was opened, with the stamp that each file had then."""
         return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.store.history.sessions import session_named
-from aptui.store.history.sizes import SizeBy, folder_of, grown, sizes
+from aptui.store.history.sizes import SizeBy, add_growth, folder_of, sizes
 
 from ..conftest import BUILDER, Store, job_row, product_row, source_row
 from .test_comparing import NOW
@@ -53,7 +53,7 @@ def test_growth_since_a_session(filled: Store) -> None:
     reader = filled.reader()
     since = session_named(reader, "1")
 
-    rows = grown(reader, sizes(reader, SizeBy.FOLDER, str, 1), SizeBy.FOLDER, str, 1, since)
+    rows = add_growth(reader, sizes(reader, SizeBy.FOLDER, str, 1), SizeBy.FOLDER, str, 1, since)
 
     assert [(row.name, row.size, row.grew) for row in rows] == [
         ("textures", 1030, 1000), ("new", 100, 100), (".", 0, -7), ("Textures", 500, 0),
@@ -66,7 +66,7 @@ def test_what_had_gone_before_the_session_did_not_shrink_since(filled: Store) ->
     filled.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])
     reader = filled.reader()
 
-    rows = grown(reader, sizes(reader, SizeBy.PLATFORM, str, 1), SizeBy.PLATFORM, str, 1, session_named(reader, "2"))
+    rows = add_growth(reader, sizes(reader, SizeBy.PLATFORM, str, 1), SizeBy.PLATFORM, str, 1, session_named(reader, "2"))
 
     assert [(row.name, row.grew) for row in rows] == [("linux", 0)]
 

@@ -85,7 +85,7 @@ class FilePlaces(Struct, frozen=True):
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
 
-    def found_at(self, name: str) -> str:
+    def find_path(self, name: str) -> str:
         """Return what a result says that it found: a relative path where that is the file that counts."""
         is_hidden = name.startswith(f"@{_HIDDEN}")
         return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
@@ -185,7 +185,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
             replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
         ),
         source_digest=order.source_digest,
-        discovered=tuple((places.found_at(name), digest) for name, digest in record.discovered),
+        discovered=tuple((places.find_path(name), digest) for name, digest in record.discovered),
         log=(*record.log, note) if record.log else (),
         warnings=record.warnings,
         errors=record.errors,

@@ -29,9 +29,9 @@ from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.serving import (
     Served,
+    find_pending_jobs,
     jobs_by_id,
     jobs_with_key,
-    owed_jobs,
     products_by_id,
     products_meant,
     products_named,
@@ -93,7 +93,7 @@ async def _look(room: GatewayContext, lookup: _AssetLookup) -> _FoundAsset:
 def _find(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
     if lookup.uuid:
         return _find_by_id(reader, lookup, platforms)
-    owed = owed_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
+    owed = find_pending_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
     if owed:
         return _FoundAsset(owed=tuple(owed[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in owed[:_MOST])))
     products = products_meant(reader, lookup.term, platforms, _MOST)

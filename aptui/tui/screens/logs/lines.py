@@ -274,14 +274,14 @@ class LogReader:
 
     def _handle(self, _kind: str, view: LogView | None) -> None:
         if view is not None:
-            understood = self._understood(view)
+            understood = self._understand(view)
             if understood is None:
                 return
             self._shown = understood
         if self._shown is not None:
             self._serve(self._shown, is_new=view is not None)
 
-    def _understood(self, view: LogView) -> _Understood | None:
+    def _understand(self, view: LogView) -> _Understood | None:
         try:
             return _Understood(view, filter_of(view.tab), parse_filter(view.search))
         except KnownError as error:

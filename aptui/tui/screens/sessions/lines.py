@@ -12,7 +12,7 @@ from aptui.core.sessions import SessionEnd
 from aptui.shared.sanitize import sanitize
 from aptui.store.history.comparing import Comparison, JobComparison, compare
 from aptui.store.history.sessions import SessionRun, WorkSession, runs_of, session_named, sessions
-from aptui.store.history.sizes import SizeBy, grown, sizes
+from aptui.store.history.sizes import SizeBy, add_growth, sizes
 from aptui.store.history.timeline import Timeline, timeline
 from aptui.store.queries.reader import Reader
 from aptui.tui.frame.line import Part, Parts
@@ -211,7 +211,7 @@ def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: in
     rows = sizes(reader, by, name_of)
     since = session_named(reader, words[1]) if len(words) > 1 and by is not SizeBy.TYPE else None
     if since is not None:
-        rows = grown(reader, rows, by, name_of, 1, since)
+        rows = add_growth(reader, rows, by, name_of, 1, since)
     lines: list[Parts] = [
         (),
         (Part(f" Products by {by.value}", "title"), Part(f"  since session {since.number}" if since else "")),

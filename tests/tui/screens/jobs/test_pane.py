@@ -128,7 +128,7 @@ def test_beside_a_line_without_details_stands_what_is_known_of_the_job(tmp_path)
 
 def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_room(tmp_path):
     async def look(app, pilot, pane):
-        shown = {column.id: width for column, width in pane.table._laid_out()}
+        shown = {column.id: width for column, width in pane.table._lay_columns()}
         assert pane.table.columns[-1].title == "Why it ran, or failed"
         assert shown["reason"] > 20
         assert [column.title for column in choose_columns(USUAL, has_failed=False)][-1] == "Why it ran"
@@ -141,7 +141,7 @@ def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_ro
 
 def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
     async def look(app, pilot, pane):
-        shown = {column.id: width for column, width in pane.table._laid_out()}
+        shown = {column.id: width for column, width in pane.table._lay_columns()}
         texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
         assert shown["platform"] == max(8, *map(len, texts))
         assert shown["key"] == 16  # there are longer ones, but names are not all there is to a job
