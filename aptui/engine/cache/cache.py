@@ -27,7 +27,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, open_folder, remove_staged, stamp_of
+from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, mtime_of, open_folder, remove_staged, stamp_of
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -329,7 +329,7 @@ class Cache:
             try:
                 with open_folder(self._root, parent(name)) as descriptor:
                     os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=descriptor)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
                 problems.append(f"product '{name}' cannot be deleted: {error.strerror}")
@@ -376,9 +376,8 @@ class Cache:
         for folder in self._suspect:
             rows.setdefault("put_cache_folder", []).append((folder, 0))
         for folder in self._dirty - self._suspect:
-            try:
-                mtime_ns = os.stat(self._path(folder)).st_mtime_ns
-            except FileNotFoundError:
+            mtime_ns = mtime_of(self._path(folder))
+            if mtime_ns is None:
                 rows.setdefault("drop_cache_folder", []).append((folder,))
             else:
                 rows.setdefault("put_cache_folder", []).append((folder, mtime_ns if self._is_whole(folder, index) else 0))

@@ -48,6 +48,15 @@ def open_folder(root: bytes, folder: str) -> Iterator[int]:
         os.close(descriptor)
 
 
+def mtime_of(path: bytes) -> int | None:
+    """Return when a folder was touched last, None where there is none, be it that a file has taken its place."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None
+
+
 class LastFolder:
     """The folder of the cache `root` that was opened last, kept open: of the products of a commit many lie in one."""
 

@@ -458,6 +458,20 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
     assert cache.folder_rows(diary)["drop_cache_folder"] == [("linux/f/g",)]
 
 
+def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache, diary: Diary) -> None:
+    """The row of what was a folder would have an engine look for products below a file, which no disk can do."""
+    put(cache, "linux/f/a.txt/deep/b.txt", b"b")
+    cache.delete(["linux/f/a.txt/deep/b.txt"])
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]
+    diary.digests = {"linux/f/a.txt": hashlib.sha256(b"a").digest()}
+
+    rows = cache.folder_rows(diary)
+
+    assert sorted(rows["drop_cache_folder"]) == [("linux/f/a.txt",), ("linux/f/a.txt/deep",)]
+    assert {folder for folder, _mtime_ns in rows["put_cache_folder"]} == {"linux", "linux/f"}
+    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "what lies below a file is gone"
+
+
 def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,3 +90,16 @@ def test_a_file_that_is_gone_and_ignored_by_now_holds_up_nothing(tmp_path: Path)
 
         assert not live.watching._absences
         project.until_idle()
+
+
+def test_a_file_that_takes_the_place_of_a_tree_between_two_runs_is_processed(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.write("assets/d/a.txt/below/b.txt", "b")
+    project.engine_run()
+    project.delete("assets/d/a.txt")
+    project.write("assets/d/a.txt", "a")
+
+    project.engine_run()
+    project.engine_run()
+
+    assert project.product(f"{HOST}/d/a.txt") == b"a"
