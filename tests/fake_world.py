@@ -79,7 +79,7 @@ from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
-from aptui.core.records.fresh_copies import FreshCopy
+from aptui.core.records.plain_copies import PlainCopy
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merge_params
@@ -660,7 +660,7 @@ class World:
         What is made of other jobs' products is left out, for those may be what a failed job last made.
         """
         commit = self.pipeline.jobs.committing[run_key]
-        if isinstance(commit, FreshCopy):
+        if isinstance(commit, PlainCopy):
             self._keep_made(self._name_of_commit(run_key), commit.number, (commit.product,))
             return
         job = commit.job
@@ -675,7 +675,7 @@ class World:
 
     def _name_of_commit(self, run_key: int) -> str:
         commit = self.pipeline.jobs.committing[run_key]
-        if isinstance(commit, FreshCopy):
+        if isinstance(commit, PlainCopy):
             return f"{commit.fact.rel}@{commit.rule.plan.platform}:{commit.rule.plan.key}"
         return name_of(commit.job)
 

@@ -20,7 +20,7 @@ from aptui.core.paths import key_of, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
-from aptui.core.pipeline.runs.fresh_copies import Copies, FreshCopies
+from aptui.core.pipeline.runs.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
@@ -35,9 +35,9 @@ _LOADED_TOGETHER = 500
 class Files:
     """Takes what was seen and read of files."""
 
-    def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, fresh: FreshCopies) -> None:
+    def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, plain: PlainCopies) -> None:
         self._jobs = jobs
-        self._fresh = fresh
+        self._plain = plain
         self._identities = identities
         self._plans = plans
         self._spread = spread
@@ -223,7 +223,7 @@ class Files:
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
         copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
-        together: list[tuple[PathKey, FileFact]] | None = [] if may_group and self._fresh.may_take(event) else None
+        together: list[tuple[PathKey, FileFact]] | None = [] if may_group and self._plain.may_take(event) else None
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
@@ -238,7 +238,7 @@ class Files:
                 together.append((key, fact))
             elif self._settle_copied(key, fact, copies):
                 changed.add(key)
-        if together and not self._fresh.take(together, copies):
+        if together and not self._plain.take(together, copies):
             changed.update(key for key, fact in together if self._settle_copied(key, fact, copies))
         for key, text in event.unreadable:
             self._unreadable(key, text)

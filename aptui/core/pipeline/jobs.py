@@ -22,7 +22,7 @@ from aptui.core.planning.resources import Resources, ResourceUse
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.records import rows
 from aptui.core.records.archive import Archive
-from aptui.core.records.fresh_copies import FreshCopy
+from aptui.core.records.plain_copies import PlainCopy
 from aptui.core.results.checks import CheckedProduct, find_block
 from aptui.core.results.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
@@ -68,7 +68,7 @@ class Jobs:
         self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
         """{run key: job}"""
-        self.committing: dict[int, Commit | FreshCopy] = {}
+        self.committing: dict[int, Commit | PlainCopy] = {}
         """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
         self.todo = Todo()
         self.waiters = Waiters()

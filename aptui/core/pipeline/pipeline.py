@@ -7,7 +7,7 @@ What it decides is decided by its parts, each of which has one kind of event to 
     Identities   who each source is
     Plans        what a job is made of now, and whether it needs a run for that
     Spread       how far a change reaches
-    FreshCopies  new files that only copies want, many as one
+    PlainCopies  files that only copies want, many as one
     Files        what scans saw and workers read
     Analyses     what analyses answered
     Starts       what runs next
@@ -57,7 +57,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import LogName
 from aptui.core.pipeline.requests import Requests
 from aptui.core.pipeline.runs.analyses import Analyses
-from aptui.core.pipeline.runs.fresh_copies import FreshCopies
+from aptui.core.pipeline.runs.plain_copies import PlainCopies
 from aptui.core.pipeline.runs.results import Runs
 from aptui.core.pipeline.runs.starts import Starts
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
@@ -66,7 +66,7 @@ from aptui.core.planning.priority import ReadyQueue
 from aptui.core.planning.resources import ResourceUse
 from aptui.core.project import Project
 from aptui.core.records.archive import Archive
-from aptui.core.records.fresh_copies import FreshCopy
+from aptui.core.records.plain_copies import PlainCopy
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.ledger import Ledger
@@ -125,11 +125,11 @@ class Pipeline:
         identities = Identities(self.jobs)
         self.plans = Plans(self.jobs, failures, identities)
         self.spread = Spread(self.jobs, self.plans, identities)
-        self.fresh = FreshCopies(self.jobs, self.plans, staging)
-        self.files = Files(self.jobs, identities, self.plans, self.spread, self.fresh)
+        self.plain_copies = PlainCopies(self.jobs, self.plans, staging)
+        self.files = Files(self.jobs, identities, self.plans, self.spread, self.plain_copies)
         analyses = Analyses(self.jobs, failures, self.plans, self.spread, self.reads)
         self.starts = Starts(self.jobs, staging)
-        self.runs = Runs(self.jobs, failures, self.plans, self.spread, analyses, self.reads, self.fresh, staging)
+        self.runs = Runs(self.jobs, failures, self.plans, self.spread, analyses, self.reads, self.plain_copies, staging)
         self.requests = Requests(self.jobs, self.plans)
 
     # -------------------------------------------------------------------------------------------------------------- events
@@ -240,7 +240,7 @@ class Pipeline:
                     continue
                 pending[job.platform] += 1
                 critical[job.platform] += job.is_critical
-        copies = (item for item in self.jobs.committing.values() if isinstance(item, FreshCopy))
+        copies = (item for item in self.jobs.committing.values() if isinstance(item, PlainCopy))
         pending.update(copy.rule.plan.platform for copy in copies)
         return Owed(pending, critical, analyses)
 
@@ -367,11 +367,11 @@ class Pipeline:
         return self.jobs.reports.mean_ms(job) or 0.0
 
     def committing(self, run_key: int) -> Commit | None:
-        """Return what becomes of the job of this run, while its products move in; None for a new copy, which is no job yet."""
+        """Return what becomes of the job of this run, while its products move in; None for a plain copy."""
         found = self.jobs.committing.get(run_key)
         return found if isinstance(found, Commit) else None
 
     def commit_rows(self, run_key: int) -> list[JobRow]:
         """Return the rows that are saved with the products of a run; asked once, between `CommitProducts` and the next event."""
         found = self.jobs.committing[run_key]
-        return self.fresh.rows_of(found) if isinstance(found, FreshCopy) else self.jobs.commits.rows_of(found)
+        return self.plain_copies.rows_of(found) if isinstance(found, PlainCopy) else self.jobs.commits.rows_of(found)

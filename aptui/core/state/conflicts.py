@@ -16,7 +16,7 @@ Tests: `tests/core/state/test_commits.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
@@ -110,13 +110,16 @@ class Conflicts:
                 verdict.makers.setdefault(product.name, []).append(job)
         return verdict
 
-    def are_free(self, names: Sequence[str]) -> bool:
-        """Whether jobs that nobody knows yet may make these: nobody has one, lays claim to one, or has one that is in its way."""
+    def are_free(self, names: Mapping[str, int]) -> bool:
+        """Whether these jobs may make these, {name: job id, 0 = one that nobody knows yet}.
+
+        Nobody else has one, lays claim to one, or has one that is in its way.
+        """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}
-        if self._claims or len(unique) < len(names) or not unique.isdisjoint(above):
+        if self._claims or not unique.isdisjoint(above):
             return False
-        return not self._owners(unique, above)
+        return all(names.get(name) == job_id for name, (job_id, _key) in self._owners(unique, above).items())
 
     def _is_contested(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]]) -> bool:
         return name in self._claims or (name in owners and owners[name][0] != job.id)

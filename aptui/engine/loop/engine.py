@@ -174,7 +174,7 @@ class Engine:
             self._may_start,
             self._is_being_written,
             self.cache.discard,
-            lambda: self.pipeline.fresh.may_group,
+            lambda: self.pipeline.plain_copies.may_group,
             lambda copies: self.cache.announced.announce(copies, self.writer),
             lambda run_keys: self.cache.announced.withdraw(run_keys, self.writer),
         )

@@ -30,9 +30,9 @@ _FILES_PER_LIVE_ORDER = (32, 128)
 _BYTES_PER_ORDER = 1 << 26
 """Of what is larger a worker has few files, so that the others have some too."""
 _FILES_TOGETHER = 512
-_LIVE_FILES_TOGETHER = 256
+_LIVE_FILES_TOGETHER = 128
 """Clients wait while answers are taken in: so many where copies are decided together, one by one `_ALONE` times fewer."""
-_ALONE = 8
+_ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
 _HERE_COUNT = 4
@@ -66,7 +66,7 @@ class CopyStaging(Struct, frozen=True):
 
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
     (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
-    `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies of new files at once.
+    `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies at once.
     `announce`: takes (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` the run keys
     of copies that nobody made.
     """
@@ -234,8 +234,8 @@ class HashQueue:
             yield answer, first, answer.told
 
     def _is_grouped(self, wanted: _Wanted) -> bool:
-        """Whether the core decides a copy together with others: that of a file that nobody has read before."""
-        return bool(wanted.run_keys) and not wanted.known and self._copying.may_group()
+        """Whether the core decides the copies of a file together with those of others."""
+        return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
         """Whether copies that are decided one by one, now `alone` more, wait for those of the answers that are there already."""

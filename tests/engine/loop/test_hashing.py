@@ -110,16 +110,16 @@ def test_copies_of_a_burst_are_committed_together_and_the_last_at_once() -> None
     assert commits == [256, 256, 88]
 
 
-def test_clients_wait_for_many_new_files_where_those_are_decided_together_and_for_few_others() -> None:
-    new, known = (Orders(is_live=True, may_group=True) for _ in range(2))
-    new.want_copies(600)
-    known.want_copies(600, known=b"k" * 32)
-    for digests in (new, known):
+@pytest.mark.parametrize("known", [b"", b"k" * 32])
+def test_clients_wait_for_many_copies_where_those_are_decided_together_and_for_few_others(known: bytes) -> None:
+    together, alone = Orders(is_live=True, may_group=True), Orders(is_live=True)
+    for digests in (together, alone):
+        digests.want_copies(600, known=known)
         digests.answer(digests.take_orders())
 
-    assert [(len(event.copies), event.has_more) for event in new.told()] == [(256, False), (256, False), (88, False)]
-    assert {len(event.copies) for event in known.told()} == {32, 24}
-    assert [len(event.copies) for event in known.told() if not event.has_more] == [32, 32, 24]
+    assert [(len(event.copies), event.has_more) for event in together.told()] == [(128, False)] * 4 + [(88, False)]
+    assert {len(event.copies) for event in alone.told()} == {32, 24}
+    assert [event.has_more for event in alone.told()].count(False) == 3
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.analyses import Analyses
-from aptui.core.pipeline.runs.fresh_copies import FreshCopies
+from aptui.core.pipeline.runs.plain_copies import PlainCopies
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.records.fresh_copies import FreshCopy
+from aptui.core.records.plain_copies import PlainCopy
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import NO_FILE, is_of_other_code
@@ -46,11 +46,11 @@ class Runs:
         spread: Spread,
         analyses: Analyses,
         reads: UndeclaredReadCheck,
-        fresh: FreshCopies,
+        plain: PlainCopies,
         staging: str,
     ) -> None:
         self._jobs = jobs
-        self._fresh = fresh
+        self._plain = plain
         self._staging = staging
         self._failures = failures
         self._plans = plans
@@ -127,11 +127,11 @@ class Runs:
             product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
             result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
             self._copies.append((job, result))
-        for copied_key in self._fresh.planned_run_keys:
+        for copied_key in self._plain.planned_run_keys:
             del took_ms[copied_key]
         if took_ms:
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(took_ms)))
-        self._fresh.commit(event.now_ms)
+        self._plain.commit(event.now_ms)
         if self._copies and not event.has_more:
             self._commit_copies(event.now_ms)
 
@@ -326,16 +326,16 @@ class Runs:
         ended = [self._committing.pop(run_key) for run_key in event.committed]
         failed = [(self._committing.pop(run_key), text, placed) for run_key, text, placed in event.failed]
         committed = [commit for commit in ended if isinstance(commit, Commit)]
-        if copies := [copy for copy in ended if isinstance(copy, FreshCopy)]:
-            self._fresh.note_committed(copies)
-        self._fresh.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, FreshCopy))
+        if copies := [copy for copy in ended if isinstance(copy, PlainCopy)]:
+            self._plain.note_committed(copies)
+        self._plain.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, PlainCopy))
         for commit in committed:
             self._record_commit(commit)
         for commit in committed:
             for job in self._find_wished(commit, warns=True):
                 self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
         for item, text, placed in failed:
-            commit = self._fresh.as_commit(item) if isinstance(item, FreshCopy) else item
+            commit = self._plain.as_commit(item) if isinstance(item, PlainCopy) else item
             self._commit_failed(commit, text, placed, event.now_ms)
 
     def _record_commit(self, commit: Commit) -> None:

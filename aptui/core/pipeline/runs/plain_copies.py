@@ -1,10 +1,11 @@
-"""New files that only plain copies want, decided together: from the bytes that came with their copies to products in place.
+"""Files that only plain copies want, decided together: from the bytes that came with their copies to products in place.
 
-A cold build is of these by the thousand. Nothing else is decided between the event that brings the copies and the end of their
-commit, so neither source nor job of them is ever in the working set: they are rows at once. Whatever is unusual about one file of
-an event sends all of its copies the ordinary way, and a copy that cannot be placed becomes the job that it stands for.
+A cold build is of new ones by the thousand, and a checkout of known ones. Nothing else is decided between the event that brings
+the copies and the end of their commit, so neither source nor job of a new one is ever in the working set: they are rows at once,
+and the job of a known one is what it was until it is what it is then. Whatever is unusual about one file of an event sends all of
+its copies the ordinary way, and a copy that cannot be placed becomes the job that it stands for.
 
-Tests: `tests/core/pipeline/runs/test_fresh_copies.py`.
+Tests: `tests/core/pipeline/runs/test_plain_copies.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aptui.core import machine
 from aptui.core.identity import path_uuids
 from aptui.core.machine import Trigger
 from aptui.core.messages import CommitProducts, FilesHashed, JobCommit
-from aptui.core.model import FileFact, Job, JobState, PathKey, RunKey
+from aptui.core.model import FileFact, Job, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.paths import parent
@@ -23,7 +24,16 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.records import rows
-from aptui.core.records.fresh_copies import NEW_SOURCE, CopyRule, FreshCopy, commit_rows, fresh_copy, source_row
+from aptui.core.records.plain_copies import (
+    NEW_SOURCE,
+    CopyRule,
+    PlainCopy,
+    commit_rows,
+    made_of,
+    plain_copy,
+    product_of,
+    source_row,
+)
 from aptui.core.state.commits import Commit, CommitChange
 
 Copies = Mapping[PathKey, tuple[tuple[int, ...], int]]
@@ -32,8 +42,8 @@ _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
 """What happens to the job of each of them within the event."""
 
 
-class FreshCopies:
-    """Takes the copies of new files.
+class PlainCopies:
+    """Takes the copies of files.
 
     Args:
         staging: absolute folder in which every run gets a file named by its run key.
@@ -45,7 +55,7 @@ class FreshCopies:
         self._ledger = jobs.ledger
         self._reports = jobs.reports
         self._rules: dict[tuple[object, ...], tuple[CopyRule, ...]] = {}
-        self._planned: list[FreshCopy] = []
+        self._planned: list[PlainCopy] = []
         """Copies of this event that are about to be committed."""
         self._now_ms = 0
 
@@ -55,7 +65,7 @@ class FreshCopies:
 
     @property
     def may_group(self) -> bool:
-        """Whether copies of new files are decided together in this project, as things are."""
+        """Whether copies are decided together in this project, as things are."""
         jobs = self._jobs
         if jobs.is_outdated or self._reports.wants_news or jobs.resources is not None:
             return False
@@ -64,20 +74,46 @@ class FreshCopies:
     def take(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
         """Plan the copies of `files`, all or none; return whether that is done."""
         wanted = []
+        names: dict[str, int] = {}
+        count = 0
         for key, fact in files:
             rules = self._rules_of(fact)
             run_keys, took_ms = copies[key]
-            if len(rules) != len(run_keys) or not self._is_new(key) or self._has_others(key, fact):
+            source = self._memory.sources.get(key)
+            jobs = self._jobs_of(source, key, fact, rules)
+            if len(rules) != len(run_keys) or jobs is None or self._has_others(key, fact):
                 return False
-            wanted.append((key, fact, rules, run_keys, took_ms))
-        names = [f"{rule.plan.platform}/{key}" for key, _fact, rules, _run_keys, _took_ms in wanted for rule in rules]
-        if not self._jobs.conflicts.are_free(names) or self._are_depended_on(files):
+            wanted.append((key, fact, source, zip(rules, run_keys, jobs, strict=True), took_ms))
+            count += len(rules)
+            names.update((f"{rule.plan.platform}/{key}", job.id if job else 0) for rule, job in zip(rules, jobs, strict=True))
+        if len(names) < count or not self._jobs.conflicts.are_free(names) or self._are_depended_on(files):
             return False
-        for key, fact, rules, run_keys, took_ms in wanted:
-            self._plan(key, fact, zip(rules, run_keys, strict=True), took_ms)
-        if self._reports.is_followed:
-            self._ledger.notices.append(SourcesChanged(self._ledger.cause, tuple((fact.rel, True) for _key, fact in files)))
+        for key, fact, source, each, took_ms in wanted:
+            if source is None:
+                self._plan_new(key, fact, each, took_ms)
+            else:
+                self._plan_known(source, fact, each, took_ms)
+            self._memory.unsaved.begin_placing(key)
+        new = tuple((fact.rel, True) for _key, fact, source, _each, _took_ms in wanted if source is None)
+        if new and self._reports.is_followed:
+            self._ledger.notices.append(SourcesChanged(self._ledger.cause, new))
         return True
+
+    def _jobs_of(
+        self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
+    ) -> list[Job] | list[None] | None:
+        """Return the job of each copy, None for each of a new file; None when the jobs of the file are not these, all at rest."""
+        if source is None:
+            return [None for _rule in rules] if self._is_new(key) else None
+        if not _is_rewritten(source, fact) or len(source.jobs) != len(rules):
+            return None
+        jobs = []
+        for rule in rules:
+            job = source.jobs.get((rule.builder.uuid, rule.plan.platform, rule.plan.key))
+            if job is None or not _is_at_rest(job, rule, product_of(rule, key, fact)):
+                return None
+            jobs.append(job)
+        return jobs
 
     def _is_new(self, key: PathKey) -> bool:
         """Whether no source is, or just was, at a path, and its folder's row is still to be saved, which brings it up again."""
@@ -112,15 +148,27 @@ class FreshCopies:
                 self._plans.reasons.save_rule(builder, plan.platform)
                 yield CopyRule(builder, plan, self._jobs.graph.rule(builder, plan.platform)[0], rows.pack_plan(plan, ()))
 
-    def _plan(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int]], took_ms: int) -> None:
+    def _plan_new(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source_id = self._ledger.next_source_id()
         uuid, *legacy = path_uuids(fact.rel)
         self._ledger.put("put_source", source_row(source_id, uuid, key, fact))
         for other in legacy:
             self._ledger.put("put_legacy", (other, source_id, 0))
-        for rule, run_key in copies:
-            self._planned.append(fresh_copy((self._ledger.next_job_id(), source_id, run_key), rule, key, fact, took_ms))
-        self._memory.unsaved.begin_placing(key)
+        for rule, run_key, _job in copies:
+            self._planned.append(plain_copy((self._ledger.next_job_id(), source_id, run_key), rule, key, fact, took_ms))
+
+    def _plan_known(self, source: Source, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
+        source.fact = fact
+        self._ledger.put("put_source", rows.source_row(source))
+        source.last_ticket = self._ledger.ticket  # nobody reads it from its row before that is there
+        self._plans.retries.pay(source.key)
+        for rule, run_key, job in copies:
+            assert job is not None
+            manifest, number = made_of(rule, fact)
+            reason = self._plans.reasons.reason(job, number, manifest)
+            product = product_of(rule, source.key, fact)
+            ids = job.id, source.id, run_key
+            self._planned.append(PlainCopy(*ids, rule, source.key, fact, manifest, number, product, took_ms, job, reason))
 
     @property
     def planned_run_keys(self) -> list[int]:
@@ -131,24 +179,28 @@ class FreshCopies:
         """Order the commit of what this event planned, if anything; its rows have been ordered saved then."""
         if not self._planned:
             return
-        machine.follow(None, _TO_COMMIT)
+        for state in {None if copy.job is None else copy.job.state for copy in self._planned}:
+            machine.follow(state, _TO_COMMIT)
         planned, self._planned, self._now_ms = self._planned, [], now_ms
         self._jobs.committing.update((copy.run_key, copy) for copy in planned)
         for copy in planned:
-            self._reports.learn_run(copy.rule.builder.uuid, copy.duration_ms)
+            self._reports.learn_run(copy.rule.builder.uuid, copy.duration_ms, copy.job.duration_ms if copy.job else 0)
         self._ledger.flush_rows()
         moves = (((self._path_staged(copy), copy.product),) for copy in planned)
-        orders = (JobCommit(copy.run_key, copy.job_id, move, (), is_first=True) for copy, move in zip(planned, moves, strict=True))
+        orders = (
+            JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None)
+            for copy, move in zip(planned, moves, strict=True)
+        )
         self._ledger.order(CommitProducts(self._ledger.cause, tuple(orders)))
 
-    def _path_staged(self, copy: FreshCopy) -> str:
+    def _path_staged(self, copy: PlainCopy) -> str:
         return f"{self._staging}/{copy.run_key}"
 
-    def rows_of(self, copy: FreshCopy) -> list[tuple[str, rows.Row]]:
+    def rows_of(self, copy: PlainCopy) -> list[tuple[str, rows.Row]]:
         """Return the rows that are saved with the product; asked once."""
         return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
 
-    def note_committed(self, copies: Sequence[FreshCopy]) -> None:
+    def note_committed(self, copies: Sequence[PlainCopy]) -> None:
         """These are in place, and so are all their rows."""
         state = machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,))
         assert state is not None
@@ -158,6 +210,9 @@ class FreshCopies:
         cause, notices = self._ledger.cause, self._ledger.notices
         notices.append(ProductsChanged(cause, tuple((copy.product.name, copy.product.digest.hex()) for copy in copies)))
         for copy in copies:
+            if copy.job is not None:
+                self._finish(copy.job, copy)
+                continue
             plan, fact = copy.rule.plan, copy.fact
             notices.append(
                 JobChanged(
@@ -166,21 +221,41 @@ class FreshCopies:
                 )
             )  # fmt: skip
 
-    def end(self, copies: Iterable[FreshCopy]) -> None:
+    def _finish(self, job: Job, copy: PlainCopy) -> None:
+        """The job of a known file is what its row says by now."""
+        job.plan, job.priority, job.reason, job.run_key = copy.rule.plan, copy.rule.plan.priority, copy.reason, RunKey(copy.run_key)
+        job.planned = job.fingerprint = copy.number
+        job.planned_inputs = job.inputs = copy.manifest
+        job.products, job.duration_ms, job.completed_ms, job.last_log_ms = (
+            (copy.product,),
+            copy.duration_ms,
+            self._now_ms,
+            self._now_ms,
+        )
+        job.warnings = job.errors = job.stale_count = 0
+        job.log_file = job.origin = job.flaky = ""
+        job.is_fetched, job.tried = False, ()
+        self._ledger.touched[job.source] = None
+        self._reports.tell(job, is_settled=True)
+
+    def end(self, copies: Iterable[PlainCopy]) -> None:
         """The commit of these has ended, one way or the other: their folders' rows need not wait for them any more."""
         keys = [copy.key for copy in copies]
         self._memory.end_placing(keys)
         for key in keys if self._jobs.waiters else ():
             self._jobs.wake(key)
 
-    def as_commit(self, copy: FreshCopy) -> Commit:
+    def as_commit(self, copy: PlainCopy) -> Commit:
         """Return a copy as the commit of the job that it stands for, which is in the working set from now on."""
         plan = copy.rule.plan
         (source,) = self._memory.load((copy.key,))
-        job = Job(source, copy.rule.builder.uuid, plan.platform, plan.key, copy.job_id, plan=plan, priority=plan.priority)
-        source.jobs[job.builder, job.platform, job.key] = job
-        job.is_critical, job.reason, job.planned, job.planned_inputs = plan.is_critical, NEW_SOURCE, copy.number, copy.manifest
-        job.run_key = RunKey(copy.run_key)
+        index = (copy.rule.builder.uuid, plan.platform, plan.key)
+        job = source.jobs.get(index)
+        if job is None:
+            job = source.jobs[index] = Job(source, *index, copy.job_id)
+        job.plan, job.priority, job.is_critical = plan, plan.priority, plan.is_critical
+        job.set_reason(copy.reason)
+        job.planned, job.planned_inputs, job.run_key = copy.number, copy.manifest, RunKey(copy.run_key)
         for trigger in _TO_COMMIT:
             machine.feed(job, trigger)
         product = copy.product
@@ -188,4 +263,22 @@ class FreshCopies:
         result = RunResult(copy.run_key, Outcome.SUCCEEDED, "", (staged,), product.digest, duration_ms=copy.duration_ms)
         change = CommitChange(((product.name, product.digest.hex()),), is_changed=True)
         moves = ((staged.staged, product),)
-        return Commit(job, result, (product,), copy.number, copy.manifest, 0, (), "", moves, (), (), change, self._now_ms)
+        return Commit(job, result, (product,), copy.number, copy.manifest, 0, (), "", moves, (), job.products, change, self._now_ms)
+
+
+def _is_rewritten(source: Source, fact: FileFact) -> bool:
+    """Whether nothing of a source is other than its bytes."""
+    before = source.fact
+    if before is None or source.trouble or source.misidentity or source.identity is not None:
+        return False
+    return bool(before.digest) and before.digest != fact.digest and (source.scan_folder, source.rel) == (fact.scan_folder, fact.rel)
+
+
+def _is_at_rest(job: Job, rule: CopyRule, product: Product) -> bool:
+    """Whether a job is done, nobody wants anything of it, and it has just the product that is to be replaced by this one."""
+    if job.state is not JobState.COMPLETED or not job.fingerprint or job.is_critical != rule.plan.is_critical:
+        return False
+    if job.is_forced or job.is_doubted or job.is_unsaved or job.is_due or job.edges or job.discovered:
+        return False
+    had = [(each.name, each.links, each.legacy_sub_ids, each.facts) for each in job.products]
+    return had == [(product.name, (), (), None)] and job.products[0].digest != product.digest

@@ -1,4 +1,4 @@
-"""Playbook of new files that only copies want: what is decided of many together is what was decided of each alone."""
+"""Playbook of files that only copies want: what is decided of many together is what was decided of each alone."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from aptui.core.messages import CommitProducts
 from aptui.core.model import JobState
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.paths import path_uuid
-from aptui.core.pipeline.runs.fresh_copies import FreshCopies
+from aptui.core.pipeline.runs.plain_copies import PlainCopies
 from aptui.core.project import Companion
-from aptui.core.records.fresh_copies import FreshCopy
+from aptui.core.records.plain_copies import PlainCopy
 
 TWO = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
 FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
@@ -29,13 +29,13 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list that gets whether each attempt to decide copies together was one."""
     found: list[bool] = []
-    take = FreshCopies.take
+    take = PlainCopies.take
 
-    def watched(self: FreshCopies, *arguments: object) -> bool:
+    def watched(self: PlainCopies, *arguments: object) -> bool:
         found.append(take(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(FreshCopies, "take", watched)
+    monkeypatch.setattr(PlainCopies, "take", watched)
     return found
 
 
@@ -66,7 +66,7 @@ def test_copies_decided_together_leave_what_each_alone_leaves(taken: list[bool],
     assert taken
     assert all(taken)
 
-    monkeypatch.setattr(FreshCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
     alone = world_of(TWO, *FILES)
     alone.settle()
 
@@ -87,7 +87,7 @@ def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: py
 
     together = world_of(TWO, *FILES)
     together.settle()
-    monkeypatch.setattr(FreshCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
     alone = world_of(TWO, *FILES)
     alone.settle()
 
@@ -96,6 +96,107 @@ def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: py
     assert names == together.cache.keys()
     assert together.pipeline.counts == alone.pipeline.counts
     assert together.pipeline.spent() == alone.pipeline.spent()
+
+
+def rewritten(world: World) -> World:
+    """Return a world whose files were processed, and all but one written anew after that."""
+    world.settle()
+    world.forget_runs()
+    world.notices.clear()
+    for rel in FILES[:-1]:
+        world.write(rel, rel + " again")
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
+    is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(world: World) -> dict[tuple[str, str], Struct]:
+        notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
+        return {
+            (notice.source, notice.platform): replace(notice, cause=0, run_key=0, completed_ms=0, job_id=0) for notice in notices
+        }
+
+    def made() -> World:
+        world = world_of(TWO, *FILES)
+        world.pipeline.follow(is_followed=is_followed)
+        return rewritten(world)
+
+    together = made()
+    assert taken
+    assert all(taken)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    alone = made()
+
+    assert together.cache == alone.cache
+    assert together.cache["linux/a.txt"] == sha("a.txt again")
+    assert resting(together) == resting(alone)
+    assert told(together) == told(alone)
+    assert len(told(together)) == 2 * (len(FILES) - 1)
+    assert together.pipeline.counts == alone.pipeline.counts
+    assert together.pipeline.spent() == alone.pipeline.spent()
+    assert together.pipeline.is_idle
+    assert not together.pipeline.memory.sources
+
+
+def test_a_known_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    world.settle()
+    world.commit_fates["a.txt@linux:data"] = [0]
+    rewritten(world)
+
+    assert all(taken)
+    job = world.job("a.txt@linux:data")
+    assert job.state is JobState.FAILED
+    assert "cannot be placed" in job.error
+    assert world.cache["linux/a.txt"] == sha("a.txt")
+    assert world.cache["server/a.txt"] == sha("a.txt again")
+    world.forget_runs()
+    world.settle(restart=True)
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache["linux/a.txt"] == sha("a.txt again")
+
+
+def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    world.settle()
+    taken.clear()
+    world.write("a.txt", "again")
+    world.write("new.txt", "new")
+    world.settle()
+
+    assert taken
+    assert all(taken)
+    assert (world.cache["linux/a.txt"], world.cache["server/new.txt"]) == (sha("again"), sha("new"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int) -> None:
+    for fuse in range(seed, 90, 12):
+        world = World(TWO, rng=random.Random(fuse))
+        world.copies_on_reading = True
+        world.boot()
+        for rel in FILES:
+            world.write(rel, rel)
+        world.settle()
+        for rel in FILES:
+            world.write(rel, rel + " again")
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.crash()
+        if fuse % 2:  # they are again what they were when all was well
+            for rel in FILES:
+                world.write(rel, rel)
+        world.settle()
+
+        now = {rel: rel if fuse % 2 else rel + " again" for rel in FILES}
+        assert world.cache == {f"{platform}/{rel.lower()}": sha(now[rel]) for platform in TWO.platforms for rel in FILES}, fuse
+        world.settle(restart=True)
+        assert world.pipeline.counts["run"] == 0, fuse
 
 
 def test_who_follows_is_told_of_new_sources() -> None:
@@ -120,7 +221,7 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
         seen.append(len(order.commits))
         assert all(each.is_first for each in order.commits)
         assert sum(world.pipeline.count_owed().pending.values()) == len(order.commits)
-        assert all(isinstance(found, FreshCopy) for found in world.pipeline.jobs.committing.values())
+        assert all(isinstance(found, PlainCopy) for found in world.pipeline.jobs.committing.values())
         assert world.pipeline.committing(order.commits[0].run_key) is None
         return commit(order)
 
@@ -168,7 +269,7 @@ def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[
     together = settled()
     assert taken
     assert not all(taken)
-    monkeypatch.setattr(FreshCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
     alone = settled()
 
     assert together.cache == alone.cache
@@ -243,9 +344,8 @@ def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: i
         world.settle()
 
         assert world.cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
-        world.forget_runs()
         world.settle(restart=True)
-        assert world.ran() == [], fuse
+        assert world.pipeline.counts["run"] == 0, fuse
 
 
 def test_many_jobs_move_by_the_table_or_not_at_all() -> None:
