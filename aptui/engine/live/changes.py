@@ -87,6 +87,8 @@ class ChangeTracker:
         """Those of them that are looked at as a whole, not the named files alone."""
         self._pending_folders: set[str] | None = None
         """Relative folders of which something is pending, and those above, as one batch of paths met them first."""
+        self._have_folders: dict[str, bool] = {}
+        """{relative folder: whether folders below it are remembered}: most files lie where there are none."""
         self._named: dict[PathKey, bytes] = {}
         """Of the named files, the path that was named: another of that key may be the one that is known."""
         self._trees: dict[PathKey, None] = {}
@@ -249,6 +251,7 @@ class ChangeTracker:
         until = self._clock() + _SLICE_S
         if not self.is_amid_changes:
             self._placing, self._paths, self._pending_folders = deque(self._paths), {}, None
+            self._have_folders.clear()
             self._absences.clear()
         elif not self._placing:
             self._placing.extend(self._absences.again(now))
@@ -339,7 +342,13 @@ class ChangeTracker:
                 while folder not in found:
                     found.add(folder)
                     folder = parent(folder)  # noqa: PLW2901  # up to one that is known
-        return key in self._pending_folders or engine.archive.folders.has_folder(key)
+        if key in self._pending_folders:
+            return True
+        above, archive = parent(key), engine.archive.folders
+        has_any = self._have_folders.get(above)
+        if has_any is None:
+            has_any = self._have_folders[above] = archive.has_folders_below(above)
+        return has_any and archive.has_folder(key)
 
     def _name(self, key: PathKey, path: bytes) -> None:
         if self._named.setdefault(key, path) != path:

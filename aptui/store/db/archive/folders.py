@@ -108,6 +108,13 @@ class FolderArchive:
         sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
         return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
 
+    def has_folders_below(self, folder: str) -> bool:
+        """Return whether anything is remembered of folders below this relative one (lower case), "" = the scan folders."""
+        if not folder:
+            return True
+        sql = "SELECT 1 FROM aptui_folders WHERE folder >= ? AND folder < ? LIMIT 1"
+        return self._database.execute(sql, (f"{folder}/", f"{folder}0")).fetchone() is not None
+
     def list_distrusted_folders(self) -> list[str]:
         """Return the relative folders that are remembered with files too fresh to be trusted."""
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"

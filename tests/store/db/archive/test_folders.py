@@ -48,6 +48,17 @@ def test_files_below_a_folder_leave_out_its_neighbours(store: Store) -> None:
     assert {found.rel for found in archive.files_below(PathKey(""))} == {"x", "a/x", "a-b/x", "a/b/x", "a/b/c/x", "a0/x", "ab/x"}
 
 
+def test_what_is_remembered_at_a_path_and_below_it_is_not_that_of_neighbours(store: Store) -> None:
+    for folder in ("a-b", "a/b/c", "d"):
+        put_folder(store, folder, fact(f"{folder}/x"))
+    folders = store.archive().folders
+
+    assert {name for name in ("a", "a/b", "a/b/c", "a/c", "a-b", "b", "d") if folders.has_folder(name)} == {
+        "a", "a/b", "a/b/c", "a-b", "d",
+    }  # fmt: skip
+    assert {name for name in ("", "a", "a/b", "a/b/c", "a/c", "a-b", "d") if folders.has_folders_below(name)} == {"", "a", "a/b"}
+
+
 def test_files_below_are_winners_only(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x", 1))
