@@ -49,10 +49,10 @@ class PlainCopy(Struct, frozen=True):
 
 def plain_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: FileFact, duration_ms: int) -> PlainCopy:
     """Return the copy of a new file; `ids`: of its job and its source, and its run key."""
-    return PlainCopy(*ids, rule, key, fact, *made_of(rule, fact), product_of(rule, key, fact), duration_ms)
+    return PlainCopy(*ids, rule, key, fact, *manifest_of(rule, fact), product_of(rule, key, fact), duration_ms)
 
 
-def made_of(rule: CopyRule, fact: FileFact) -> tuple[Manifest, int]:
+def manifest_of(rule: CopyRule, fact: FileFact) -> tuple[Manifest, int]:
     """Return the manifest of a copy, and its fingerprint."""
     manifest = (rule.entry, ("source", str(fact.rel), fingerprint.file_digest(fact.digest)))
     return manifest, fingerprint.number(manifest)

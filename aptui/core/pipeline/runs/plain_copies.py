@@ -29,7 +29,7 @@ from aptui.core.records.plain_copies import (
     CopyRule,
     PlainCopy,
     commit_rows,
-    made_of,
+    manifest_of,
     plain_copy,
     product_of,
     source_row,
@@ -164,7 +164,7 @@ class PlainCopies:
         self._plans.retries.pay(source.key)
         for rule, run_key, job in copies:
             assert job is not None
-            manifest, number = made_of(rule, fact)
+            manifest, number = manifest_of(rule, fact)
             reason = self._plans.reasons.reason(job, number, manifest)
             product = product_of(rule, source.key, fact)
             ids = job.id, source.id, run_key
