@@ -18,6 +18,8 @@ from aptui.tui.words import ROLES, duration_text, moment_text
 
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
+_FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
+"""What a row says of a result that came from elsewhere; who made it when stands in the details."""
 _EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
 """What every failure of a command begins with: the column has room for one thing, which is what it said."""
 
@@ -89,7 +91,7 @@ def _reason(table: JobTable, row: int) -> Cell:
     lead = ("draft; " if table.value("draft", row) else "") + ("flaky; " if table.value("flaky", row) else "")
     if (mark := _mark(table, row)) is not None:
         return Cell(lead + mark.text)
-    return Cell(lead + table.words("reason", row), "muted")
+    return Cell(lead + _FETCHED.sub(r"\1\2", table.words("reason", row)), "muted")
 
 
 def without_source(error: str, source: str) -> str:

@@ -487,3 +487,20 @@ def test_a_row_is_a_draft_until_news_say_that_its_final_is_there(jobs: JobsStore
 )
 def test_an_error_does_not_name_its_source_again(error: str, shown: str) -> None:
     assert without_source(error, "levels/bridge.stl") == shown
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown_reason"),
+    [
+        ("new source; its result is from this machine's store (box, 2026-11-24 10:00)", "new source; from this machine's store"),
+        ("its result is from the shared cache (a (b), 2026-11-24 10:00)", "from the shared cache"),
+        (
+            "'a(1).png' changed; its result is that of its run of yesterday",
+            "'a(1).png' changed; its result is that of its run of yesterday",
+        ),
+    ],
+)
+def test_a_row_says_where_a_result_came_from_in_few_words(jobs: JobsStore, reason: str, shown_reason: str) -> None:
+    jobs.apply(news(notice(3, "textures/sand.PNG", reason=reason)))
+
+    assert jobs.cell(shown(jobs).index(3), "reason").text == shown_reason

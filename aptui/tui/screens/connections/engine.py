@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _LEAST_ROWS = 2
-_PARTS = (("clients", "Clients", rows.CLIENTS), ("workers", "Workers", rows.WORKERS), ("roots", "Watched roots", rows.ROOTS))
+_PARTS = (
+    ("clients", "Clients", rows.CLIENTS),
+    ("workers", "Workers", rows.WORKERS),
+    ("roots", "Scan folders, and what else is watched", rows.ROOTS),
+)
 
 
 class EnginePage(ConnectionTables):
@@ -98,8 +102,11 @@ class EnginePage(ConnectionTables):
             fact.show(facts)
         self.lists["clients"].put(rows.client_rows(self.inquiry.connections))
         self.lists["workers"].put(rows.worker_rows(self.inquiry.workers))
-        self.lists["roots"].put(rows.root_rows(health if session.state is SessionState.ATTACHED else None))
-        if self.table("roots").columns != (columns := rows.root_columns(health)):  # more than their mode where that is known
+        config = self._shell.config
+        watched = health if session.state is SessionState.ATTACHED else None
+        roots = rows.root_rows(watched, config.project if config else None, str(session.cache_dir))
+        self.lists["roots"].put(roots)
+        if self.table("roots").columns != (columns := rows.root_columns(roots)):
             self.table("roots").set_columns(columns)
         for name in self.lists:
             table = self.table(name)

@@ -1,16 +1,17 @@
 """What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here.
 
-Tests: `tests/tui/screens/connections/test_pane.py`.
+Tests: `tests/tui/screens/connections/test_rows.py` and `test_pane.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from aptui.core.project import Project, ScanFolder
 from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.screens.common.listed import ListedRow
@@ -39,7 +40,9 @@ WORKERS = (
 )
 ROOTS = (
     Column("mode", "Watched", 12),
-    Column("path", "Root", 0, 16, weight=2),
+    Column("order", "Order", 6, align="right", drop_rank=2),
+    Column("name", "Scan folder", 0, 15, weight=2),
+    Column("path", "Folder", 0, 16, weight=3),
     Column("watches", "Watches", 9, align="right", drop_rank=1),
     Column("detail", "Detail", 0, 10, weight=3),
 )
@@ -131,24 +134,52 @@ def _worker(each: WorkerInfo) -> ListedRow:
     return ListedRow(each.number, cells, {"age": each.age_ms, "memory": each.rss_bytes, "runs": each.runs}, each)
 
 
-def root_rows(health: Health | None) -> list[ListedRow]:
-    """Return a row for each watched root."""
-    return [_root(at, each) for at, each in enumerate(health.roots if health else ())]
+def root_rows(health: Health | None, project: Project | None = None, cache_dir: str = "") -> list[ListedRow]:
+    """Return a row for each scan folder, the one first that overrides the others, and then for whatever else is watched.
+
+    Args:
+        project: whose scan folders these are; one inside another is watched with that.
+        cache_dir: where products lie.
+    """
+    roots = {root.path: root for root in (health.roots if health else ())}
+    folders = project.scan_folders if project else ()
+    everywhere = {platform.id for platform in project.platforms} if project else set()
+    found = [_scan_folder(folder, roots, everywhere) for folder in folders if roots]
+    named = {folder.path for folder in folders}
+    for path, root in roots.items():
+        if path not in named:
+            is_cache = path == cache_dir or path.startswith(f"{cache_dir}/") if cache_dir else False
+            found.append((root, "", Cell("(products)" if is_cache else "(configuration)" if folders else "", "muted"), root.detail))
+    return [_root(at, *each) for at, each in enumerate(found)]
 
 
-def root_columns(health: Health | None) -> tuple[Column, ...]:
-    """Return the columns of watched roots: that of details only where a root has some."""
-    has_details = health is not None and any(root.detail for root in health.roots)
-    return ROOTS if has_details else tuple(column for column in ROOTS if column.id != "detail")
+def _scan_folder(
+    folder: ScanFolder, roots: Mapping[str, WatchedRoot], everywhere: Collection[str]
+) -> tuple[WatchedRoot, str, Cell, str]:
+    own = roots.get(folder.path)
+    above = [root for path, root in roots.items() if folder.path.startswith(f"{path}/")]
+    root = own or max(above, key=lambda root: len(root.path), default=WatchedRoot(folder.path, WatchMode.STARTING))
+    alone = f"for {', '.join(folder.platforms) or 'no platform'} alone" if {*folder.platforms} < {*everywhere} else ""
+    details = (root.detail, "" if folder.recursive else "no folder below it", alone)
+    shown = WatchedRoot(folder.path, root.mode, root.detail, root.watches if own else 0)
+    return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
 
 
-def _root(at: int, each: WatchedRoot) -> ListedRow:
+def root_columns(found: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return the columns of watched roots: those alone in which a row says anything."""
+    empty = {name for name in ("order", "name", "detail") if not any(row.cells[name].text for row in found)}
+    return tuple(column for column in ROOTS if column.id not in empty)
+
+
+def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> ListedRow:
     role = _MODES[each.mode]
     cells = {
         "mode": Cell(f"{glyph(role)} {each.mode.value}", role),
+        "order": Cell(order, "muted"),
+        "name": name,
         "path": Cell(each.path, "path"),
         "watches": Cell(f"{each.watches:,}" if each.watches else "", "muted"),
-        "detail": Cell(each.detail, "muted" if each.mode is WatchMode.NATIVE else ""),
+        "detail": Cell(detail, "muted" if each.mode is WatchMode.NATIVE else ""),
     }
     return ListedRow(at, cells, data=each)
 
