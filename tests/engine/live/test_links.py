@@ -52,3 +52,17 @@ def test_whoever_changes_the_way_changes_the_link(project: LiveProject) -> None:
         project.until_product(f"{HOST}/d/link.txt", None)
         project.move("more/away", "more/e")
         project.until_product(f"{HOST}/d/link.txt", "changed")
+
+
+def test_a_link_in_the_place_of_a_file_is_as_its_target_is_from_the_first_look_on(project: LiveProject) -> None:
+    project.write("assets/d/plain.txt", "plain")
+    project.engine_run()
+    with project.running():
+        project.path("assets/d/plain.new").symlink_to("../../more/e/target.txt")
+        project.move("assets/d/plain.new", "assets/d/plain.txt")
+        project.until_product(f"{HOST}/d/plain.txt", "a")
+        project.write("more/e/target.txt", "b")
+
+        project.settle()
+
+        assert project.product(f"{HOST}/d/plain.txt") == b"b"

@@ -74,11 +74,11 @@ class SingleFiles:
         if from_text(f"{holders[0].path}/{known.rel}") != path:
             return None  # it is another file, whose name differs in case
         try:
-            now = os.stat(path)
+            now = os.lstat(path)
         except OSError:
             return None
         if not stat.S_ISREG(now.st_mode):
-            return None
+            return None  # of a link it is to be known where it leads, which is found out with its folder
         return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
 
     def _is_there(self, root: str, known: FileFact) -> bool:
