@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -221,10 +222,13 @@ class Scene:
     def masked(self, text: str) -> str:
         """Return `text` with the folder's name, or the part of it that was not cut, replaced by one that means nothing."""
         ours, theirs = str(self.place), SHOWN_PLACE
-        text = text.replace(ours, theirs)
-        for cut in range(len(ours) - 1, 1, -1):
-            text = text.replace(f"{ours[:cut]}…", f"{theirs[:cut]}…").replace(f"…{ours[-cut:]}", f"…{theirs[-cut:]}")
-        return text
+        cuts = range(len(ours) - 1, 1, -1)
+        others = {
+            ours: theirs,
+            **{f"{ours[:cut]}…": f"{theirs[:cut]}…" for cut in cuts},
+            **{f"…{ours[-cut:]}": f"…{theirs[-cut:]}" for cut in cuts},
+        }
+        return re.sub("|".join(map(re.escape, others)), lambda found: others[found[0]], text)
 
 
 def _numbered(runs: list[str]) -> Iterator[str]:

@@ -204,7 +204,9 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 
 
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
-    return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
+    if edge.source_id or edge.kind != "source":
+        return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
+    return Ref("", 0, edge.text, "no asset", role="muted")  # a file that no builder takes, or none
 
 
 def _finding_ref(finding: CheckFinding) -> Ref:
