@@ -414,7 +414,7 @@ class FakeArchive:
         claims = [(row, self.tables.sources[row[1]]) for row in self.tables.legacy if row[0] == uuid]
         return held + [source[4] for row, source in sorted(claims, key=lambda item: (item[1][1], item[0][2], item[1][4]))]  # type: ignore[return-value,operator]
 
-    def read_departed(self) -> dict[bytes, tuple[str, bytes]]:
+    def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         texts = [
             (key.removeprefix("departed:"), *text.split(" ", 1))
             for key, text in self.tables.state.items()

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from aptui.config.formats import dialect_of, refuse_unreadable
+from aptui.config.formats import format_of, refuse_unreadable
 from aptui.shared.errors import InternalError, UserError
 
 FILE_NAME = "aptui.yaml"
@@ -35,7 +35,7 @@ def find_project(start: Path) -> Path:
     """Return the nearest folder from `start` upwards that has an `aptui.yaml`, or is a project of a known program."""
     start = Path(os.path.abspath(start))
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file() or dialect_of(folder) is not None:
+        if (folder / FILE_NAME).is_file() or format_of(folder) is not None:
             return folder
     for folder in (start, *start.parents):
         refuse_unreadable(folder)

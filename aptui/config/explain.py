@@ -18,7 +18,7 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
-from aptui.config.formats import dialect_of
+from aptui.config.formats import format_of
 from aptui.config.load import layer_trees
 
 _LONGEST = 100
@@ -39,7 +39,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
         UserError: nobody says anything about it.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = dialect_of(project_dir)
+    dialect = format_of(project_dir)
     if dialect is not None:
         said: list[ConfigMessage] = dialect.explain(project_dir, key, sets)
         return said

@@ -17,7 +17,7 @@ the functions of these names here (`load` without `workers`).
 """
 
 
-def dialect_of(folder: Path) -> Any | None:
+def format_of(folder: Path) -> Any | None:
     """Return the module that speaks the language of the project in `folder`, None for a project of aptui's own (`DIALECTS`)."""
     for marker, module in DIALECTS:
         if (folder / marker).is_file():

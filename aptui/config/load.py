@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 from aptui.config.compiled import find_kept_file, keep, recall
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
-from aptui.config.formats import dialect_of, refuse_unreadable
+from aptui.config.formats import format_of, refuse_unreadable
 from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
 from aptui.config.model import Config
 from aptui.config.packing import digest_of
@@ -50,7 +50,7 @@ def load(
     """
     project_dir = Path(os.path.abspath(project_dir))
     wanted = None if platforms is None else tuple(platforms)
-    dialect = dialect_of(project_dir)
+    dialect = format_of(project_dir)
     config: Config = (
         _with_kept_platforms(_load(project_dir, sets, wanted)) if dialect is None else dialect.load(project_dir, sets, wanted)
     )
@@ -127,7 +127,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
         ConfigErrors: all mistakes that were found.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = dialect_of(project_dir)
+    dialect = format_of(project_dir)
     if dialect is not None:
         dialect.check_with(project_dir, file, data)
         return
@@ -144,7 +144,7 @@ def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
 def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
     """Return the layers one by one, the shipped ones first, those that lie over others later."""
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = dialect_of(project_dir)
+    dialect = format_of(project_dir)
     if dialect is not None:
         trees: list[Node] = dialect.layer_trees(project_dir, sets)
         return trees

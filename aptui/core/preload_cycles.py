@@ -13,7 +13,7 @@ RING = "products that load each other before themselves can never be loaded: "
 JOIN = " -> "
 
 
-def rings(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list[tuple[str, ...]]:
+def find_cycles(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list[tuple[str, ...]]:
     """Return a shortest cycle through the first name of each strongly connected component that holds any of `wanted`.
 
     Args:

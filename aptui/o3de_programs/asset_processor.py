@@ -104,7 +104,7 @@ class _IdleWaiter(Struct, eq=False):
 
     then: Callable[[], None]
     besides: _Work | None = None
-    is_heard: bool = False
+    is_synced: bool = False
 
 
 class _Processor:
@@ -167,13 +167,13 @@ class _Processor:
     def _wait(self, waiting: _IdleWaiter) -> None:
         live = self._live
 
-        def note_heard(is_whole: bool) -> None:
-            waiting.is_heard = True
+        def note_synced(is_whole: bool) -> None:
+            waiting.is_synced = True
             if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         self._waiting.append(waiting)
-        live.watching.when_all_is_heard(note_heard)
+        live.watching.when_synced(note_synced)
 
     @property
     def _done(self) -> _Work:
@@ -192,7 +192,7 @@ class _Processor:
     def poll(self, now: float) -> None:
         """Notice that it has become idle, or is not any more."""
         if not self._live.wants_all:
-            self._live.hear_all(True)  # the last client that wanted all news has left
+            self._live.want_every_step(True)  # the last client that wanted all news has left
         is_idle = self.is_idle()
         if is_idle and not self._was_idle:
             self._become_idle(now)
@@ -201,7 +201,7 @@ class _Processor:
         self._was_idle = is_idle
         if is_idle:
             done = self._done
-            for waiting in [item for item in self._waiting if item.is_heard and item.besides != done]:
+            for waiting in [item for item in self._waiting if item.is_synced and item.besides != done]:
                 if not self.is_idle():
                     break  # one of them has begun something
                 self._waiting.remove(waiting)

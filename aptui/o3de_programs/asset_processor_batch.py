@@ -75,7 +75,7 @@ class _Batch:
             else:
                 self._builders = {builder.name: uuid_text(builder.uuid) for builder in opening.builders}
                 self._run(opening, selector)
-            self._hear(selector)
+            self._take_news(selector)
             for then in self._when_idle:
                 then()
         return not self._is_quitting
@@ -148,7 +148,7 @@ class _Batch:
             client.post(request, heard.append)
             while not (heard or self._is_quitting):
                 client.listen_until(heard.copy, _LISTEN_S, on_news=lambda news: self.teller(news.notice))
-                self._hear(selector)
+                self._take_news(selector)
             if heard and isinstance(heard[0], KnownError):
                 raise heard[0]
 
@@ -187,7 +187,7 @@ class _Batch:
             self._engine.stop()
 
     @staticmethod
-    def _hear(selector: selectors.BaseSelector) -> None:
+    def _take_news(selector: selectors.BaseSelector) -> None:
         """Take in what was said on the control channel so far; an engine that works does that itself."""
         for key, mask in selector.select(0):
             key.data(mask)

@@ -35,7 +35,7 @@ class GatewayContext:
         pulse: beats after each batch of news.
         reread: returns the configuration as it is now, None = it stays as it is.
         port: the one it listens at, 0 = not yet.
-        doors: its sockets, and `app` its application, once there are.
+        connections: its sockets, and `app` its application, once there are.
     """
 
     config: Config
@@ -45,7 +45,7 @@ class GatewayContext:
     pulse: NewsPulse
     reread: Callable[[], Config] | None = None
     port: int = 0
-    doors: ConnectionLimits | None = None
+    connections: ConnectionLimits | None = None
     app: web.Application | None = None
 
 

@@ -40,8 +40,8 @@ class EngineLink:
         self, cache_dir: places.Folder, heard: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
     ) -> None:
         self._cache_dir = cache_dir
-        self._heard, self._came = heard, came
-        self.also_heard: list[Callable[[Sequence[NoticeLine]], object]] = []
+        self._take, self._came = heard, came
+        self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.also_came: list[Callable[[bool], object]] = []
         """Others who are told the same, in the event loop too."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,7 +126,7 @@ class EngineLink:
                 batch = [first]
                 while len(batch) < _BATCH and (more := client.next_news(0)) is not None:
                     batch.append(more)
-                self._in_loop(self._hear, batch)
+                self._in_loop(self._take_news, batch)
 
     def _in_loop(self, call: Callable[..., object], *values: Any) -> None:
         assert self._loop is not None
@@ -148,13 +148,13 @@ class EngineLink:
             self.is_here, self.progress = False, None
             self._tell_came(False)
 
-    def _hear(self, batch: Sequence[NoticeLine]) -> None:
+    def _take_news(self, batch: Sequence[NoticeLine]) -> None:
         if not self._ends.is_set():
             self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
             for news in batch:
                 if isinstance(news.notice, JobChanged):
                     self._note(news.notice)
-            for hear in (self._heard, *self.also_heard):
+            for hear in (self._take, *self.listeners):
                 hear(batch)
 
     def _note(self, notice: JobChanged) -> None:

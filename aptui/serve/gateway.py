@@ -68,15 +68,15 @@ class ListenAddress(Struct, frozen=True):
 class GatewayRunner(web.AppRunner):
     """aiohttp's runner, with our connection limits."""
 
-    __slots__ = ("_doors",)
+    __slots__ = ("_limits",)
 
-    def __init__(self, app: web.Application, doors: ConnectionLimits, **more: Any) -> None:
+    def __init__(self, app: web.Application, limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(app, **more)
-        self._doors = doors
+        self._limits = limits
 
     async def _make_server(self) -> LimitedServer:
         made = await super()._make_server()
-        return LimitedServer(made.request_handler, request_factory=made.request_factory, doors=self._doors, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+        return LimitedServer(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def build_room(config: Config, *, local_token: str = "", token_file: Path | None
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
     teller = NewsPublisher(config, database, sessions)
-    engine = EngineLink(config.cache_dir, teller.hear, teller.engine_came)
+    engine = EngineLink(config.cache_dir, teller.take_news, teller.engine_came)
     teller.engine = engine
     keeper = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
     return GatewayRoom(config, database, engine, keeper, teller.pulse, sessions=sessions, teller=teller)
@@ -135,7 +135,7 @@ class Gateway:
         self._token = tokens.fresh()
         self._token_file = token_file or tokens.path()
         self._runner: GatewayRunner | None = None
-        self._doors: ConnectionLimits | None = None
+        self._connections: ConnectionLimits | None = None
         self._acceptor: Acceptor | None = None
         self._revoking: asyncio.Task[None] | None = None
         self.room: GatewayRoom | None = None
@@ -154,11 +154,11 @@ class Gateway:
             room = self.room = build_room(self.config, local_token=self._token, token_file=self._token_file)
             room.reread = self._reread
             room.port = listening.getsockname()[1]
-            self._doors = room.doors = ConnectionLimits(2 * serve.clients_limit + STRANGERS_LIMIT)
-            self._doors.refuses = room.guard.refusal
+            self._connections = room.connections = ConnectionLimits(2 * serve.clients_limit + STRANGERS_LIMIT)
+            self._connections.refuses = room.guard.refusal
             self._runner = GatewayRunner(
                 build_app(room),
-                self._doors,
+                self._connections,
                 access_log=None,
                 auto_decompress=False,  # what is forwarded stays as it came, and nobody has us unpack a bomb
                 keepalive_timeout=_KEEPALIVE_S,
@@ -167,12 +167,12 @@ class Gateway:
             )
             await self._runner.setup()
             assert self._runner.server is not None
-            doors = self._doors
+            connections = self._connections
             self._acceptor = Acceptor(
-                listening, self._runner.server, context=context, make_room=doors.make_room, refuses=room.guard.refusal
+                listening, self._runner.server, context=context, make_room=connections.make_room, refuses=room.guard.refusal
             )
             self._acceptor.start()
-            self._revoking = tasks.begin(_keep_watch(room, doors), "the watch over tokens")
+            self._revoking = tasks.begin(_keep_watch(room, connections), "the watch over tokens")
             room.engine.start()
             room.teller.start()
         except BaseException:
@@ -197,13 +197,13 @@ class Gateway:
         await room.sessions.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._doors is not None:
-            self._doors.close()
+        if self._connections is not None:
+            self._connections.close()
         await asyncio.to_thread(room.engine.close)
         await asyncio.to_thread(room.database.close)
 
 
-async def _keep_watch(room: GatewayRoom, doors: ConnectionLimits) -> None:
+async def _keep_watch(room: GatewayRoom, connections: ConnectionLimits) -> None:
     """Each second, end what tokens have open that is revoked or over: WebSockets are told why, all else is cut off.
 
     It is noted as well what the audit log held back.
@@ -212,7 +212,7 @@ async def _keep_watch(room: GatewayRoom, doors: ConnectionLimits) -> None:
     while True:
         await asyncio.sleep(_REVOKED_LOOK_S)
         await asyncio.to_thread(room.guard.audit.tell_held_back)
-        unknown = doors.unknown(room.guard.is_known)
+        unknown = connections.unknown(room.guard.is_known)
         for door in told.intersection(unknown):
             door.drop()
         told = set(unknown)

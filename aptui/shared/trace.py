@@ -159,7 +159,7 @@ def start(path: str) -> None:
         atexit.register(stop)
 
 
-def start_if_wished() -> None:
+def start_if_asked() -> None:
     """Trace this process where the environment names a file."""
     if path := os.environ.get(VARIABLE):
         start(path)

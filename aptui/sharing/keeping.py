@@ -127,7 +127,7 @@ class ResultUploader:
         try:
             for digest in made.record.blobs:
                 local.put_blob(digest, made.files[digest])
-            self._compare(made, results.publish(local, results.open_believed, self._namespace.trust, result))
+            self._compare(made, results.publish(local, results.open_trusted, self._namespace.trust, result))
             self._account.count(made.builder, kept=1)
         except KnownError as error:
             self._teller.about(error)

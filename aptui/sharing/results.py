@@ -42,7 +42,7 @@ class Records(Protocol):
         ...
 
 
-def open_believed(data: bytes) -> tuple[str, bytes]:
+def open_trusted(data: bytes) -> tuple[str, bytes]:
     """Open a record from this machine's own store, which gives out only what it believes."""
     kind, _, body = part_sealed(data)
     return kind, body
@@ -61,7 +61,7 @@ def read(store: Records, opens: Open, base: str, present: Present) -> SharedResu
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in _most_telling_first(entry):
+    for discovered, key in _by_what_tells_most(entry):
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
@@ -126,6 +126,6 @@ def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variant
     return records.decode_record(*opens(data), base)
 
 
-def _most_telling_first(entry: Variants) -> list[tuple[Discovered, str]]:
+def _by_what_tells_most(entry: Variants) -> list[tuple[Discovered, str]]:
     """Return variants in the order in which they are tried: one that found nothing fits always, and says least."""
     return sorted(entry.variants, key=lambda pair: -len(pair[0]))

@@ -101,14 +101,14 @@ class Service:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = Account()
-        self._deadline_s, self._clock, self._meter = sharing.deadline_s, clock, Stopwatch(clock)
+        self._deadline_s, self._clock, self._stopwatch = sharing.deadline_s, clock, Stopwatch(clock)
         self._teller, self._breaker = TroubleReporter(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
         self._namespaces = namespaces_of(sharing, self._teller)
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._askers = DeadlineExecutor("aptui-shared-ask", _ASKERS)
         writing = Breaker(clock=clock)
-        self._keeper = ResultUploader(
+        self._uploader = ResultUploader(
             self._namespaces[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ
         )
 
@@ -116,9 +116,9 @@ class Service:
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
         """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
-        began, found, hit = self._meter.now(), None, None
+        began, found, hit = self._stopwatch.now(), None, None
         try:
-            with self._meter.at_work():
+            with self._stopwatch.at_work():
                 found = self.look_up(facts, present, is_shared=is_shared)
                 hit = self.fetch(found, folder) if found is not None else None
         except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
@@ -134,7 +134,7 @@ class Service:
             present: whether files that the builder found elsewhere have the same bytes here.
             is_shared: whether others are asked, not only this machine.
         """
-        base, began, started_s = base_key(facts), self._meter.now(), self._clock()
+        base, began, started_s = base_key(facts), self._stopwatch.now(), self._clock()
         for namespace in self._namespaces:
             result = self._believe(namespace, self._read_local(namespace, base, present), facts)
             if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
@@ -151,7 +151,7 @@ class Service:
 
     def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
         """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
-        began, products = self._meter.now(), found.record.products
+        began, products = self._stopwatch.now(), found.record.products
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
         try:
             os.makedirs(folder, exist_ok=True)
@@ -166,7 +166,7 @@ class Service:
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
-                results.publish(found.namespace.fetched, results.open_believed, found.namespace.trust, found.result)
+                results.publish(found.namespace.fetched, results.open_trusted, found.namespace.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
 
@@ -192,20 +192,20 @@ class Service:
             files: {digest in hex: absolute path} of its products; they are verified as they are read.
             is_current: whether no input was touched since before the run; asked right before anything is published.
         """
-        self._keeper.put(MadeResult(facts, record, dict(files), is_current, is_shared))
+        self._uploader.put(MadeResult(facts, record, dict(files), is_current, is_shared))
 
     def settle(self, limit_s: float) -> bool:
         """Wait until everything that was put is kept and uploaded; return False when that takes longer than `limit_s`."""
-        return self._keeper.settle(limit_s)
+        return self._uploader.settle(limit_s)
 
     @property
     def waiting(self) -> int:
         """How many results wait to be kept or uploaded."""
-        return self._keeper.waiting
+        return self._uploader.waiting
 
     def close(self) -> None:
         """Give the lease back and let the threads end; what is not uploaded yet never is."""
-        self._keeper.close()
+        self._uploader.close()
         self._askers.close()
         if self._lease is not None:
             self._lease.close()
@@ -219,7 +219,7 @@ class Service:
         if namespace.local is None:
             return None
         try:
-            return results.read(namespace.local, results.open_believed, base, present)
+            return results.read(namespace.local, results.open_trusted, base, present)
         except Mismatch as error:
             namespace.local.drop_record(base)
             self._teller.about(error)
@@ -298,7 +298,9 @@ class Service:
         spool, is_given_up = f"{folder}.part-{secrets.token_hex(4)}", threading.Event()
         limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
         try:
-            is_here = self._ask(remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._keeper.replaces))
+            is_here = self._ask(
+                remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._uploader.replaces)
+            )
             if is_here:
                 _take_in(found.namespace, targets, spool)
             return bool(is_here)
@@ -320,7 +322,7 @@ class Service:
         return CacheHit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
 
     def _since(self, began: float) -> int:
-        return round(1000 * (self._meter.now() - began))
+        return round(1000 * (self._stopwatch.now() - began))
 
 
 def _take_lease(root: str) -> Lease | None:

@@ -46,7 +46,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     followed = Followed()
     try:
         with EngineClient.connect(places.listening_at(config.cache_dir)) as client:
-            _hear(client, job_id, followed, say)
+            _take_news(client, job_id, followed, say)
     except NoAnswer:
         raise
     except HostError:
@@ -56,7 +56,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     return followed.run_key != 0
 
 
-def _hear(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
+def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
     known = ToldLog()
     while True:
         said = make_told_log(client.ask(port.TellLog(job_id, known.run_key, known.stamp), _LIMIT_S))

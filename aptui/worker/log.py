@@ -91,7 +91,7 @@ class RunLog:
         for record in records:
             self.add(record)
 
-    def hear(self, output: CommandOutput) -> None:
+    def follow_output(self, output: CommandOutput) -> None:
         """A command begins to write; what comes of it is added when it has ended (`settle`), and told until then."""
         self._output = output
 

@@ -186,7 +186,7 @@ class Worker:
         self._channel.sendall(b"".join(_frame(kind, result) for result in results))
 
     def _retire_if_due(self) -> None:
-        reason = self._wish_to_retire()
+        reason = self._why_to_retire()
         if reason:
             self._answer_others()
             self._send(wire.FrameKind.RETIRE, wire.WorkerNote(reason))
@@ -203,7 +203,7 @@ class Worker:
                 with contextlib.suppress(Exception):  # no engine is left to report to
                     shutdown()
 
-    def _wish_to_retire(self) -> str:
+    def _why_to_retire(self) -> str:
         if self._runs >= self._setup.recycle_runs:
             return f"{self._runs} runs"
         try:

@@ -104,7 +104,7 @@ def analyse(
             ending = failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
             ending = failure(log, f"{absent!r} is {lfs.NOT_HERE}")
-        elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.stranger()):
+        elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.find_stranger()):
             ending = failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _find_reads(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
@@ -176,7 +176,7 @@ def process(
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
         reads=run.reads,
-        used=Used(code(), began_ns, run.heard, run.found, run.changed),
+        used=Used(code(), began_ns, run.used_files, run.found, run.changed),
         kind=ending.kind,
     )
 
@@ -206,7 +206,7 @@ class _BuilderRun:
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
         self.reads: tuple[Read, ...] = ()
-        self.heard: tuple[UsedFile, ...] = ()
+        self.used_files: tuple[UsedFile, ...] = ()
         self.found: tuple[UsedFile, ...] = ()
         self.changed: tuple[str, ...] = ()
         self.read_digest = b""
@@ -261,13 +261,13 @@ class _BuilderRun:
 
     def witness_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
-        self.heard, self.changed = self._seen.list_used(), ending.changed
+        self.used_files, self.changed = self._seen.list_used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
             return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
             return failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
-        if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.stranger()):
+        if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.find_stranger()):
             return failure(self.log, stranger)
         return ending
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.preload_cycles import rings
+from aptui.core.preload_cycles import find_cycles
 
 NAMES = {number: "gfedcba"[number] for number in range(7)}
 
@@ -11,18 +11,18 @@ def test_a_ring_begins_at_its_first_name_whoever_is_asked_for() -> None:
     edges = {1: [2], 2: [3], 3: [1], 4: [1]}
     names = {1: "m", 2: "a", 3: "z", 4: "b"}
 
-    assert [rings(edges, names, [wanted]) for wanted in (1, 2, 3)] == [[("a", "z", "m", "a")]] * 3
-    assert rings(edges, names, [4]) == []
+    assert [find_cycles(edges, names, [wanted]) for wanted in (1, 2, 3)] == [[("a", "z", "m", "a")]] * 3
+    assert find_cycles(edges, names, [4]) == []
 
 
 def test_of_a_knot_the_shortest_ring_is_told() -> None:
-    assert rings({0: [1, 2], 1: [2], 2: [0]}, NAMES, [0]) == [("e", "g", "e")]
+    assert find_cycles({0: [1, 2], 1: [2], 2: [0]}, NAMES, [0]) == [("e", "g", "e")]
 
 
 def test_a_chain_longer_than_the_stack_is_no_trouble() -> None:
     count = 50_000
     edges = {number: [(number + 1) % count] for number in range(count)}
 
-    (chain,) = rings(edges, {number: f"{number:06}" for number in range(count)}, [7])
+    (chain,) = find_cycles(edges, {number: f"{number:06}" for number in range(count)}, [7])
 
     assert (chain[0], len(chain)) == ("000000", count + 1)

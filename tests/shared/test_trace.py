@@ -46,13 +46,13 @@ def test_what_a_killed_process_leaves_lacks_the_end_alone(tmp_path: Path) -> Non
 
 def test_a_process_is_not_traced_unless_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(trace.VARIABLE, raising=False)
-    trace.start_if_wished()
+    trace.start_if_asked()
     with trace.span("turn"):
         trace.begin("run", 1)
     assert trace.active is None
 
     monkeypatch.setenv(trace.VARIABLE, str(tmp_path / "t.json"))
-    trace.start_if_wished()
+    trace.start_if_asked()
     with trace.span("turn"):
         trace.begin("run", 1)
     trace.stop()

@@ -39,7 +39,7 @@ def record(folder: Path) -> None:
 
     live.listeners.append(hear)
     live.open()
-    live.hear_all(True)
+    live.want_every_step(True)
     try:
         _until_idle(live)
         for name in ("assets/docs/readme.txt", "assets/signs/exit.up", "assets/words/poem.words"):

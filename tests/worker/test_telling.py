@@ -52,7 +52,7 @@ def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
 def test_what_a_command_writes_stands_behind_what_was_logged_and_is_told_once_when_it_has_ended():
     log, output = RunLog("w"), Output()
     log.write(LogLevel.INFO, "before")
-    log.hear(output)
+    log.follow_output(output)
     output.byte_count = 2
     stamp, said = texts(log)
     assert said == ["before", "line 0", "line 1"]

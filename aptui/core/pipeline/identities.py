@@ -30,7 +30,7 @@ class Identities:
         self._ledger = jobs.ledger
         self._chains = jobs.chains
         self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
-        self._departed = jobs.memory.archive.read_departed()
+        self._removed = jobs.memory.archive.read_removed()
         self._renamed: set[str] = set()
         self._owed: dict[PathKey, None] = {}
 
@@ -61,7 +61,7 @@ class Identities:
         self._memory.add(source)
         self._jobs.save_source(source)
         self._put_legacy(source, legacy_of(source))
-        self._compare_with_departed(source)
+        self._compare_with_removed(source)
         if self._jobs.reports.wants_news or self._jobs.reports.is_followed:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
@@ -145,21 +145,21 @@ class Identities:
             return
         _digest, beside = pending.parts.get(source.scan_folder, (b"", {}))
         if RelPath(source.rel + META_SUFFIX) in beside:
-            self._departed[source.fact.digest] = (source.rel, identity.uuid)
+            self._removed[source.fact.digest] = (source.rel, identity.uuid)
             self._ledger.put("put_state", (DEPARTED_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 
-    def _compare_with_departed(self, source: Source) -> None:
+    def _compare_with_removed(self, source: Source) -> None:
         """Say so if a new source has the bytes of one that went without its identity file; forget those who are back."""
-        if not self._departed or source.fact is None:
+        if not self._removed or source.fact is None:
             return
-        rel, uuid = self._departed.get(source.fact.digest, ("", b""))
+        rel, uuid = self._removed.get(source.fact.digest, ("", b""))
         if rel and rel != source.rel and source.uuid != uuid:
             text = (
                 f"'{source.rel}' looks like a move of '{rel}', whose '{META_SUFFIX}' file was left behind: see 'aptui identities'"
             )
             self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
         elif rel:
-            del self._departed[source.fact.digest]
+            del self._removed[source.fact.digest]
             self._ledger.put("put_state", (DEPARTED_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:

@@ -239,7 +239,7 @@ class Jobs:
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
         if self.memory.edges.has_any:
             self.memory.edges.renew(job.source, before)
-            self.graph.forget_rings()
+            self.graph.forget_cycles()
             self.owe_edges(job.source, job.builder)
         self.ledger.touched[job.source] = None
         if job.is_analysis:

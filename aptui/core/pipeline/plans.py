@@ -206,8 +206,8 @@ class Plans:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
                 if self._is_new_by_folder(job):
                     self._memory.unsaved.leave_new(job)
-            if self._memory.edges.has_any and self._may_change_rings(job, plan):
-                self._graph.forget_rings()
+            if self._memory.edges.has_any and self._may_change_cycles(job, plan):
+                self._graph.forget_cycles()
             is_marked_anew = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
             job.plan = plan
             job.priority, job.is_critical = plan.priority, plan.is_critical
@@ -222,7 +222,7 @@ class Plans:
         if builder.needs_analysis or before:
             self._memory.edges.renew(source, before)
 
-    def _may_change_rings(self, job: Job, plan: JobPlan) -> bool:
+    def _may_change_cycles(self, job: Job, plan: JobPlan) -> bool:
         """Whether jobs that are known already may stand in other cycles when `job` is planned so."""
         if job.plan is None:
             return any(self._memory.has_dependents(PathKey(name)) for name in names_of(job.source))
@@ -268,7 +268,7 @@ class Plans:
             self._failures.refuse(job, problem)
             return
         assembly = self._graph.job(job)
-        job.misses_dependency, job.ring = assembly.misses_dependency, assembly.ring
+        job.misses_dependency, job.cycle = assembly.misses_dependency, assembly.cycle
         if assembly.waits:
             self._wait(job, assembly)
             return

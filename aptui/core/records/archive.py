@@ -105,7 +105,7 @@ class Archive(Protocol):
         """
         ...
 
-    def read_departed(self) -> dict[bytes, tuple[str, bytes]]:
+    def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
         They stand below `core.identity.DEPARTED_STATE`.

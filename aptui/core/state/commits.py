@@ -42,7 +42,7 @@ class Commit(Struct):
 
     `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
     of what is not there already; `stale`: names that go; `had`: what the job has until then; `change`: what is other than that;
-    `wishes`: jobs that have to run again because its builder says so.
+    `requested`: jobs that have to run again because its builder says so.
     """
 
     job: Job
@@ -58,7 +58,7 @@ class Commit(Struct):
     had: tuple[Product, ...]
     change: CommitChange
     now_ms: int
-    wishes: tuple[Job, ...] = ()
+    requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
         """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
@@ -175,7 +175,7 @@ class Commits:
             products,
             job.planned or 0,
             job.planned_inputs,
-            result.warnings + bool(job.ring),
+            result.warnings + bool(job.cycle),
             log,
             self._log_name(job, builder.name) if log else "",
             moves,
@@ -231,7 +231,7 @@ class Commits:
             yield "put_draft", (job.id, None)
         elif job.is_draft:
             yield "drop_draft", (job.id,)
-        for other in commit.wishes:
+        for other in commit.requested:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 
     @staticmethod
@@ -276,10 +276,10 @@ def _describe_run(commit: Commit) -> None:
 
 
 def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
-    if not job.ring:
+    if not job.cycle:
         return result.log
     text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
-        job.ring
+        job.cycle
     )
     return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
 

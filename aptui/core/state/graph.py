@@ -55,7 +55,7 @@ class Assembly(Struct):
     unread: dict[PathKey, FileFact]
     blockers: list[Job]
     misses_dependency: bool = False
-    ring: tuple[str, ...] = ()
+    cycle: tuple[str, ...] = ()
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     is_settled_by_chains: bool = True
@@ -75,7 +75,7 @@ class Graph:
         self._paths = {folder.id: folder.path + "/" for folder in project.scan_folders}
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
-        self._rings: dict[Identity, Ring] = {}
+        self._cycles: dict[Identity, Ring] = {}
         self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
         self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
@@ -325,9 +325,9 @@ class Graph:
         return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
-        ring = self._ring(job, other)
+        ring = self._cycle_of(job, other)
         if ring:
-            assembly.ring = ring
+            assembly.cycle = ring
             return [("ring", name, fingerprint.short(name.encode()))]
         is_settled = other.state in SETTLED and not _is_analysis_owed(other)
         if not is_settled and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
@@ -369,22 +369,22 @@ class Graph:
                 return job
         return None
 
-    def forget_rings(self) -> None:
+    def forget_cycles(self) -> None:
         """A job depends on others than before: what was found out about cycles does not hold any more."""
-        self._rings.clear()
+        self._cycles.clear()
         self._has_loose_ends = False
 
     def forget_loose_ends(self) -> None:
         """Time has passed: forget what was found out about cycles while nobody could tell what some job depends on."""
         if self._has_loose_ends:
-            self.forget_rings()
+            self.forget_cycles()
 
-    def _ring(self, job: Job, other: Job) -> tuple[str, ...]:
+    def _cycle_of(self, job: Job, other: Job) -> tuple[str, ...]:
         """Return the sorted names of the cycle that the edge from `job` to `other` is part of, () when there is none."""
-        ring = self._rings.get(_identity(job)) or self._find_rings(job)
+        ring = self._cycles.get(_identity(job)) or self._find_cycles(job)
         return ring[1] if _identity(other) in ring[0] else ()
 
-    def _find_rings(self, root: Job) -> Ring:
+    def _find_cycles(self, root: Job) -> Ring:
         """Find the cycles among all that `root` leads to; return the one it is part of.
 
         Jobs are told apart by identity: the same one may be seen in memory and as a copy of what is stored.
@@ -392,9 +392,9 @@ class Graph:
         jobs = {_identity(root): root}
         found: dict[Identity, Ring] = {}
         for members in components(jobs.copy(), lambda identity: self._next_unknown(jobs[identity], jobs)):
-            ring = self._as_ring([jobs[identity] for identity in members])
+            ring = self._as_cycle([jobs[identity] for identity in members])
             found.update(dict.fromkeys(members, ring))
-        self._rings.update(found)
+        self._cycles.update(found)
         return found[_identity(root)]
 
     def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
@@ -402,7 +402,7 @@ class Graph:
         for other in self._next_jobs(job):
             if isinstance(other, Unsettled):
                 self._has_loose_ends = True
-            elif _identity(other) not in self._rings:
+            elif _identity(other) not in self._cycles:
                 identity = _identity(other)
                 jobs.setdefault(identity, other)
                 yield identity
@@ -415,7 +415,7 @@ class Graph:
             if other is not None:
                 yield other
 
-    def _as_ring(self, members: list[Job]) -> Ring:
+    def _as_cycle(self, members: list[Job]) -> Ring:
         if len(members) == 1 and all(
             not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
         ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from aptui.core.preload_cycles import JOIN, RING, rings
+from aptui.core.preload_cycles import JOIN, RING, find_cycles
 from aptui.store.graph import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -23,7 +23,7 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
         wanted = dependencies.preloading(reader) if changed is None else changed
         edges = _find_reached(reader, wanted)
         names = dependencies.names_of(reader, edges)
-    chains = rings(edges, names, wanted)
+    chains = find_cycles(edges, names, wanted)
     return [f"{RING}{JOIN.join(chain)}" for chain in chains]
 
 

@@ -82,7 +82,7 @@ class _SchedulerSession(Struct):
     orphans: dict[Identity | None, None] = field(default_factory=dict)
     """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    heard: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+    answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
     """Answers that are waited for, by the keys of their tasks."""
     told: set[str] = field(default_factory=set)
     is_loss_told: bool = False
@@ -230,7 +230,7 @@ class Scheduler:
         )
         try:
             await within(client, 2 * _CONNECT_LIMIT_S)
-            client.subscribe_topic(self._topic, self._hear)
+            client.subscribe_topic(self._topic, self._take_news)
             self._talk.client = client
             self._note_connected(is_connected=True)
             self._talk.is_loss_told = False
@@ -435,7 +435,7 @@ class Scheduler:
             raise asyncio.CancelledError("no worker that may do it is there any more")
         doing.workers = frozenset(worker.address for worker in fit)
         message = messages.Task(task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic)
-        heard = self._talk.heard[key] = self._loop.create_future()
+        heard = self._talk.answer_futures[key] = self._loop.create_future()
         future = client.submit(
             cluster_task.run,
             messages.encode(message),
@@ -451,15 +451,15 @@ class Scheduler:
             manifest = await answer_of(client, future, heard)
         finally:
             future.release()
-            del self._talk.heard[key]
+            del self._talk.answer_futures[key]
         if messages.is_whole(manifest):  # a thread costs more than reading it
             return messages.unpack_record(manifest, messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(messages.unpack_record, manifest, messages.TaskAnswer, transfer.store)
 
-    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
+    def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Take an answer that a worker has announced (`cluster.task`)."""
         key, manifest = event[1]
-        heard = self._talk.heard.get(key)
+        heard = self._talk.answer_futures.get(key)
         if heard is not None and not heard.done():
             heard.set_result(manifest)
 

@@ -77,7 +77,7 @@ class ChangeTracker:
         self.looks = 0
         """How often something was looked at because of what the watcher said."""
         self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
-        self._hints: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
+        self._notifications: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
         self._placing: deque[bytes] = deque()
         """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
@@ -124,7 +124,7 @@ class ChangeTracker:
 
     def take(self, hint: ChangeNotification) -> None:
         """Take a notification; any thread may call this."""
-        self._hints.put(hint)
+        self._notifications.put(hint)
         self._wake()
 
     def look_soon(self, path: bytes) -> None:
@@ -133,22 +133,22 @@ class ChangeTracker:
 
     def forget(self) -> None:
         """Forget what was said so far: all is looked at anyway, also the configuration, which was read before it was watched."""
-        while not self._hints.empty():
-            self._hints.get_nowait()
+        while not self._notifications.empty():
+            self._notifications.get_nowait()
         self._settings_changed()
 
-    def _hear(self) -> None:
+    def _take_notifications(self) -> None:
         lost_products: list[bytes] = []
         losses: list[str] = []
         while True:
             try:
-                hint = self._hints.get_nowait()
+                hint = self._notifications.get_nowait()
             except queue.Empty:
                 break
             if hint.tag == COOKIE_TAG:
                 self._cookies.note_passed(hint.paths)
             elif hint.tag.startswith(SOURCES):
-                self._hear_of_sources(hint)
+                self._take_source_changes(hint)
                 losses += [hint.why] if hint.is_lost else []
             elif hint.tag.startswith(PRODUCTS):
                 lost_products.extend(hint.paths)
@@ -161,7 +161,7 @@ class ChangeTracker:
             self._products_gone(self.engine, lost_products)
             self._intermediates.note(lost_products, self._clock())
 
-    def _hear_of_sources(self, hint: ChangeNotification) -> None:
+    def _take_source_changes(self, hint: ChangeNotification) -> None:
         self._paths.update(dict.fromkeys(hint.paths))
         if self.engine is not None:
             for path in (*hint.paths, *hint.trees):
@@ -215,7 +215,7 @@ class ChangeTracker:
 
     def poll(self, now: float) -> None:
         """Do what is due; the loop calls this after each turn."""
-        self._hear()
+        self._take_notifications()
         self._is_cut_short = False
         engine = self.engine
         if engine is None:
@@ -444,7 +444,7 @@ class ChangeTracker:
         self._is_lost = True
         self._retries = self._retries or retries
 
-    def when_all_is_heard(self, done: Callable[[bool], None]) -> None:
+    def when_synced(self, done: Callable[[bool], None]) -> None:
         """Call `done(True)` once all earlier notifications of watched roots are handled, `done(False)` if the watcher is silent."""
         self._cookies.begin(self._clock(), done)
 
@@ -452,7 +452,7 @@ class ChangeTracker:
     def is_quiet(self) -> bool:
         """Whether everything that was reported has been looked at."""
         is_waiting = self.engine is not None and bool(self.engine.metadata.held)
-        return self._hints.empty() and not (
+        return self._notifications.empty() and not (
             self._is_anything_gathered or self._writing or self._intermediates.due is not None or is_waiting
         )
 

@@ -399,7 +399,7 @@ class EngineSupervisor:
 
     # --------------------------------------------------------------------------------------------------------------- news
 
-    def hear_all(self, wants_all: bool) -> None:
+    def want_every_step(self, wants_all: bool) -> None:
         """Make news also of what is pending and starting, or stop that."""
         self.wants_all = wants_all
         if self.engine is not None:

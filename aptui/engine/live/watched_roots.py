@@ -69,7 +69,7 @@ class WatchedRoots:
             raise HostError(
                 f"cache '{cache}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
             ) from error
-        watcher = self._watcher = Watcher(roots, self._take, self._hear_health, settings=WatchTimings(cookie_folder=cookies))
+        watcher = self._watcher = Watcher(roots, self._take, self._take_health, settings=WatchTimings(cookie_folder=cookies))
         watcher.start()
         deadline = time.monotonic() + _ARMING_S
         while not _is_armed(watcher) and (left_s := deadline - time.monotonic()) > 0:
@@ -117,7 +117,7 @@ class WatchedRoots:
 
     # ----------------------------------------------------------------------------------------------------------- its health
 
-    def _hear_health(self, roots: tuple[WatchedRoot, ...]) -> None:
+    def _take_health(self, roots: tuple[WatchedRoot, ...]) -> None:
         """Called from the watcher's threads."""
         self._health = roots
         self._is_health_new.set()

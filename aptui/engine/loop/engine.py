@@ -115,7 +115,7 @@ class Engine:
 
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
-        trace.start_if_wished()
+        trace.start_if_asked()
         self.closing.callback(trace.flush)
         if self._owns_selector:
             self.closing.callback(self.selector.close)
@@ -198,8 +198,8 @@ class Engine:
         context = self._context()
         self.scans = Scans(context, opening)
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
-        self.deeds = CommandExecutor(context, self.scans, self.runs)
-        self._rest = RestRecorder(context, self.scans, self.runs, self.deeds, self.catalogs, self.sessions, dropped_folders)
+        self.executor = CommandExecutor(context, self.scans, self.runs)
+        self._rest = RestRecorder(context, self.scans, self.runs, self.executor, self.catalogs, self.sessions, dropped_folders)
         failed_before = self.archive.count_failed() if self.live is not None else None
         forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
         self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
@@ -239,7 +239,7 @@ class Engine:
         assert self._opening is not None
         self.sessions.begin_scan(self.archive.state("signature"), self._opening.signature)
         with schema.translate_errors(self._opening.database):
-            self.deeds.finish()
+            self.executor.finish()
             is_full = self._is_full_scan if is_full is None else is_full
             self.scans.start(retries=retries, is_full=is_full)
             self.look_at_outside_files(trusts_times=not is_full)
@@ -278,7 +278,7 @@ class Engine:
 
     def look_at_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
-        self.deeds.finish()  # it has put products in place that no row knows yet
+        self.executor.finish()  # it has put products in place that no row knows yet
         self.scans.look_at_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
@@ -328,7 +328,7 @@ class Engine:
     @property
     def is_committing(self) -> bool:
         """Whether a commit is under way: it is no time to look at anything, or to ask what is pending."""
-        return self.deeds.is_committing
+        return self.executor.is_committing
 
     @property
     def _has_work(self) -> bool:
@@ -357,7 +357,7 @@ class Engine:
     def patience_s(self) -> float:
         """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
         if self.is_committing:
-            return 0.0 if self.deeds.can_go_on else _PROGRESS_S
+            return 0.0 if self.executor.can_go_on else _PROGRESS_S
         if self._has_work:
             return 0.0
         now = time.monotonic()
@@ -381,9 +381,9 @@ class Engine:
         self.runs.poll(now)
         self._saved.check()
         self.catalogs.say_problems()
-        self.deeds.is_dirty |= self.catalogs.note_written()
+        self.executor.is_dirty |= self.catalogs.note_written()
         self.news.say_what_threads_told()
-        self.deeds.go_on()
+        self.executor.go_on()
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
@@ -405,7 +405,7 @@ class Engine:
                 self.digests.post_answers()
         until = now + _SLICE_S
         while self.inbox and not self.is_committing:
-            self.deeds.handle(self.inbox.take())
+            self.executor.handle(self.inbox.take())
             if time.monotonic() >= until:
                 break
         if self.is_committing:
@@ -416,7 +416,7 @@ class Engine:
         if self.inbox:
             return
         if len(self.pipeline.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(self.pause)):
-            self.deeds.handle(slots)
+            self.executor.handle(slots)
         if not self.is_committing and self.scans.is_scanning:
             with trace.span("scan"):
                 self.scans.advance()

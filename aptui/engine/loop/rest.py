@@ -38,7 +38,7 @@ class RestRecorder:
         sessions: SessionRecorder,
         dropped_folders: Sequence[int],
     ) -> None:
-        self._context, self._scans, self._runs, self._deeds = context, scans, runs, deeds
+        self._context, self._scans, self._runs, self._executor = context, scans, runs, deeds
         self._catalogs, self._sessions = catalogs, sessions
         self._dropped_folders = list(dropped_folders)
 
@@ -57,13 +57,13 @@ class RestRecorder:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.
         """
         context, is_stopping = self._context, self._context.is_stopping()
-        self._deeds.finish()
+        self._executor.finish()
         if is_stopping:
-            self._deeds.handle(Asked(context.inbox.next_seq(), "stop"))
+            self._executor.handle(Asked(context.inbox.next_seq(), "stop"))
         else:
-            self._deeds.is_dirty |= self._catalogs.publish(waits=checkpoints)
+            self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
         records_folders = context.live is None or is_stopping  # else who deletes a product there is heard
-        if not (self._scans.is_dirty or self._deeds.is_dirty or (records_folders and context.cache.is_unrecorded)):
+        if not (self._scans.is_dirty or self._executor.is_dirty or (records_folders and context.cache.is_unrecorded)):
             self._sessions.forget()
             return
         if context.live is not None:
@@ -84,4 +84,4 @@ class RestRecorder:
             context.pipeline.memory.newer.forget_learned()
         if checkpoints:
             context.writer.checkpoint()
-        self._scans.is_dirty = self._deeds.is_dirty = False
+        self._scans.is_dirty = self._executor.is_dirty = False

@@ -85,7 +85,7 @@ class WorkerProcess:
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         self._selector.register(self._output, selectors.EVENT_READ, self._on_output)
         self._selector.register(self.exit_descriptor, selectors.EVENT_READ, self._on_exit)
-        self._is_listening = self._hears_output = True
+        self._is_listening = self._is_reading_output = True
 
     # ----------------------------------------------------------------------------------------------------------- speaking
 
@@ -164,14 +164,14 @@ class WorkerProcess:
 
     def _read_output(self) -> bool:
         """Read once; return whether there may be more."""
-        if not self._hears_output:
+        if not self._is_reading_output:
             return False
         try:
             data = os.read(self._output, _RECEIVE_BYTES)
         except BlockingIOError:
             return False
         if not data:
-            self._hears_output = False
+            self._is_reading_output = False
             self._selector.unregister(self._output)
             return False
         self._stream.feed(data, time.time_ns() // 1_000_000)
@@ -268,8 +268,8 @@ class WorkerProcess:
         """Let go of all descriptors."""
         self._close_channel()
         self.questions.close()
-        if self._hears_output:
-            self._hears_output = False
+        if self._is_reading_output:
+            self._is_reading_output = False
             self._selector.unregister(self._output)
         if self.exit_descriptor >= 0:
             self._selector.unregister(self.exit_descriptor)

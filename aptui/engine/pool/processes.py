@@ -108,7 +108,7 @@ class WorkerManager:
         self._selector, self._listener, self._clock, self._settings = selector, listener, clock, settings
         self._slots: dict[WorkerProcess, WorkerSlot] = {}
         self._orphans: set[int] = set()
-        self._warden: OrphanReaper | None = None
+        self._reaper: OrphanReaper | None = None
         self._started_count = 0
 
     @property
@@ -139,7 +139,7 @@ class WorkerManager:
         early = self._settings.early
         spawned = early.take(start.environment, start.sandbox) if early is not None else None
         member = WorkerProcess(start, self._selector, self._listener, spawned)
-        self._warden = self._warden or OrphanReaper(mark_prefix())
+        self._reaper = self._reaper or OrphanReaper(mark_prefix())
         self._started_count += 1
         now_s = self._clock()
         slot = self._slots[member] = WorkerSlot(self._started_count, member, start, now_s, now_s)
@@ -236,9 +236,9 @@ class WorkerManager:
         self._await_exits(deadline_s)
         while self._orphans and time.monotonic() < deadline_s:
             self._orphans = processes.reap(self._orphans)
-        if self._warden:
-            self._warden.close()
-            self._warden = None
+        if self._reaper:
+            self._reaper.close()
+            self._reaper = None
 
     def _await_exits(self, deadline_s: float) -> None:
         while self._slots and (left_s := deadline_s - time.monotonic()) > 0:

@@ -65,7 +65,7 @@ class RunQuestions:
     ) -> None:
         self._channel, self._selector, self._clock = channel, selector, clock
         self._channel.setblocking(False)
-        self._selector.register(self._channel, selectors.EVENT_READ, self._hear)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._take_answer)
         self._reader = wire.FrameReader()
         self._said = wire.SaidLog(0)
         self._asked_s: float | None = None
@@ -92,7 +92,7 @@ class RunQuestions:
             return LogSoFar(wire.SaidLog(run_key), window, printed, is_awaited=False)
         return LogSoFar(self._said, window, printed, is_awaited=self._asked_s is not None and self._is_open)
 
-    def _hear(self, _mask: int = 0) -> None:
+    def _take_answer(self, _mask: int = 0) -> None:
         """Take answers in. What is none ends the asking, and costs the worker nothing else."""
         try:
             data = self._channel.recv(_RECEIVE_BYTES)

@@ -37,7 +37,7 @@ class _BarrierRequest(Struct):
 
     request: Request
     deadline: float
-    is_heard: bool = False
+    is_synced: bool = False
     is_whole: bool = True
     has_hurried: bool = False
     has_saved: bool = False
@@ -113,23 +113,23 @@ class GatewayRequests:
         barrier = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _BARRIER_LIMIT_S)), epoch=engine.epoch)
         self._barriers.append(barrier)
 
-        def note_heard(is_whole: bool) -> None:
-            barrier.is_heard = True
+        def note_synced(is_whole: bool) -> None:
+            barrier.is_synced = True
             barrier.is_whole = is_whole and self._live.roots.are_all_native
 
-        self._live.watching.when_all_is_heard(note_heard)
+        self._live.watching.when_synced(note_synced)
 
     def _pass_barriers(self, now: float) -> None:
         engine = self._live.engine
         for barrier in list(self._barriers):
             is_over = now >= barrier.deadline or engine is None or engine.epoch != barrier.epoch
-            if not is_over and engine is not None and barrier.is_heard and barrier.ticket < 0 and self._is_all_known(engine):
+            if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.has_unsaved_jobs:
                     barrier.ticket = engine.ordered_ticket
                 elif not barrier.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
                     engine.ask("save")
                     barrier.has_saved = True
-            elif not is_over and engine is not None and barrier.is_heard and not barrier.has_hurried:
+            elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
                 barrier.has_hurried = self._hurry(engine)
             is_passed = engine is not None and 0 <= barrier.ticket <= engine.saved_ticket
             if is_over or is_passed:

@@ -42,7 +42,7 @@ class _Settling(Struct):
     run_before: int
     failed_before: int
     shared_before: SharingSum
-    is_heard: bool = False
+    is_synced: bool = False
 
 
 class _WaitingRequest(Struct):
@@ -95,7 +95,7 @@ class RequestHandler:
         self._asked.pop(client, None)
         if client in self._everything:
             self._everything.discard(client)
-            self._live.hear_all(bool(self._everything))
+            self._live.want_every_step(bool(self._everything))
         if client in self._drawing:
             self._drawing.discard(client)
             self._live.follow(is_followed=bool(self._drawing))
@@ -236,7 +236,7 @@ class RequestHandler:
             live.follow(is_followed=True)
         elif verb.wants_all:
             self._everything.add(request.client)
-            live.hear_all(True)
+            live.want_every_step(True)
         self._tell_connections()
         engine = live.engine
         if engine is None:
@@ -357,14 +357,14 @@ class RequestHandler:
         settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
         self._settling.append(settling)
 
-        def note_heard(is_whole: bool) -> None:
-            settling.is_heard = True
+        def note_synced(is_whole: bool) -> None:
+            settling.is_synced = True
             if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
         if verb.is_full_scan and not engine.is_scanning:
             engine.start_scan(is_full=True)
-        live.watching.when_all_is_heard(note_heard)
+        live.watching.when_synced(note_synced)
 
     def _other_options(self, verb: port.Settle) -> str:
         project = self._live.config.project
@@ -389,7 +389,7 @@ class RequestHandler:
             self._waiting.remove(waiting)
             waiting.then()
         if self._settling and live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening:
-            for settling in [item for item in self._settling if item.is_heard]:
+            for settling in [item for item in self._settling if item.is_synced]:
                 self._settling.remove(settling)
                 self._answer_settled(settling, live.engine, now)
         if live.server is not None:

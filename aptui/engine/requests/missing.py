@@ -51,7 +51,7 @@ class MissingScanRequests:
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._running: _Running | None = None
-        self._heard: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         live.parts.append(self)
         live.endings.append(self.close)
 
@@ -102,8 +102,8 @@ class MissingScanRequests:
         running, engine = self._running, self._live.engine
         if running is not None and (engine is None or engine.epoch != running.epoch):
             running.is_given_up = True
-        while not self._heard.empty():
-            self._heard.get()()
+        while not self._answers.empty():
+            self._answers.get()()
 
     def close(self) -> None:
         """Give up what is under way, and wait until it ends."""
@@ -159,7 +159,7 @@ class MissingScanRequests:
         self._later(lambda: self._tell(notice))
 
     def _later(self, do: Callable[[], object]) -> None:
-        self._heard.put(do)
+        self._answers.put(do)
         self._live.wake()
 
     # ---------------------------------------------------------------------------------------------------------- its end

@@ -50,7 +50,7 @@ class RootGuard:
     def __init__(self, own: str, known: str = "") -> None:
         self._own = own
         self._known: dict[str, Identity] = {name: (pair[0], pair[1]) for name, pair in json.loads(known or "{}").items()}
-        self._believed: dict[str, Identity] = {}
+        self._trusted: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
         """Return when the folder may be trusted.
@@ -59,17 +59,17 @@ class RootGuard:
             HostError: its files are unknown now.
         """
         now = _identity(folder.path)
-        if self._believed.get(folder.name) == now:
+        if self._trusted.get(folder.name) == now:
             return
         problem = self._problem(folder, now, remembered)
         if problem and tuple(_read_accepted(self._own).get(folder.name, ())) != now:
             hint = f"mount it again; if it is meant, 'aptui batch --accept-empty {folder.name}' says so"
             raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
-        self._believed[folder.name] = now
+        self._trusted[folder.name] = now
 
     def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedRoots]) -> str:
         names = _names(folder.path)
-        known = self._believed.get(folder.name) or self._known.get(folder.name)
+        known = self._trusted.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and (known is None or known[0] == now[0])):
             return ""  # where it cannot be read `walk` says so, folder by folder
         if not names and known == now and _is_local(folder.path):
@@ -84,7 +84,7 @@ class RootGuard:
 
     def state(self) -> str:
         """Return the value of `ROOTS_STATE` for the next engine."""
-        return json.dumps(self._known | self._believed, sort_keys=True)
+        return json.dumps(self._known | self._trusted, sort_keys=True)
 
 
 def accept(own: str, folder: ScanFolder) -> None:

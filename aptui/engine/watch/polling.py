@@ -215,7 +215,7 @@ class Poller:
         self.top = top
         self.is_gone = False
         self.trouble = ""
-        self._hints = hints
+        self._notifications = hints
         self._interval_s = interval_s
         self._news = news
         self._over = threading.Event()
@@ -245,7 +245,7 @@ class Poller:
                 wait_s = min(wait_s * 2, _RETRY_S[1])
 
     def _look_on(self) -> None:
-        root, clock = self._hints.root, self._hints.settings.clock
+        root, clock = self._notifications.root, self._notifications.settings.clock
         listings = Listings(self.top, root.is_recursive, root.skips, keeps_names=root.wants != ALL)
         is_new = True
         while not self._over.is_set():
@@ -259,7 +259,7 @@ class Poller:
                 continue
             self._take_turn()
             if is_new:
-                self._hints.lose("polling began")
+                self._notifications.lose("polling began")
             is_new = False
             self._tell(difference)
             self._over.wait(max(self._interval_s, _PACE * (clock() - started)))
@@ -267,12 +267,12 @@ class Poller:
     def _tell(self, difference: ListingDifference) -> None:
         if self._over.is_set():
             return
-        if self._hints.root.wants == DELETIONS:
-            self._hints.tell_gone(difference.gone)
-        elif self._hints.root.wants == CONTENTS:
-            self._hints.tell_contents(difference.gone | difference.changed | difference.appeared)
+        if self._notifications.root.wants == DELETIONS:
+            self._notifications.tell_gone(difference.gone)
+        elif self._notifications.root.wants == CONTENTS:
+            self._notifications.tell_contents(difference.gone | difference.changed | difference.appeared)
         else:
-            self._hints.tell_found(difference.changed | difference.removed, difference.appeared)
+            self._notifications.tell_found(difference.changed | difference.removed, difference.appeared)
 
     def _take_turn(self, *, is_gone: bool = False, trouble: str = "") -> None:
         if (self.is_gone, self.trouble) != (is_gone, trouble):

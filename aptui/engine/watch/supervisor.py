@@ -73,7 +73,7 @@ class Watched(Struct, eq=False):
     """One root and how it is watched at present."""
 
     root: NotifiedRoot
-    hints: RootNotifications
+    root_notifications: RootNotifications
     mode: WatchMode = WatchMode.STARTING
     detail: str = ""
     watches: int = 0
@@ -190,7 +190,7 @@ class WatchSupervisor:
         if watched.outdated:
             self._renew(watched, watched.outdated)
         if watched.broken:
-            self._mend(watched, now)
+            self._re_establish(watched, now)
         if watched.native is not None and now >= watched.look_at:
             self._check_root(watched, now)
         if watched.native is not None:
@@ -205,7 +205,7 @@ class WatchSupervisor:
         self._disarm(watched)
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
-    def _mend(self, watched: Watched, now: float) -> None:
+    def _re_establish(self, watched: Watched, now: float) -> None:
         """Give up a broken watch; the next one comes at once, then after growing pauses."""
         if now - watched.armed_at > min(_STEADY_S, self._settings.rescan_backoff_s[1]):
             watched.failures = watched.retries = 0
@@ -238,7 +238,7 @@ class WatchSupervisor:
 
     def _check_count(self, watched: Watched, now: float) -> None:
         """Compare watches with folders when folders came or went: a limit that is reached while running is silent."""
-        hints = watched.hints
+        hints = watched.root_notifications
         if hints.is_structure_changed and hints.has_young():
             watched.count_at = min(
                 watched.count_at, max(now + _COUNT_AFTER_TREES_S, watched.counted_at + _COUNT_PACE * watched.count_took_s)
@@ -290,11 +290,11 @@ class WatchSupervisor:
                 self._retry_soon(watched)
         elif not self._closed.is_set():
             self._count(watched)
-            watched.hints.begin()
+            watched.root_notifications.begin()
             if root.poll is None:
                 self._poll_parts(watched, kind)
             watched.mode = WatchMode.NATIVE
-            watched.hints.lose(watched.reason)
+            watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: Watched) -> tuple[WatchMode, str] | None:
         """Set the watch; return what stands in the way instead."""
@@ -349,7 +349,7 @@ class WatchSupervisor:
     def _poll(self, watched: Watched, mode: WatchMode, detail: str) -> None:
         watched.mode, watched.detail = mode, detail
         watched.arm_at, watched.reason = self._settings.clock() + self._settings.retry_native_s, "watching instead of polling"
-        watched.hints.begin()
+        watched.root_notifications.begin()
         self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
 
     def _poll_parts(self, watched: Watched, kind: str) -> None:
@@ -365,7 +365,7 @@ class WatchSupervisor:
                 self._start_poller(watched, mount.point, interval_s)
 
     def _start_poller(self, watched: Watched, top: bytes, interval_s: float) -> None:
-        poller = Poller(top, watched.hints, interval_s, self._poke.set)
+        poller = Poller(top, watched.root_notifications, interval_s, self._poke.set)
         watched.pollers.append(poller)
         poller.start()
 

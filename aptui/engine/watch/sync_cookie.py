@@ -71,9 +71,9 @@ class SyncCookie:
             if late and now - passing.since < _PATIENCE_S:
                 continue
             for watched in late:
-                watched.hints.lose("it is not known whether all notifications have come")
+                watched.root_notifications.lose("it is not known whether all notifications have come")
             for watched in roots:
-                watched.hints.tell_loss()
+                watched.root_notifications.tell_loss()
             del self._passing[path]
             self._tell(ChangeNotification(COOKIE_TAG, frozenset((os.fsencode(path),))))
 
@@ -87,4 +87,4 @@ def _is_steady(watched: Watched) -> bool:
         or (watched.mode == WatchMode.NATIVE and watched.native is None)
     ):
         return False
-    return not watched.hints.has_young()
+    return not watched.root_notifications.has_young()

@@ -202,12 +202,12 @@ class Watcher:
         self._thread_id = 0
         self._reads = threading.Event()
         self._reader = threading.Thread(target=self._supervise, args=("reading", self._read_on), name="watch", daemon=True)
-        self._keeper = threading.Thread(target=self._supervise, args=("keeping", self._keep_on), name="keep", daemon=True)
+        self._supervising = threading.Thread(target=self._supervise, args=("keeping", self._keep_on), name="keep", daemon=True)
 
     def start(self) -> None:
         """Begin to watch; returns at once. When a root is watched, a rescan of everything below it is requested."""
         self._reader.start()
-        self._keeper.start()
+        self._supervising.start()
 
     def replace(self, roots: Sequence[NotifiedRoot]) -> None:
         """Watch these roots from now on; those that are the same keep their watches."""
@@ -231,7 +231,7 @@ class Watcher:
         """Stop watching; soon, and for good."""
         self._closed.set()
         self._poke.set()
-        for thread in (self._keeper, self._reader):
+        for thread in (self._supervising, self._reader):
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(_CLOSE_S)
 
@@ -275,7 +275,7 @@ class Watcher:
             if self._read_all(is_signalled=is_signalled) or is_signalled:
                 later = iter(_LATER_S)
             for watched in self._roots.watched:
-                watched.hints.tell_due()
+                watched.root_notifications.tell_due()
             self._cookie.tell_due(self._roots.watched)
 
     def _wait_s(self, later_s: float | None) -> float:
@@ -294,15 +294,15 @@ class Watcher:
     def _lose_all(self, why: str, *, is_sure: bool = False) -> None:
         for watched in self._roots.watched:
             watched.look_at = 0.0
-            watched.hints.lose(why)
+            watched.root_notifications.lose(why)
             if is_sure:
-                watched.hints.tell_loss()
+                watched.root_notifications.tell_loss()
         self._poke.set()
 
     def _check_queues(self) -> None:
         for watched in self._roots.watched:
             if watched.native is not None and watched.native.is_flooded():
-                watched.hints.lose(_OVERFLOW)
+                watched.root_notifications.lose(_OVERFLOW)
 
     def _read_all(self, *, is_signalled: bool) -> bool:
         is_found = False
@@ -325,7 +325,7 @@ class Watcher:
 
     def _pass_on(self, watched: Watched, native: Native, changes: set[tuple[int, str]]) -> None:
         if native.came_at_once(len(changes), self._settings.clock()):
-            watched.hints.lose(_OVERFLOW)
+            watched.root_notifications.lose(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
         if (_DELETED, top) in changes:
             watched.identity, watched.look_at = (0, 0), 0.0  # a new folder may get the number of the old one
@@ -333,7 +333,7 @@ class Watcher:
         if links and any(os.fsencode(path) in links for _kind, path in changes):
             watched.outdated = "a link to a folder changed, and with it what is watched"
             self._poke.set()
-        watched.hints.note_changes(changes)
+        watched.root_notifications.note_changes(changes)
 
     # The thread that keeps.
 

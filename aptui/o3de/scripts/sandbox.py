@@ -71,16 +71,16 @@ class ScriptSandbox(Struct):
     modules: list[ModuleType] = field(default_factory=list)
 
 
-_rooms: dict[Surroundings, ScriptSandbox] = {}
+_sandboxes: dict[Surroundings, ScriptSandbox] = {}
 
 
 def enter(wanted: Surroundings) -> ScriptSandbox:
     """Run the scripts of a project, once in this process."""
-    room = _rooms.get(wanted)
+    room = _sandboxes.get(wanted)
     if room is None:
         registrations.clear()
         _install(wanted)
-        room = _rooms[wanted] = ScriptSandbox()
+        room = _sandboxes[wanted] = ScriptSandbox()
         for script in wanted.scripts:
             _run(script, room)
     return room

@@ -176,7 +176,7 @@ class EventPrinter:
 
     def _print_said(self, said: Said) -> None:
         if said.text.startswith(RING):
-            self._console.complain(lines.preload_ring(said.text.removeprefix(RING).split(JOIN)))
+            self._console.complain(lines.format_preload_cycle(said.text.removeprefix(RING).split(JOIN)))
         elif said.level >= LogLevel.ERROR:
             self._console.complain(said.text)
         elif said.level >= LogLevel.WARNING:

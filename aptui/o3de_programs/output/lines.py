@@ -146,7 +146,7 @@ def job_log(time_ms: int, level: int, window: str, text: str) -> str:
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
 
 
-def preload_ring(chain: Sequence[str]) -> str:
+def format_preload_cycle(chain: Sequence[str]) -> str:
     """Say that products load each other before themselves; `chain` begins and ends with the same one."""
     return (
         f"Preload circular dependency detected while processing asset ({chain[0]}).\n"

@@ -50,11 +50,11 @@ _FULL = (
 class ClientConnection(RequestHandler):
     """One socket."""
 
-    __slots__ = ("_doors", "_going", "identity", "quiet_since")
+    __slots__ = ("_going", "_limits", "identity", "quiet_since")
 
-    def __init__(self, *values: Any, doors: ConnectionLimits, **more: Any) -> None:
+    def __init__(self, *values: Any, limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(*values, **more)
-        self._doors = doors
+        self._limits = limits
         self._going: asyncio.TimerHandle | None = None
         """When it is closed that was turned away."""
         self.quiet_since: float | None = None
@@ -67,9 +67,9 @@ class ClientConnection(RequestHandler):
         with contextlib.suppress(OSError):  # it is gone already
             wire = transport.get_extra_info("socket")
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_LIMIT_S * 1000))
-        self._doors.add(self)
+        self._limits.add(self)
         peer = transport.get_extra_info("peername")
-        why = self._doors.refuses(str(peer[0]) if peer else "")
+        why = self._limits.refuses(str(peer[0]) if peer else "")
         if why and isinstance(transport, asyncio.Transport):
             self._turn_away(transport, f"{why}\n".encode())
 
@@ -94,7 +94,7 @@ class ClientConnection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget a socket."""
-        self._doors.drop(self)
+        self._limits.drop(self)
         if self._going is not None:
             self._going.cancel()
         super().connection_lost(exc)
@@ -102,14 +102,14 @@ class ClientConnection(RequestHandler):
     def admit_request(self, identity: ClientIdentity) -> bool:
         """Somebody with a token uses it: a whole request has come. Return whether they may have one socket more."""
         self.quiet_since = None
-        return self._doors.admit(self, identity)
+        return self._limits.admit(self, identity)
 
     def log_exception(self, *args: Any, **more: Any) -> None:
         """Report our own errors only: whoever sends noise or hangs up must not be able to fill the disk with it."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
             error.__traceback__ = None  # whose frame holds what was sent, and the error
-        elif not isinstance(error, ConnectionError) and self._doors.reports.admits(type(error).__name__):
+        elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
 
     @property
@@ -132,76 +132,76 @@ class ConnectionLimits:
     """
 
     def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, strangers_limit: int = STRANGERS_LIMIT) -> None:
-        self._limit, self._header_limit_s, self._strangers_limit = limit, header_limit_s, strangers_limit
+        self._limit, self._header_limit_s, self._unknown_limit = limit, header_limit_s, strangers_limit
         self.all: set[ClientConnection] = set()
-        self.strangers: dict[ClientConnection, None] = {}
+        self.unidentified: dict[ClientConnection, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
         """Asked with each caller's address; returns why it may not come in, "" = it may."""
         self.reports = ErrorReports()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, door: ClientConnection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Take a socket in; the oldest stranger makes room."""
-        door.quiet_since = asyncio.get_running_loop().time()
-        self.all.add(door)
-        self.strangers[door] = None
-        while len(self.strangers) > self._strangers_limit or (len(self.all) > self._limit and self.strangers):
-            self._send_away(next(iter(self.strangers)))
+        connection.quiet_since = asyncio.get_running_loop().time()
+        self.all.add(connection)
+        self.unidentified[connection] = None
+        while len(self.unidentified) > self._unknown_limit or (len(self.all) > self._limit and self.unidentified):
+            self._send_away(next(iter(self.unidentified)))
         self._look_later()
 
-    def admit(self, door: ClientConnection, identity: ClientIdentity) -> bool:
+    def admit(self, connection: ClientConnection, identity: ClientIdentity) -> bool:
         """Let somebody with a token use a socket; return whether they have not too many.
 
         One token has a share of all, and all tokens together leave some to the user who runs the gateway.
         """
-        if door.identity is None:
+        if connection.identity is None:
             others = Counter(other.identity.name for other in self.all if other.identity is not None)
             owners = others.pop(LOCAL, 0)
             is_much = others[identity.name] >= self._limit * _SHARE or others.total() >= self._limit - OWNERS_RESERVE
             if owners >= self._limit if identity.is_owner else is_much:
                 return False
-        door.identity = identity
-        self.strangers.pop(door, None)
+        connection.identity = identity
+        self.unidentified.pop(connection, None)
         return True
 
     def unknown(self, is_known: Callable[[ClientIdentity], bool]) -> list[ClientConnection]:
         """Return the sockets of those who are not known any more."""
         found: dict[ClientIdentity, bool] = {}
-        mine = [(door, door.identity) for door in self.all if door.identity is not None]
-        return [door for door, identity in mine if not found.setdefault(identity, is_known(identity))]
+        mine = [(connection, connection.identity) for connection in self.all if connection.identity is not None]
+        return [connection for connection, identity in mine if not found.setdefault(identity, is_known(identity))]
 
     def make_room(self, age_s: float) -> bool:
         """Return whether there is room for one more stranger; the oldest goes for it if it has had so many seconds."""
-        if len(self.strangers) < self._strangers_limit and len(self.all) < self._limit:
+        if len(self.unidentified) < self._unknown_limit and len(self.all) < self._limit:
             return True
         now = asyncio.get_running_loop().time()
-        oldest = next((door for door in self.strangers if not door.is_at_work), None)
+        oldest = next((connection for connection in self.unidentified if not connection.is_at_work), None)
         if oldest is None or now - (oldest.quiet_since or now) < age_s:
             # Where all places are taken by those who may be here, one more comes in to be told so.
-            return not self.strangers and len(self.all) < self._limit + self._strangers_limit
+            return not self.unidentified and len(self.all) < self._limit + self._unknown_limit
         self._send_away(oldest)
         return True
 
-    def _send_away(self, door: ClientConnection) -> None:
-        self.drop(door)
-        door.make_room()
+    def _send_away(self, connection: ClientConnection) -> None:
+        self.drop(connection)
+        connection.make_room()
 
-    def drop(self, door: ClientConnection) -> None:
+    def drop(self, connection: ClientConnection) -> None:
         """Forget a socket."""
-        self.all.discard(door)
-        self.strangers.pop(door, None)
+        self.all.discard(connection)
+        self.unidentified.pop(connection, None)
 
     def look(self) -> None:
         """End the sockets that have said nothing whole for too long."""
         self._timer = None
         now = asyncio.get_running_loop().time()
-        for door in list(self.all):
-            if door.is_at_work:
-                door.quiet_since = None
-            elif door.quiet_since is None:
-                door.quiet_since = now
-            elif now - door.quiet_since > self._header_limit_s:
-                door.drop()
+        for connection in list(self.all):
+            if connection.is_at_work:
+                connection.quiet_since = None
+            elif connection.quiet_since is None:
+                connection.quiet_since = now
+            elif now - connection.quiet_since > self._header_limit_s:
+                connection.drop()
         self._look_later()
 
     def _look_later(self) -> None:
@@ -217,10 +217,10 @@ class ConnectionLimits:
 class LimitedServer(web.Server):
     """aiohttp's server, which counts every socket against the limits."""
 
-    def __init__(self, *values: Any, doors: ConnectionLimits, **more: Any) -> None:
+    def __init__(self, *values: Any, limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(*values, **more)
-        self._doors = doors
+        self._limits = limits
 
     def __call__(self) -> RequestHandler:
         """Return the handler of a new socket."""
-        return ClientConnection(self, loop=self._loop, doors=self._doors, **self._kwargs)
+        return ClientConnection(self, loop=self._loop, limits=self._limits, **self._kwargs)

@@ -36,7 +36,7 @@ class Opener(Protocol):
         ...
 
 
-def open_beneath(folder: int, path: bytes, flags: int = 0) -> int:
+def open_confined(folder: int, path: bytes, flags: int = 0) -> int:
     """Return a descriptor for reading `path`, which lies below the folder that `folder` is a descriptor of.
 
     Raises:
@@ -46,13 +46,13 @@ def open_beneath(folder: int, path: bytes, flags: int = 0) -> int:
     return _opener(folder, path, flags)
 
 
-def open_file_beneath(folder: int, path: bytes) -> tuple[int, os.stat_result]:
+def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
     """Return a descriptor of a regular file below a folder, and what it is.
 
     Raises:
-        OSError: as `open_beneath`; IsADirectoryError, PermissionError: it is no regular file.
+        OSError: as `open_confined`; IsADirectoryError, PermissionError: it is no regular file.
     """
-    descriptor = open_beneath(folder, path)
+    descriptor = open_confined(folder, path)
     try:
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
@@ -75,7 +75,7 @@ def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
     """Open with openat2(2).
 
     Raises:
-        OSError: as `open_beneath`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer it.
+        OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer it.
     """
     refuse_odd(path)
     how = _OpenHow(_READ | flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
@@ -97,7 +97,7 @@ def open_by_parts(folder: int, path: bytes, flags: int = 0) -> int:
     """Open part by part, following no link.
 
     Raises:
-        OSError: as `open_beneath`.
+        OSError: as `open_confined`.
     """
     refuse_odd(path)
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]
@@ -158,8 +158,8 @@ class ConfinedRoot:
         self._identity = (0, 0)
 
     def open_file(self, path: bytes) -> tuple[int, os.stat_result]:
-        """Return a descriptor of a file below it, and what it is; raises OSError as `open_file_beneath`."""
-        return open_file_beneath(self.descriptor(), path)
+        """Return a descriptor of a file below it, and what it is; raises OSError as `open_confined_file`."""
+        return open_confined_file(self.descriptor(), path)
 
     def descriptor(self) -> int:
         """Return a descriptor of the folder, for use at once; raises OSError when there is none."""

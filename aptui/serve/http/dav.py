@@ -22,7 +22,7 @@ from msgspec import Struct
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.access import guard
 from aptui.serve.context import room_of
-from aptui.serve.http.confinement import open_beneath
+from aptui.serve.http.confinement import open_confined
 from aptui.serve.http.files import folder_of, read_asked_path, send_product, url_of
 from aptui.serve.http.product_opener import PRODUCT_OPENER
 from aptui.serve.http.sending import as_known_moment, content_type, http_date
@@ -191,7 +191,7 @@ def _times(cache: Path, folder: str, paths: Iterable[str]) -> dict[str, float]:
     root = below = -1
     try:
         root = os.open(cache, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        below = open_beneath(root, from_text(cache_path(folder)) or b".", os.O_DIRECTORY)
+        below = open_confined(root, from_text(cache_path(folder)) or b".", os.O_DIRECTORY)
         for path in paths:
             name = path.rpartition("/")[2] if folder else cache_path(path)
             try:

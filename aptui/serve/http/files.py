@@ -25,7 +25,7 @@ from aptui.core.paths import from_text, to_text
 from aptui.serve.access.guard import require
 from aptui.serve.context import ROOM, GatewayContext, room_of
 from aptui.serve.http import waiting
-from aptui.serve.http.confinement import ConfinedRoot, open_beneath
+from aptui.serve.http.confinement import ConfinedRoot, open_confined
 from aptui.serve.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.serve.http.sending import send
 from aptui.serve.protocol.codec import RequestMistake, Scope
@@ -289,7 +289,7 @@ async def log(request: web.Request) -> web.StreamResponse:
     path = from_text(read_asked_path(request, "@log@"))
     try:
         folder = request.config_dict[LOGS].descriptor()
-        descriptor = open_beneath(folder, path or b".")
+        descriptor = open_confined(folder, path or b".")
     except OSError:
         raise web.HTTPNotFound(text="there is no such log\n") from None
     try:

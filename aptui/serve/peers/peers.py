@@ -90,7 +90,7 @@ class Peers:
         await self._read()
         self.sessions.greets.append(self._on_change)
         self.sessions.leaves.append(self._on_change)
-        self.room.engine.also_heard.append(self.hear)
+        self.room.engine.listeners.append(self.take_news)
         self.room.engine.also_came.append(self.engine_came)
         self._do(self._look())
         self._do(self._tell())
@@ -164,7 +164,7 @@ class Peers:
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
-    def hear(self, batch: Sequence[NoticeLine]) -> None:
+    def take_news(self, batch: Sequence[NoticeLine]) -> None:
         """Do what the engine passes on from people."""
         for news in batch:
             if isinstance(news.notice, PeerOrdered):

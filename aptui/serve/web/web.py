@@ -162,7 +162,7 @@ class TerminalPage:
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
         self._command, self._audit, self._port = command, audit, port
         self._runner: gateway.GatewayRunner | None = None
-        self._doors = ConnectionLimits(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
+        self._connections = ConnectionLimits(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
         self._acceptor: Acceptor | None = None
         self._web: Web | None = None
 
@@ -182,7 +182,7 @@ class TerminalPage:
             self._web = Web(server(shlex.join(bridge)), rules)
             self._runner = gateway.GatewayRunner(
                 self._web.application(),
-                self._doors,
+                self._connections,
                 access_log=None,
                 auto_decompress=False,  # no browser packs what it says, and nobody has us unpack a bomb
                 handler_cancellation=True,
@@ -191,7 +191,7 @@ class TerminalPage:
             await self._runner.setup()
             assert self._runner.server is not None
             place = listening.getsockname()
-            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._doors.make_room)
+            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._connections.make_room)
             self._acceptor.start()
         except BaseException:
             listening.close()
@@ -207,7 +207,7 @@ class TerminalPage:
             self._web.hang_up()
         if self._runner is not None:
             await self._runner.cleanup()
-        self._doors.close()
+        self._connections.close()
 
 
 def _textual_serve() -> type[Server]:

@@ -94,7 +94,7 @@ class NewsPublisher:
 
     # ------------------------------------------------------------------------------------------------------------- hearing
 
-    def hear(self, batch: Sequence[NoticeLine]) -> None:
+    def take_news(self, batch: Sequence[NoticeLine]) -> None:
         """Take news of the engine."""
         self._is_unsure = True
         if self._sessions.is_anybody_here:

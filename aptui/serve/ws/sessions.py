@@ -247,7 +247,7 @@ class WireSession:
         number = 0
         try:
             number, _name, said = codec.decode_request(message.data)
-            self._refuse_stranger(number, said)
+            self._refuse_unknown(number, said)
         except RequestMistake as mistake:
             await self.send(codec.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
             await self.close(1002, mistake.what)
@@ -263,7 +263,7 @@ class WireSession:
             self.send_catalog()
         return True
 
-    def _refuse_stranger(self, number: int, said: object) -> None:
+    def _refuse_unknown(self, number: int, said: object) -> None:
         """Refuse who speaks otherwise, or means somebody else.
 
         Raises:

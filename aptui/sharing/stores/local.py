@@ -71,7 +71,7 @@ class LocalStore:
     def get_record(self, key: str) -> bytes | None:
         """Return a record that this machine wrote, or the team vouches for; None when there is none."""
         data = self._files.get_record(key)
-        if data is None or not self._is_believed(data):
+        if data is None or not self._is_trusted(data):
             return None
         self._note_use(self._files.record_path(key))
         return data
@@ -196,7 +196,7 @@ class LocalStore:
         if is_same and is_ours:
             _remember_again(path)
 
-    def _is_believed(self, data: bytes) -> bool:
+    def _is_trusted(self, data: bytes) -> bool:
         try:
             _, fields, body = seal.part_sealed(data)
             here = fields.get(_HERE, "")

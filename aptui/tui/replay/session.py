@@ -79,7 +79,7 @@ class ReplaySession:
         self._running, self._moment = dict.fromkeys(head.running, 0), (head.epoch, head.seq)
         self._base_ms, self._since_s = 0.0, clock_s()
         self._block, self._queue = 0, list[TimedNews]()
-        self._wishes: list[Callable[[], None]] = []
+        self._requests: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="aptui-replay", daemon=True)
@@ -158,7 +158,7 @@ class ReplaySession:
 
     def _post(self, do: Callable[[], None]) -> None:
         with self._changed:
-            self._wishes.append(do)
+            self._requests.append(do)
             self._changed.notify()
 
     # --------------------------------------------------------------------------------------------------------- its thread
@@ -183,12 +183,12 @@ class ReplaySession:
 
     def _rest(self) -> None:
         with self._changed:
-            if not self._wishes and not self._is_closing:
+            if not self._requests and not self._is_closing:
                 self._changed.wait(_TURN_S if self.is_playing else None)
 
     def _turn(self) -> None:
         with self._changed:
-            wishes, self._wishes = self._wishes, []
+            wishes, self._requests = self._requests, []
         for do in wishes:
             do()
         if self.is_playing:

@@ -146,7 +146,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     """Have the engine search; its news are followed."""
     told = _MissingReporter(0)
 
-    def hear(notice: Notice) -> None:
+    def take_notice(notice: Notice) -> None:
         if isinstance(notice, MissingScan) and not notice.is_over:
             told(notice.done_count, notice.hit_count, notice.file_count)
 
@@ -154,7 +154,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     client.ask(port.Subscribe(wants_all=False))
     client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), heard.append)
     try:
-        client.listen_until(lambda: heard, on_news=lambda news: hear(news.notice))
+        client.listen_until(lambda: heard, on_news=lambda news: take_notice(news.notice))
     finally:
         told.close()
     answer = heard[0]

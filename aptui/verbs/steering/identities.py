@@ -53,7 +53,7 @@ def identities(arguments: Namespace) -> int:
         moves = list(_moves(project.database))
     if arguments.repair:
         for move in moves:
-            _mend(move)
+            _repair(move)
         return 0
     if arguments.json:
         printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moves]})
@@ -86,7 +86,7 @@ def _lies_alone(path: str) -> bool:
     return os.path.isfile(name) and not os.path.lexists(name.removesuffix(META_SUFFIX.encode()))
 
 
-def _mend(move: Move) -> None:
+def _repair(move: Move) -> None:
     """Put the identity file where it belongs; one that was made there meanwhile becomes one of its earlier UUIDs."""
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:

@@ -75,7 +75,7 @@ def run_command(
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
-        log.hear(_Writing(rule, builder.name, output))
+        log.follow_output(_Writing(rule, builder.name, output))
         if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
             ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
         else:

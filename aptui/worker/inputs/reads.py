@@ -81,7 +81,7 @@ class Reads:
         if is_read and not path.startswith(self._own) and path != self._source and len(self._outside) < _MOST_OUTSIDE:
             self._outside[path] = None
 
-    def stranger(self) -> str:
+    def find_stranger(self) -> str:
         """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
         path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
@@ -155,7 +155,7 @@ def _text(path: str) -> str:
 _roots: tuple[str, ...] = ()
 _aliases: tuple[tuple[str, str], ...] = ()
 _folders: tuple[str, ...] = ()
-_heard: Reads | None = None
+_reads: Reads | None = None
 _is_installed = False
 
 
@@ -179,16 +179,16 @@ def scan_folders() -> tuple[str, ...]:
 @contextmanager
 def listening(reads: Reads | None) -> Iterator[None]:
     """Let `reads` take note of what this process opens."""
-    global _heard  # noqa: PLW0603  # one call at a time
-    _heard = reads if _roots else None
+    global _reads  # noqa: PLW0603  # one call at a time
+    _reads = reads if _roots else None
     try:
         yield
     finally:
-        _heard = None
+        _reads = None
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    reads = _heard
+    reads = _reads
     if reads is None or event != "open":
         return
     try:

@@ -343,7 +343,7 @@ def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: Wor
 
     said = [notice.text for notice in world.notices if isinstance(notice, Said)]
     assert any("'moved.s' looks like a move of 'a.s'" in text for text in said)
-    assert world.archive.read_departed(), "it is remembered for the repair"
+    assert world.archive.read_removed(), "it is remembered for the repair"
     world.delete("a.s.meta")
     world.write("moved.s.meta", meta("one", "a.s"))
     world.settle()

@@ -79,7 +79,7 @@ def test_what_is_pending_of_a_folder_is_not_reported_again(
         for number in range(_COUNT):
             project.write(f"assets/new/{number}.txt", str(number))
         heard: list[bool] = []
-        live.watching.when_all_is_heard(heard.append)
+        live.watching.when_synced(heard.append)
         project.until(lambda: heard and len(engine.pipeline.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
         listed = seen["listed"]
         project.write("assets/new/late.txt", "late")

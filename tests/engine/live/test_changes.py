@@ -21,7 +21,7 @@ def test_why_all_files_are_checked_is_said_once_for_all_roots() -> None:
         tracker.take(ChangeNotification(f"{SOURCES}{root}", frozenset(), is_lost=True, why=REGULAR))
     tracker.take(ChangeNotification(f"{SOURCES}3", frozenset(), is_lost=True, why="the disk was full"))
 
-    tracker._hear()
+    tracker._take_notifications()
 
     assert said == [
         (f"checking all files: {REGULAR}", LogLevel.INFO),

@@ -207,7 +207,7 @@ def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project
         if is_screen:
             live.follow(is_followed=True)
         else:
-            live.hear_all(True)
+            live.want_every_step(True)
         project.write("assets/a.txt", "quick")
         project.until_product("linux/a.txt", "quick")
         project.write("assets/b.s", "slow")

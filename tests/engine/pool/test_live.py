@@ -503,12 +503,12 @@ def test_nothing_outlives_a_killed_engine(tmp_path):
 def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
-    warden = pool.pool._manager._warden.pid
-    assert processes._is_alive(warden)
+    reaper = pool.pool._manager._reaper.pid
+    assert processes._is_alive(reaper)
 
     pool.pool.close(1.0)
 
-    assert not processes._is_alive(warden)
+    assert not processes._is_alive(reaper)
     assert not marked(mark_prefix().encode())
 
 

@@ -250,7 +250,7 @@ def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no
         return [str(news.source) for news in jobs() if news.status == status]
 
     with project.running() as live:
-        live.hear_all(True)  # a gateway does
+        live.want_every_step(True)  # a gateway does
         for name in "abcd":
             project.write(f"assets/{name}.slow", name)
         project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")

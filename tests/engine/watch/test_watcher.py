@@ -638,7 +638,7 @@ def test_a_listener_that_breaks_does_not_end_the_watching(top):
             real(hint)
 
         for watched in room.watcher._roots.watched:
-            watched.hints.tell = break_once
+            watched.root_notifications.tell = break_once
         put(top + b"/a")
         room.until(lambda: any("listener broke" in why for why in room.losses()))
         room.forget()

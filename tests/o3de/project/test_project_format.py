@@ -62,7 +62,7 @@ def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path
     (tmp_path / "project.json").write_text('{"name": "of another tool"}')
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
-    assert formats.dialect_of(tmp_path) is None
+    assert formats.format_of(tmp_path) is None
     assert load.load(tmp_path).foreign == ""
 
 

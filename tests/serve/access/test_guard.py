@@ -313,7 +313,7 @@ def test_who_is_turned_away_while_he_speaks_can_read_why_to_its_end(there: Serve
         wire.sendall(b"more")
 
         assert said.endswith(b"nobody may\n")
-    until(lambda: not there.room.doors.all)
+    until(lambda: not there.room.connections.all)
 
 
 # ----------------------------------------------------------------------------------------------------- what cannot start
@@ -346,15 +346,15 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
         assert connection.getresponse().read()
 
     async def grow_old() -> None:
-        there.room.doors.close()  # nobody else looks meanwhile
-        for door in there.room.doors.all:
+        there.room.connections.close()  # nobody else looks meanwhile
+        for door in there.room.connections.all:
             door.quiet_since = -1e9
 
     async def look() -> None:
-        there.room.doors.look()
+        there.room.connections.look()
 
     connection.connect()
-    until(lambda: there.room.doors.all)
+    until(lambda: there.room.connections.all)
     asyncio.run_coroutine_threadsafe(grow_old(), there.loop).result(10)
     ask()
     asyncio.run_coroutine_threadsafe(look(), there.loop).result(10)
@@ -366,8 +366,8 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
 
 def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Header time-out; a byte now and then does not help."""
-    doors = there.room.doors
-    monkeypatch.setattr(doors, "_header_limit_s", 0.3)
+    connections = there.room.connections
+    monkeypatch.setattr(connections, "_header_limit_s", 0.3)
 
     with socket.create_connection(("127.0.0.1", there.port)) as silent, socket.create_connection(("127.0.0.1", there.port)) as slow:
         silent.settimeout(10)
@@ -390,13 +390,13 @@ def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monke
 
 def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are limited; half-open ones do not keep a client out."""
-    doors = there.room.doors
-    monkeypatch.setattr(doors, "_strangers_limit", 8)
+    connections = there.room.connections
+    monkeypatch.setattr(connections, "_unknown_limit", 8)
 
     crowd = [socket.create_connection(("127.0.0.1", there.port)) for _ in range(60)]
     try:
         assert there.get(DOOR).status == 200
-        assert len(doors.all) <= 9
+        assert len(connections.all) <= 9
     finally:
         for each in crowd:
             each.close()
@@ -450,7 +450,7 @@ def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answer
 
 
 def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(there.room.doors, "_strangers_limit", 1)
+    monkeypatch.setattr(there.room.connections, "_unknown_limit", 1)
     with socket.create_connection(("127.0.0.1", there.port), 10) as first, socket.create_connection(("127.0.0.1", there.port), 10):
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
@@ -458,7 +458,7 @@ def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest
 def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_own(
     there: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(there.room.doors, "_limit", 40)
+    monkeypatch.setattr(there.room.connections, "_limit", 40)
     with contextlib.ExitStack() as stack:
 
         def ask(bearer: str) -> int:
@@ -477,13 +477,13 @@ def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monke
     monkeypatch.setattr("aptui.serve.access.limits.UNREAD_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
         said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
-        until(lambda: there.room.doors.all)
+        until(lambda: there.room.connections.all)
         deaf.settimeout(0.2)
         with contextlib.suppress(TimeoutError, ConnectionError):
             while True:
                 deaf.sendall(said)
 
-        until(lambda: not there.room.doors.all)
+        until(lambda: not there.room.connections.all)
 
 
 def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:

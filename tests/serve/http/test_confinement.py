@@ -107,9 +107,9 @@ def test_what_is_not_there_is_said_so(opener: Opener, cache: int, path: bytes, c
 
 def test_folders_and_pipes_are_no_files(cache: int) -> None:
     with pytest.raises(IsADirectoryError):
-        confinement.open_file_beneath(cache, b"linux")
+        confinement.open_confined_file(cache, b"linux")
     with pytest.raises(PermissionError):
-        confinement.open_file_beneath(cache, b"pipe")
+        confinement.open_confined_file(cache, b"pipe")
 
 
 def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
@@ -118,7 +118,7 @@ def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
         with pytest.raises(OSError):
             opener(cache, path)
     with pytest.raises(IsADirectoryError):
-        confinement.open_file_beneath(cache, b"linux")
+        confinement.open_confined_file(cache, b"linux")
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -319,8 +319,8 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
 ) -> None:
     opener, url, file = place.room.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
-    open_file = confinement.open_file_beneath
-    monkeypatch.setattr(confinement, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))
+    open_file = confinement.open_confined_file
+    monkeypatch.setattr(confinement, "open_confined_file", lambda folder, path: opened.append(path) or open_file(folder, path))
     place.get(url)
     opened.clear()
 

@@ -288,7 +288,7 @@ class EngineTold:
     """The engine's end, as far as the connections need it."""
 
     def __init__(self) -> None:
-        self.also_heard, self.also_came, self.reports = [], [], []
+        self.listeners, self.also_came, self.reports = [], [], []
         self.is_here, self.epoch, self.seq = True, 1, 0
 
     async def ask(self, verb):
@@ -551,11 +551,11 @@ def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
             await asyncio.sleep(4 * peers._LOOK_S)
             assert len(engine.reports) == count, "nothing changed, so nothing is told"
 
-            there.hear([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
+            there.take_news([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
             await until(lambda: engine.reports[-1].settings.allowed == (FAR,))
             assert engine.reports[-1].turned_away == ()
             assert there.refuses(FAR) == ""
-            there.hear([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
+            there.take_news([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
             await until(lambda: "absent" in engine.reports[-1].trouble)
 
             for come in engine.also_came:

@@ -100,7 +100,7 @@ def burst(there: Garden) -> list[JobChanged]:
         for number in range(BURST)
     ]
     there.served.loop.call_soon_threadsafe(
-        room.teller.hear, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
+        room.teller.take_news, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
     )
     return done
 

@@ -59,7 +59,7 @@ def test_what_was_made_meanwhile_becomes_an_earlier_uuid(tmp_path: Path) -> None
     left.write_text(document(OLD, NEW[:-2] + "F}"))
     belongs.write_text(document(NEW))
 
-    identities._mend(identities.Move("b.txt", "a.txt", str(left), str(belongs)))
+    identities._repair(identities.Move("b.txt", "a.txt", str(left), str(belongs)))
 
     kept = json.loads(belongs.read_text())["UUID"]
     assert (kept["uuid"], kept["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW])
@@ -73,6 +73,6 @@ def test_a_file_that_is_none_is_left_as_it_is(tmp_path: Path, text: str) -> None
     belongs.write_text(text)
 
     with pytest.raises(UserError, match="is no identity file"):
-        identities._mend(identities.Move("b.txt", "a.txt", str(left), str(belongs)))
+        identities._repair(identities.Move("b.txt", "a.txt", str(left), str(belongs)))
 
     assert (left.read_text(), belongs.read_text()) == (document(OLD), text)

@@ -254,7 +254,7 @@ class Runs:
         prepared = self._commits.prepare(succeeded, now_ms)
         for commit in prepared.commits:
             if commit.result.reprocess:
-                commit.wishes = tuple(job for job in self._find_wished(commit) if self._plans.can_force(job))
+                commit.requested = tuple(job for job in self._find_requested(commit) if self._plans.can_force(job))
         for job, result in prepared.ended:
             self._run_came_back(job, result, Outcome.STALE, now_ms)
         order, again = self._commits.begin(prepared)
@@ -332,7 +332,7 @@ class Runs:
         for commit in committed:
             self._record_commit(commit)
         for commit in committed:
-            for job in self._find_wished(commit, warns=True):
+            for job in self._find_requested(commit, warns=True):
                 self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
         for item, text, placed in failed:
             commit = self._plain.as_commit(item) if isinstance(item, PlainCopy) else item
@@ -402,7 +402,7 @@ class Runs:
         job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
         self._reports.write_log(job, result.log, text)
 
-    def _find_wished(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
+    def _find_requested(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
         """Yield the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
         job = commit.job
         for path in commit.result.reprocess:

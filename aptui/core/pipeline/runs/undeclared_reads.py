@@ -46,7 +46,7 @@ class UndeclaredReadCheck:
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
         declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
-        strangers = self._strangers(job, builder, declared, result.reads)
+        strangers = self._find_undeclared(job, builder, declared, result.reads)
         result = self._with_hidden(builder, result, now_ms)
         if not strangers:
             return result
@@ -87,7 +87,7 @@ class UndeclaredReadCheck:
         plans, edges, log = answer
         declared, is_all = self._list_declared(job, edges)
         declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
-        strangers = self._strangers(job, builder, declared, reads)
+        strangers = self._find_undeclared(job, builder, declared, reads)
         if builder.undeclared_reads is UndeclaredReads.ADD:
             edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in strangers)}))
         elif not is_all:
@@ -106,7 +106,7 @@ class UndeclaredReadCheck:
                 is_all = False
         return names, is_all
 
-    def _strangers(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[Stranger]:
+    def _find_undeclared(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[Stranger]:
         adds = builder.undeclared_reads is UndeclaredReads.ADD
         found = []
         for read in reads:

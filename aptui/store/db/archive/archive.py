@@ -189,7 +189,7 @@ class DatabaseArchive:
         sql = f"SELECT 1 FROM Products WHERE ProductName > '{COMMON_PLATFORM}/' AND ProductName < '{COMMON_PLATFORM}0' LIMIT 1"
         return self._database.execute(sql).fetchone() is not None
 
-    def read_departed(self) -> dict[bytes, tuple[str, bytes]]:
+    def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
         They stand below `core.identity.DEPARTED_STATE`.

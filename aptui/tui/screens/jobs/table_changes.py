@@ -49,14 +49,14 @@ class TableChanges:
 
     def _tick(self) -> None:
         self.ticks = False
-        if self._is_in_sight:
+        if self._is_on_top:
             self._view.shell.wake_for_news()
 
     def _look_again(self) -> None:
         self._waits = False
-        if self._is_in_sight:
+        if self._is_on_top:
             self._sort()  # what comes of it is drawn, and not before
 
     @property
-    def _is_in_sight(self) -> bool:
+    def _is_on_top(self) -> bool:
         return cast("object", self._view) is self._view.shell.pane

@@ -249,7 +249,7 @@ class LogsPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- details
 
     @on(Rows.Highlighted, "#logs-lines")
-    def _hear_cursor(self, event: Rows.Highlighted) -> None:
+    def _follow_cursor(self, event: Rows.Highlighted) -> None:
         event.stop()
         self._show_details()
 

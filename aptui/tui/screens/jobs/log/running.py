@@ -89,9 +89,9 @@ class RunningLog:
             self._is_asking = True
             known = self._known
             answer = session.ask(TellLog(job_id, known.run_key, known.stamp))
-            answer.add_done_callback(lambda said: self._hear(known, said))
+            answer.add_done_callback(lambda said: self._take_answer(known, said))
 
-    def _hear(self, known: RunningLines, answer: Future[Answer]) -> None:
+    def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines of an answer; called in the session's thread."""
         from aptui.link.told_log import make_told_log  # for start-up, as above
 
