@@ -24,6 +24,13 @@ meta_delay: 0.4 s
 builders: [{name: data, copy: ["*.txt"]}]
 """
 
+COPIED_STAGE = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: first, patterns: ["*.top"], intermediate: true, command: "tr a-z A-Z < {source} > {products_dir}/{stem}.mid"}
+  - {name: last, copy: ["*.mid"]}
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
@@ -186,6 +193,22 @@ def test_an_intermediate_changed_by_hand_is_made_again_and_nothing_is_made_of_it
 
         assert project.product("linux/sub/x.end") == b"one"
         assert project.runs == {"sub/x.top:chained": 1, "sub/x.mid:chained": 1}
+
+
+def test_no_copy_is_made_of_an_intermediate_that_was_changed_by_hand(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path, COPIED_STAGE)
+    project.write("assets/sub/x.top", "one")
+    project.engine_run()
+    with project.running():
+        assert project.product("linux/sub/x.mid") == b"ONE"
+        project.write("Cache/Intermediate Assets/sub/x.mid", "by hand")
+        project.until_product("Intermediate Assets/sub/x.mid", "ONE")
+        project.settle()
+
+        assert project.product("linux/sub/x.mid") == b"ONE"
+    with database(project.cache) as connection:
+        sql = "SELECT COUNT(*) FROM aptui_runs r JOIN Jobs j ON j.JobID = r.job_id WHERE j.JobKey = 'last'"
+        assert connection.execute(sql).fetchone() == (1,)
 
 
 def test_what_the_engine_writes_among_the_intermediates_is_not_looked_at_again(

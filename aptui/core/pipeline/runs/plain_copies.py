@@ -103,6 +103,8 @@ class PlainCopies:
         self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
     ) -> list[Job] | list[None] | None:
         """Return the job of each copy, None for each of a new file; None when the jobs of the file are not these, all at rest."""
+        if self._jobs.chains.is_intermediate(fact):
+            return None  # somebody else than its job may have written it
         if source is None:
             return [None for _rule in rules] if self._is_new(key) else None
         if not _is_rewritten(source, fact) or len(source.jobs) != len(rules):
