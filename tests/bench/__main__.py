@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.bench import corpus, graph, hub, links, live, serve, viewers, work
 from tests.bench.measure import Cost, aptui, median, run, say, settle, spread
+from tests.bench.peers import gulp_command, ninja_project
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
 
@@ -60,29 +61,19 @@ class Bench:
         cost = run(aptui(project, *options))
         return cost, json.loads(cost.output[cost.output.index("{") :])
 
-    def same_bytes(self, cache: Path) -> None:
+    def same_bytes(self, products: Path, *, is_lower: bool = True) -> None:
         """Refuse to go on when the products are not the sources, byte for byte."""
         for path in self.paths:
-            if not filecmp.cmp(self.sources / path, cache / path.lower(), shallow=False):
+            if not filecmp.cmp(self.sources / path, products / (path.lower() if is_lower else path), shallow=False):
                 raise SystemExit(f"'{path}' differs from its product: no ratio")
-
-
-def ninja_project(bench: Bench) -> Path | None:
-    if shutil.which("ninja") is None:
-        return None
-    folder = bench.base / "ninja"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    lines = ["rule cp", "  command = cp $in $out"]
-    lines += [f"build out/{path.lower()}: cp {bench.sources}/{path}" for path in bench.paths]
-    (folder / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
 
 
 @row
 def cold(bench: Bench) -> None:
-    """Everything is new: against `cp -r`, and ninja where it is installed."""
+    """Everything is new: against `cp -r`, and ninja and gulp where they are installed, in turns."""
     ours, copies, peak = [], [], 0.0
+    ninjas: list[Cost] = []
+    gulps: list[Cost] = []
     for _run in range(bench.runs):
         shutil.rmtree(bench.base / "cp", ignore_errors=True)
         settle()
@@ -93,14 +84,35 @@ def cold(bench: Bench) -> None:
             raise SystemExit(f"{did['jobs_run']} jobs run instead of {bench.count}")
         ours.append(cost)
         peak = max(peak, cost.peak_mib)
+        ninjas += _built_by_ninja(bench)
+        gulps += _copied_by_gulp(bench)
     bench.same_bytes(bench.base / "copy" / "Cache" / "linux")
     ratio = median(ours).wall_s / median(copies).wall_s
     say("cold", f"aptui {spread(ours)}, cp -r {spread(copies)}: {ratio:.2f} × cp -r (target ≤ 2.5); engine peak {peak:.0f} MiB")
+    for name, peers, target in (("ninja -j2", ninjas, 8), ("gulp", gulps, 2)):
+        if peers:
+            faster = median(peers).wall_s / median(ours).wall_s
+            say(f"cold, {name}", f"{spread(peers)}: aptui is {faster:.1f} × faster (target ≥ {target})")
+
+
+def _built_by_ninja(bench: Bench) -> list[Cost]:
     folder = ninja_project(bench)
-    if folder is not None and bench.count <= 10_000:
-        settle()
-        peer = run(["ninja", "-j2"], cwd=folder)
-        say("cold, ninja", f"ninja -j2 {peer.wall_s:.2f} s: aptui is {peer.wall_s / median(ours).wall_s:.1f} × faster (target ≥ 8)")
+    if folder is None:
+        return []
+    settle()
+    cost = run(["ninja", "-j2"], cwd=folder)
+    bench.same_bytes(folder / "out")
+    return [cost]
+
+
+def _copied_by_gulp(bench: Bench) -> list[Cost]:
+    command = gulp_command(bench)
+    if command is None:
+        return []
+    settle()
+    cost = run(command, cwd=bench.base)
+    bench.same_bytes(bench.base / "gulp", is_lower=False)
+    return [cost]
 
 
 @row

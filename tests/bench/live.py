@@ -1,6 +1,7 @@
 """Rows of the engine that stays up: saves, storms, stops, idle cost, questions of clients.
 
-The peers watch with bare inotify, or with chokidar where `npm` has put it, and copy with the syncs that the engine pays for.
+The peers watch with bare inotify and copy with the syncs that the engine pays for, or with chokidar or watchman, where they are
+installed, and copy without.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from tests.bench.measure import aptui, run, say, settle
+from tests.bench.peers import watchman_copies
+from tests.bench.tail import Sample, explain, read_spans
 
 if TYPE_CHECKING:
     from tests.bench.__main__ import Bench
@@ -31,6 +35,7 @@ ROWS: dict[str, Callable[[Bench], None]] = {}
 _PATIENCE_S = 300.0
 _SAVES = 120
 _GAP_S = 0.2
+_SLOW_S = 0.012
 _IDLE_S = 20.0
 
 
@@ -143,11 +148,35 @@ def live_save(bench: Bench) -> None:
     with _chokidar(bench.base, sources, project / "chokidar") as is_there:
         if is_there:
             texts.append(f"chokidar, copy without syncs {milliseconds(saves(sources, project / 'chokidar', chosen))}")
+    with watchman_copies(sources, project / "watchman") as is_there:
+        if is_there:
+            texts.append(f"watchman, copy without syncs {milliseconds(saves(sources, project / 'watchman', chosen))}")
     say("live-save", f"{'; '.join(texts)}: {ratio:.1f} × bare (target ≤ 5 ms, p99 ≤ 12 ms, or ≤ 4 ×)")
 
 
+@row
+def live_tail(bench: Bench) -> None:
+    """200 saves of a traced engine: what each that took over 12 ms waited for."""
+    project, sources = own_project(bench, "live-tail")
+    trace = project / "trace.json"
+    chosen = random.Random(11).sample(bench.paths, min(200, len(bench.paths)))
+    with mock.patch.dict(os.environ, {"APTUI_TRACE": str(trace)}), engine_of(project):
+        time.sleep(3.0)
+        samples = save_samples(sources, project / "Cache" / "linux", chosen, is_lower=True)
+    lines = explain(samples, read_spans(trace), _SLOW_S)
+    say("live-tail", f"{milliseconds([sample.took_s for sample in samples])} (traced); {len(lines)} of {len(samples)} over 12 ms")
+    for line in lines:
+        say("", line)
+
+
 def saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[float]:
-    times = []
+    """Write files one by one, and return the seconds until the product of each is there."""
+    return [sample.took_s for sample in save_samples(sources, products, chosen, is_lower=is_lower)]
+
+
+def save_samples(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[Sample]:
+    """Write files one by one, and return when each was written and its product was there."""
+    samples = []
     for number, path in enumerate(chosen):
         time.sleep(_GAP_S)
         product = products / (path.lower() if is_lower else path)
@@ -158,8 +187,8 @@ def saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = 
             if time.perf_counter() - began > 10:
                 raise SystemExit(f"'{path}' never comes: no figure")
             time.sleep(0.0001)
-        times.append(time.perf_counter() - began)
-    return times
+        samples.append(Sample(path, began, time.perf_counter()))
+    return samples
 
 
 def _holds(path: Path, data: bytes) -> bool:

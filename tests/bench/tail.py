@@ -1,0 +1,82 @@
+"""What a slow save waited for: the spans of an engine's trace that lie within its time.
+
+The engine's trace and the bench read one clock (`time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux), so that a span can be
+laid beside a sample without any guess.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+_TOLD_US = 1000.0
+"""Shorter spans are not named."""
+
+
+class Sample(Struct, frozen=True):
+    """One save: its path and when it was written and its product was there, in seconds of the clock."""
+
+    path: str
+    began_s: float
+    ended_s: float
+
+    @property
+    def took_s(self) -> float:
+        """Return how long its product took."""
+        return self.ended_s - self.began_s
+
+
+class Span(Struct, frozen=True):
+    """A span of the engine: a name, a thread, and microseconds of the clock."""
+
+    name: str
+    thread: str
+    began_us: float
+    ended_us: float
+
+
+def read_spans(trace: Path) -> list[Span]:
+    """Return the spans of a trace in the order in which they began, those that another span of their thread holds included."""
+    events = json.loads(trace.read_text(encoding="utf-8").rstrip().rstrip(",").removesuffix("]").rstrip().rstrip(",") + "]")
+    threads = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    spans = [
+        Span(event["name"], threads.get(event["tid"], "?"), event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if event.get("ph") == "X"
+    ]
+    return sorted(spans, key=lambda span: span.began_us)
+
+
+def explain(samples: Iterable[Sample], spans: list[Span], limit_s: float) -> list[str]:
+    """Return a line for each sample that took longer than the limit, slowest first: what the engine was at, and what it was not."""
+    slow = sorted((sample for sample in samples if sample.took_s > limit_s), key=lambda sample: -sample.took_s)
+    return [_explain_one(sample, spans) for sample in slow]
+
+
+def _explain_one(sample: Sample, spans: list[Span]) -> str:
+    began_us, ended_us = sample.began_s * 1e6, sample.ended_s * 1e6
+    within = [span for span in spans if span.began_us < ended_us and span.ended_us > began_us]
+    parts = [f"{span.thread}/{span.name} {(span.ended_us - span.began_us) / 1000:.1f}" for span in within if _is_long(span)]
+    first = min((span.began_us for span in within if span.began_us >= began_us), default=ended_us)
+    idle_us = (ended_us - began_us) - _covered_us(within, began_us, ended_us)
+    return (
+        f"{sample.took_s * 1000:.1f} ms, '{sample.path}': the engine begins after {(first - began_us) / 1000:.1f}, "
+        f"no span covers {idle_us / 1000:.1f}; over 1 ms: {', '.join(parts) or 'none'}"
+    )
+
+
+def _is_long(span: Span) -> bool:
+    return span.ended_us - span.began_us >= _TOLD_US
+
+
+def _covered_us(spans: list[Span], began_us: float, ended_us: float) -> float:
+    covered, at_us = 0.0, began_us
+    for span in spans:
+        begins, ends = max(span.began_us, at_us), min(span.ended_us, ended_us)
+        if ends > begins:
+            covered += ends - begins
+            at_us = ends
+    return covered
