@@ -98,7 +98,10 @@ class EdgeKind(IntEnum):
 
 
 class SourceEdge(Struct, frozen=True, order=True):
-    """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or 32 hex digits of a UUID."""
+    """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or 32 hex digits of a UUID.
+
+    Of an analysis' DISCOVERED, it is the absolute path at which it read, or looked for in vain, what another scan folder hides.
+    """
 
     kind: EdgeKind
     target: str

@@ -131,12 +131,14 @@ class Read(Struct, frozen=True):
     """A file below a scan folder that a call opened for reading, declared or not: its absolute path, and the code that opened it.
 
     `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only
-    a warning may come of it, and then only files that are there are named.
+    a warning may come of it, and then only files that are there are named. `is_hidden`: another scan folder has a file of that
+    path, too, so that nobody else comes to know its bytes, or that it is missing; an earlier one has, where it is missing.
     """
 
     path: str
     where: str
     digest: str = ""
+    is_hidden: bool = False
 
 
 class AnalyseResult(Struct, frozen=True):

@@ -107,7 +107,9 @@ def analyse(
         elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.find_stranger()):
             ending = failure(log, stranger)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
-    found = _find_reads(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
+    is_done = ending.outcome is Outcome.SUCCEEDED
+    found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
+    found = tuple(read for read in found if is_done or read.is_hidden)  # one that failed did not come to name all it read
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
@@ -257,7 +259,7 @@ class _BuilderRun:
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
             found = _find_reads(self._seen, self.builder)
-            self.reads = tuple(read for read in found if adds or read.digest or outcome is Outcome.SUCCEEDED)
+            self.reads = tuple(read for read in found if adds or read.is_hidden or outcome is Outcome.SUCCEEDED)
 
     def witness_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""

@@ -18,6 +18,15 @@ from aptui.verbs import asking, read
 
 pytestmark = pytest.mark.real
 
+HIDDEN_CONFIG = """
+scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]
+builders:
+  - name: glue
+    patterns: ["*.src"]
+    depfile: d
+    command: "cat part.inc > {products_dir}/{stem}.out 2> /dev/null; echo out: $(dirname {source})/part.inc > {depfile}"
+"""
+
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -333,6 +342,29 @@ def test_why_of_a_hidden_file_names_the_winner(run: Run, processed: Path) -> Non
 
     assert answer["is"] == "overridden"
     assert f"{processed}/assets/a.txt" in answer["said"]
+
+
+def test_why_of_a_hidden_file_names_who_reads_it_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "project", HIDDEN_CONFIG)
+    for rel, text in (("assets/part.inc", "counts"), ("shared/a.src", "part.inc")):
+        project.write(rel, text)
+    monkeypatch.chdir(project.root)
+    run = runner(capsys)
+    run("batch")
+    part = project.path("shared/part.inc")
+
+    (missing,) = [entry for entry in json.loads(run("why", "a.src", "--json")[1])["jobs"][0]["inputs"] if "part" in entry["name"]]
+    project.write("shared/part.inc", "hidden")
+    run("batch")
+    (job,) = json.loads(run("why", "a.src", "--json")[1])["jobs"]
+    hidden = json.loads(run("why", str(part), "--json")[1])
+
+    assert (missing["name"], missing["digest"]) == (str(part), "missing")
+    assert job["said"] == f"it last ran because: dependency '{part}' (found while processing) is new"
+    assert hidden["dependents"] == ["a.src"]
 
 
 def test_why_of_an_unknown_path_names_the_nearest(run: Run) -> None:

@@ -87,7 +87,7 @@ def targets_of(source: Source) -> set[str]:
     for job in source.jobs.values():
         for edge in job.edges:
             if edge.kind is not EdgeKind.WILDCARD:
-                found.add(edge.target.lower())
+                found.add(edge.target if edge.kind is EdgeKind.DISCOVERED else edge.target.lower())
         found.update(name for name, _digest in job.discovered)
         if job.plan is not None:
             found.update(dependency.source for dependency in job.plan.job_dependencies)

@@ -207,9 +207,13 @@ class Graph:
 
     def _read_discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
         if key.startswith("/"):
-            now = self._memory.outside.get(key)
-            return (digest[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
+            return self._digest_outside(key, digest)
         return self._digest(key, assembly) or fingerprint.MISSING
+
+    def _digest_outside(self, key: PathKey, before: str = "") -> str:
+        """Return what a file outside all scan folders, or hidden in one, was when somebody last looked, `before` if nobody did."""
+        now = self._memory.outside.get(key)
+        return (before[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
 
     def _digest(self, key: PathKey, assembly: Assembly) -> str:
         fact = self._memory.file(key)
@@ -246,6 +250,9 @@ class Graph:
                 if key in seen:
                     continue
                 seen.add(key)
+                if key.startswith("/"):
+                    entries[key] = ("dependency", key, self._digest_outside(key))
+                    continue
                 entries[key] = ("dependency", key, self._digest(key, assembly))
                 # What it declares is not followed while its own bytes are unknown: it is analysed again when they are, and
                 # the job, which waits for it, is assembled anew.
@@ -268,6 +275,8 @@ class Graph:
     def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
         if edge.kind is EdgeKind.PATH:
             return [key_of(RelPath(edge.target))]
+        if edge.kind is EdgeKind.DISCOVERED:
+            return [PathKey(edge.target)]
         if edge.kind is EdgeKind.WILDCARD:
             keys = self._memory.matching(edge.target)
             if keys is UNSETTLED or isinstance(keys, Unsettled):

@@ -101,7 +101,10 @@ class Witness:
         missing = [
             PathKey(name)
             for kind, name, digest in job.planned_inputs
-            if digest == fingerprint.MISSING and kind in _DECLARED and self._last_known(PathKey(name)) is None
+            if digest == fingerprint.MISSING
+            and kind in _DECLARED
+            and not name.startswith("/")
+            and self._last_known(PathKey(name)) is None
         ]
         if not missing:
             return

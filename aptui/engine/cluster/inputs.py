@@ -216,7 +216,8 @@ def _as_here(result: RunResult, builder: Builder) -> RunResult:
         case UndeclaredReads.IGNORE:
             return replace(result, reads=())
         case _:
-            return replace(result, reads=tuple(replace(read, digest="") for read in result.reads if read.digest))
+            reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)
+            return replace(result, reads=tuple(reads))
 
 
 InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.notices import LogRecord
-from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import Used
 from aptui.engine.cluster import messages
@@ -275,7 +275,7 @@ class _Job:
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
-            reads=tuple(Read(into.path(read.path), read.where, read.digest) for read in result.reads),
+            reads=tuple(replace(read, path=into.path(read.path)) for read in result.reads),
         )
 
 

@@ -76,9 +76,15 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
     if hidden:
         answer["is"] = "overridden"
         answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
-    answer["dependents"] = dependents(source.source, project.database)
+    answer["dependents"] = _dependents(source.source, hidden, project)
     answer["unprocessed"] = describe_edit(source, project.database)
     return answer
+
+
+def _dependents(rel: str, hidden: Sequence[str], project: OpenedProject) -> list[str]:
+    """Return who depends on a path, and who reads what is `hidden` (absolute paths) at that very place."""
+    found = {name for path in hidden for name in project.database.dependents_of(path)}
+    return sorted({*dependents(rel, project.database), *found})
 
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
@@ -123,7 +129,7 @@ def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
             return {"path": word, "is": "outside", "said": outside, "jobs": []}
         raise unknown(word, project.database)
     answer = {**unwanted.explain(found[0], project), "jobs": []}
-    return {**answer, "dependents": dependents(found[0].rel, project.database)}
+    return {**answer, "dependents": _dependents(found[0].rel, [found[0].path], project)}
 
 
 # ----------------------------------------------------------------------------------------------------------------- telling

@@ -97,16 +97,18 @@ class Reads:
 
         Args:
             digest_of: digests a file, "" for one that is missing.
-            adds: whether all that was read may become a dependency. Else only files that are there are returned, and of them only
-                those have digests that the file of another scan folder hides: nobody else comes to know their bytes.
+            adds: whether all that was read may become a dependency. Else only files that are there are returned, without digests,
+                and what the file of another scan folder hides, there or not, with its digest: nobody else comes to know that.
         """
         reads = []
         for path, where in self._found.items():
             path = _as_configured(path)  # noqa: PLW2901  # the same file, as the engine calls it
             if path in self._written or path == self._source or os.path.isdir(path):
                 continue
-            if adds or os.path.isfile(path):
-                reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if adds or _is_hidden(path) else ""))
+            is_there, is_hidden = os.path.isfile(path), _is_hidden(path)
+            if adds or is_there or is_hidden:
+                digest = digest_of(path) if adds or is_hidden else ""
+                reads.append(Read(to_text(os.fsencode(path)), where, digest, is_hidden))
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
@@ -201,9 +203,16 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether another scan folder has a file of the same relative path: the engine knows whose counts."""
-    rels = [path[len(folder) + 1 :] for folder in _folders if path.startswith(f"{folder}/")]
-    return any(os.path.lexists(other) for rel in rels for folder in _folders if (other := f"{folder}/{rel}") != path)
+    """Whether another scan folder has a file of the same relative path: the engine knows whose counts.
+
+    What is missing would count itself in an earlier one: whoever depends on that path hears when it comes.
+    """
+    is_there = os.path.lexists(path)
+    for at, folder in enumerate(_folders):
+        others = (*_folders[:at], *(_folders[at + 1 :] if is_there else ()))
+        if path.startswith(f"{folder}/") and any(os.path.lexists(f"{other}/{path[len(folder) + 1 :]}") for other in others):
+            return True
+    return False
 
 
 def _as_configured(path: str) -> str:

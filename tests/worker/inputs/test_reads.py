@@ -122,6 +122,34 @@ def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
+def test_what_the_file_of_another_scan_folder_hides_has_a_digest_and_may_be_missing(room, tmp_path):
+    earlier, later = tmp_path / "earlier", tmp_path / "later"
+    for folder in (earlier, later):
+        write(folder / "both.txt")
+    write(earlier / "first.txt")
+    write(later / "last.txt")
+    worker_reads.watch((str(earlier), str(room.root), str(later)))
+
+    def process_job(request):
+        for path in (later / "both.txt", later / "first.txt", room.root / "last.txt", earlier / "none.txt"):
+            try:
+                path.read_bytes()
+            except FileNotFoundError:
+                pass
+        return done(request)
+
+    def fail_job(request):
+        process_job(request)
+        raise ValueError("it fails")
+
+    for call in (process_job, fail_job):
+        reads = {os.path.relpath(read.path, tmp_path): read for read in room.process(call).reads}
+        assert {name: (bool(read.digest), read.is_hidden) for name, read in reads.items()} == {
+            "later/both.txt": (True, True),
+            "later/first.txt": (False, True),
+        }
+
+
 def test_a_failed_run_names_only_what_becomes_a_dependency(room):
     room.source("part.txt")
 

@@ -9,14 +9,15 @@ from aptui.core.machine import Trigger
 from aptui.core.model import EdgeKind, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord, Said
 from aptui.core.orders import AnalyseResult, Outcome
-from aptui.core.paths import key_of
+from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM, Builder
-from aptui.core.results.run_report import Ties
+from aptui.core.results.outside import outside_file
+from aptui.core.results.run_report import NO_FILE, Ties
 from aptui.core.state.edges import targets_of
 
 
@@ -62,6 +63,7 @@ class Analyses:
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
         if result.outcome != Outcome.SUCCEEDED or problem:
             self._adopt_edges(job, edges)
+            self._learn_hidden(job, result)
             self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
             self._failures.fail(job, error or "its analysis failed without saying why", now_ms)
             return
@@ -71,6 +73,7 @@ class Analyses:
         self._jobs.feed(job, Trigger.COMMITTED)
         job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
         self._memory.edges.renew(source, before)
+        self._learn_hidden(job, result)
         self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))
         self._jobs.owe_edges(source, builder.uuid)
         self._jobs.seal(job)
@@ -78,6 +81,13 @@ class Analyses:
         if edges_changed:
             self._spread.spread({source.key})
         self._jobs.note_settled(job, is_changed=False)
+
+    def _learn_hidden(self, job: Job, result: AnalyseResult) -> None:
+        """Take note of the files that an analysis read, or looked for in vain, though others hide them, as it found them."""
+        hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
+        stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}
+        found = {normalize(read.path): outside_file(read.digest, stamps.get(read.path, NO_FILE)) for read in result.reads}
+        self._spread.outside_seen((path, file) for path, file in found.items() if path in hidden)
 
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
         """An analysis failed for a file that is not here: when that comes, it is analysed again."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, FileFact, Job, JobPlan, PathKey, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
-from aptui.core.paths import key_of, parent
+from aptui.core.paths import key_of, normalize, parent
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Builder, BuilderKind, Project, UndeclaredReads
 from aptui.core.settings import is_settings
@@ -57,34 +57,45 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *said), warnings=result.warnings + len(said))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add what a run read though the file of another scan folder hides it: what it declared by that name is the other."""
+        """Add what a run read, or looked for in vain, though the file of another scan folder hides it.
+
+        What it declared by that name is the other.
+        """
         known = {path for path, _digest in result.discovered}
-        reads = [read for read in result.reads if read.digest and read.path not in known]
-        hidden = [(read, hider) for read in reads if (hider := self._graph.hider(read.path)) is not None]
+        hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
         if not hidden:
             return result
-        said = [self._describe_hidden(read, hider) for read, hider in hidden[:_MOST_SAID]]
-        log = tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
         found = tuple((read.path, read.digest) for read, _hider in hidden)
+        log = self._describe_hidden(builder, hidden, now_ms)
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
-    def _describe_hidden(self, read: Read, hider: FileFact) -> str:
-        folders = self._project.scan_folders
-        own = next(folder.name for folder in folders if read.path.startswith(f"{folder.path}/"))
-        other = next(folder.name for folder in folders if folder.id == hider.scan_folder)
-        return (
-            f"reads '{self._graph.relative(read.path)}' of the scan folder '{own}', which that of '{other}' hides ({read.where}): "
-            "it counts as a dependency from now on"
-        )
+    def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact]]:
+        """Return what was read, there or not, though the file of another scan folder hides it, and that file."""
+        return [(read, hider) for read in reads if read.is_hidden and (hider := self._graph.hider(read.path)) is not None]
+
+    def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact]], now_ms: int) -> Log:
+        names = {folder.id: folder.name for folder in self._project.scan_folders}
+        roots = {folder.path: folder.name for folder in self._project.scan_folders}
+        said = []
+        for read, hider in hidden[:_MOST_SAID]:
+            own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
+            what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
+            told = f"reads {what}, which" if read.digest else f"looks in vain for {what}, where"
+            hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
+            said.append(f"{told} {hides}: it counts as a dependency from now on")
+        return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
 
     def of_analysis(
         self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
     ) -> tuple[tuple[SourceEdge, ...], Log]:
-        """Return the edges and the log of an analysis, with what it read undeclared.
+        """Return the edges and the log of an analysis, with what it read undeclared, and what it read though it is hidden.
 
         A builder need not declare what its dependencies declare. While nobody knows yet what that is, nothing is said against it.
         """
         plans, edges, log = answer
+        if hidden := self._find_hidden(reads):
+            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.DISCOVERED, normalize(read.path)) for read, _hider in hidden)}))
+            log = (*log, *self._describe_hidden(builder, hidden, now_ms))
         declared, is_all = self._list_declared(job, edges)
         declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
         strangers = self._find_undeclared(job, builder, declared, reads)

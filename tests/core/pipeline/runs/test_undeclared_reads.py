@@ -7,12 +7,13 @@ from fake_world import World
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
-from aptui.core.messages import Event, RunsFinished
+from aptui.core.messages import Event, OutsideSeen, RunsFinished
 from aptui.core.model import Job
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseResult, Read
 from aptui.core.pipeline.runs.undeclared_reads import with_default
 from aptui.core.project import BuilderKind, Companion, UndeclaredReads
+from aptui.core.results.outside import outside_file
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 
@@ -204,3 +205,73 @@ def test_a_builder_that_says_nothing_does_as_the_project() -> None:
     one, other = with_default((copier(), scripter(undeclared_reads=UndeclaredReads.IGNORE)), UndeclaredReads.ADD)
 
     assert (one.undeclared_reads, other.undeclared_reads) == (UndeclaredReads.ADD, UndeclaredReads.IGNORE)
+
+
+# ------------------------------------------------------------------------------------------------------------------ hidden
+
+
+class Hiding(Reading):
+    """A world with a second scan folder, whose `a.s` reads, in that folder, `part.txt`, which the first one has, too."""
+
+    def __init__(self, *, is_analysis: bool) -> None:
+        super().__init__(Setup(folders=("game", "shared")))
+        (self.read_by_analyses if is_analysis else self.read_by_runs)["a.s"] = ["part.txt"]
+        self.write("a.s", folder="shared")
+        self.write("part.txt", "counts")
+
+    def _reads(self, job: Job, is_analysis: bool) -> tuple[Read, ...]:
+        here = self.disk.files["shared"]
+        return tuple(
+            Read(f"/disk/shared/{rel}", "b.py:7", sha(here[rel].text).hex() if rel in here else "", is_hidden=True)
+            for rel in (self.read_by_analyses if is_analysis else self.read_by_runs).get(job.source.rel, [])
+        )
+
+    def look(self) -> None:
+        """Look at the hidden file, as the engine does by and by, and work."""
+        file = self.disk.files["shared"].get("part.txt")
+        seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else ())
+        self._post(OutsideSeen(self._next(), (("/disk/shared/part.txt", seen),)))
+        self.run()
+
+
+@pytest.mark.parametrize("is_analysis", [False, True])
+def test_what_comes_hidden_where_it_was_looked_for_in_vain_has_it_looked_for_again(is_analysis: bool) -> None:
+    world = Hiding(is_analysis=is_analysis)
+    world.settle()
+    counts = world.analyses if is_analysis else world.runs
+    name = "a.s" if is_analysis else "a.s@linux:main"
+    assert counts[name] == 1
+
+    world.write("part.txt", "hidden", "shared")
+    world.look()
+    assert counts[name] == 2
+    world.settle(restart=True)
+    world.look()
+    assert counts[name] == 2
+
+    world.delete("part.txt", "shared")
+    world.look()
+    assert counts[name] == 3
+
+
+def test_an_analysis_that_failed_for_want_of_a_hidden_file_is_asked_again_when_it_comes() -> None:
+    world = Hiding(is_analysis=True)
+    world.write("a.s", "FAIL ANALYSIS", "shared")
+    world.settle()
+    assert "failed" in world.statuses().values()
+
+    world.write("part.txt", "hidden", "shared")
+    world.look()
+
+    assert world.analyses["a.s"] == 2
+
+
+def test_the_log_says_what_was_looked_for_in_vain_and_what_would_hide_it() -> None:
+    world = Hiding(is_analysis=False)
+    world.settle()
+    text = (
+        "looks in vain for 'part.txt' in the scan folder 'shared', where that of 'game' would hide it (b.py:7): "
+        "it counts as a dependency from now on"
+    )
+
+    assert world.said("a.s@linux:main") == [(LogLevel.INFO, text)]
