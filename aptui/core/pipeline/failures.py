@@ -50,6 +50,11 @@ class Failures:
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
             self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
+            for (
+                other
+            ) in siblings:  # nobody knows any more whether it is to make what it failed for, and a clean build has no such job
+                if other.state is JobState.FAILED and self._jobs.conflicts.has_claims(other):
+                    self.refuse(other, text)
         self._reports.counts["failed"] += 1
         self._jobs.save(job)
         self._reports.tell(job, is_settled=True)

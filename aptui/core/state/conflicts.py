@@ -236,6 +236,10 @@ class Conflicts:
         """Return the jobs that lay claim to a name."""
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
 
+    def has_claims(self, job: Job) -> bool:
+        """Whether `job` lays claim to a name."""
+        return job.id in self._claimed
+
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
         """Return who may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
