@@ -56,7 +56,7 @@ def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
     """Return how many cells the texts of these rows take, by column: all of them, of paths all but the longest."""
     if not rows:
         return {}
-    paths = sorted(width_of(table.words("source", row)) for row in rows)
+    paths = sorted(width_of(source_cell(table, row, ()).text) for row in rows)
     needs = {name: max(width_of(table.words(name, row)) for row in rows) for name in ("platform", "key")}
     needs["reason"] = max(width_of(_reason(table, row).text) for row in rows)
     return {**needs, "source": paths[(len(paths) - 1) * 19 // 20]}

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell, fit
+from aptui.tui.widgets.cells import Cell, fit, width_of
 from aptui.tui.widgets.rows.rows import Rows
 
 _GAP = "  "
@@ -244,7 +245,7 @@ class Table(Rows):
     @sort.setter
     def sort(self, value: tuple[str, bool] | None) -> None:
         self._sort = value
-        self.refresh()
+        self._forget_layout()
 
     def row_text(self, key: int) -> str:
         """Return a row as text with tabs between its cells, all columns but pictures, for copying; "" = it is not in the view."""
@@ -309,6 +310,14 @@ class Table(Rows):
             return column.title
         return f"{column.title} {glyph('descending' if self._sort[1] else 'ascending')}"
 
+    def _with_arrow(self, column: Column) -> Column:
+        """Return a column; the one that is sorted by has room for its arrow, and goes after all others."""
+        if self._sort is None or self._sort[0] != column.id:
+            return column
+        wide = width_of(self._title(column))
+        width, least = max(column.width, wide) if column.width else 0, max(column.min_width, wide)
+        return replace(column, width=width, min_width=least, drop_rank=min(column.drop_rank, 1))
+
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Ask the model for a row, once per version."""
         version, layout = self._model.version, self._lay_columns()  # another width forgets all cells: they are one a column
@@ -325,7 +334,7 @@ class Table(Rows):
         width = self.painting.width
         if width != self._layout_width:
             self._layout_width = width
-            self._layout = lay_out(self._columns, width - 1)
+            self._layout = lay_out([self._with_arrow(column) for column in self._columns], width - 1)
             self._cells.clear()
             self.painting.forget()
         return self._layout

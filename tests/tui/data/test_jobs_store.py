@@ -454,6 +454,7 @@ def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
 def test_a_critical_job_has_a_sign_before_its_path_and_hits_are_marked_behind_it(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_critical=True)))
     found, cell = filtered(jobs, "is:critical sand"), jobs.cell(0, "source")
+    assert jobs.needs["source"] == len(cell.text)
 
     assert (found, cell.text) == ([3], "⇡ textures/sand.PNG")
     assert [cell.text[start:end] for start, end in cell.spans] == ["sand"]

@@ -303,6 +303,21 @@ def test_narrow_screens_drop_columns_by_rank(width, ids):
     assert sum(cells for _, cells in layout) + 2 * (len(layout) - 1) == max(width, 2 * (len(layout) - 1) + 1)
 
 
+@pytest.mark.parametrize(("width", "title"), [(80, "Duration ↓"), (40, "Duration ↓"), (80, "Platform ↑")])
+def test_what_is_sorted_by_is_shown_with_its_whole_title_and_arrow(width, title):
+    table = Table(COLUMNS, Numbers(10))
+
+    async def script(app, pilot):
+        table.sort = (title.split()[0].lower(), title.endswith("↓"))
+        await pilot.pause()
+        assert title in lines_of(table)[0]
+        table.sort = None
+        await pilot.pause()
+        assert not {"↓", "↑"} & set(lines_of(table)[0])
+
+    play(table, script, size=(width, 10))
+
+
 def test_it_fits_on_any_screen():
     table = Table(COLUMNS, Numbers())
 
