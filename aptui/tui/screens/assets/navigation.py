@@ -154,8 +154,8 @@ class AssetNavigation:
         self._selected.look_again_at_folder()
         self._follow_what_went()
         trees, wanted = self._trees, self._trees.wanted
-        if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None:
-            return
+        if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
+            return  # what is searched for in this tree could hide it a moment later
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:

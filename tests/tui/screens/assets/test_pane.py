@@ -900,6 +900,23 @@ def test_the_first_hit_stands_below_its_folders(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
+def test_who_goes_to_a_product_finds_it_though_a_search_hides_it(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
+        await go(pilot, pane, "scripts/door.lua")
+        await press(pilot, *"/fbx", "enter")
+        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx" and pane.search.is_shown)
+        await at(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, "p")
+        await at(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+        await until(pilot, lambda: not pane.search.is_wanted)
+        await until(pilot, lambda: not pane.readers.queries.is_busy)
+        assert cursor_on(pane) == "common/mesh/rock.model"
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
 def test_back_leads_to_the_jobs_that_one_came_from(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
