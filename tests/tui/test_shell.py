@@ -13,6 +13,7 @@ from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
 from aptui.tui.frame.help import FILTER, SIGNS, help_lines
 from aptui.tui.frame.sheet import Lines, break_entries
+from aptui.tui.frame.toasts import Toasts
 from aptui.tui.pane import PANES, existing
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
@@ -345,6 +346,16 @@ def test_of_several_lines_that_were_copied_the_first_and_their_number_are_said(t
         await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
 
     in_shell(tmp_path, press)
+
+
+def test_what_is_said_of_a_copy_is_one_line_at_eighty_columns(tmp_path):
+    async def press(app, pilot, _session):
+        app.copying.copy("/home/ada/games/lantern/assets/textures/ground/stone_rough_01.png\nand so on\n")
+        await until(pilot, lambda: "copied /home" in text(app))
+        assert next(line for line in text(app).split("\n") if "copied /home" in line).count(" · ") > 0
+        assert len(app.query_one(Toasts)._shown) == 1
+
+    in_shell(tmp_path, press, size=SMALL)
 
 
 def test_redraw_reads_again_and_plain_says_where_it_cannot(tmp_path):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from aptui.tui.terminal.clipboard import Clipboard
 
-_SNIPPET = 36
-"""So many cells of what was copied are said."""
+_SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
+"""So many cells of what was copied are said, fewer where the line is short."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 
@@ -57,8 +57,13 @@ class Copying(Actions):
         """Copy text; `raw`: as it is."""
         first, _, rest = text.strip("\n").partition("\n")
         more = f" and {count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
-        said = f"copied {shorten(sanitize(first), _SNIPPET)}{more}"
-        self._clips.copy_soon(text, lambda copied: self._app.in_ui(self._app.tell, f"{said} · {copied.toast()}"), raw=raw)
+
+        def say(way: str) -> None:
+            rest = f"{more} · {way}"
+            room = self._app.screen.size.width - _AROUND - len("copied ") - len(rest)
+            self._app.tell(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, room)))}{rest}")
+
+        self._clips.copy_soon(text, lambda copied: self._app.in_ui(say, copied.toast()), raw=raw)
 
     def action_copy_or_quit(self) -> None:
         """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
