@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.segment import Segment
+
 from aptui.tui.widgets.cells import Cell, safe, width_of, wrap
 from aptui.tui.widgets.table import Column, Table
 
@@ -75,6 +77,10 @@ class KeyValue(Table):
 
     def _value_width(self, pairs: list[tuple[str, str]]) -> int:
         return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
+
+    def draw_header(self) -> list[Segment]:
+        """Paint the titles, above nothing none."""
+        return super().draw_header() if self._pairs.lines else []
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -134,6 +134,8 @@ class DetailsReader:
                 nothing = error.what
         elif details.info.status == "processing":
             nothing = "no log yet: the run has logged nothing so far"
+        elif details.info.status == "cancelled":
+            nothing = "no log: the job was cancelled before it ended"
         elif details.row is not None and details.row.status in ("pending", "processing"):
             nothing = "no log yet: it comes when the job runs"
         else:

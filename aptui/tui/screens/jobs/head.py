@@ -40,11 +40,11 @@ class Head:
         """Return both ends of the line."""
         text, mistake = self._choices.text, self._choices.mistake()
         press = "keys.press('slash')"
+        if self._jobs.shows_causes:  # no filter holds for them
+            return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:
             left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
-        if self._jobs.shows_causes:
-            return left, [Part(f"{count(self._causes.row_count(), 'cause')} of failure", "title")]
         marks, late = len(self._jobs.table.marks), self._store.late_count
         right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
         if late:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import threading
@@ -458,7 +459,7 @@ def test_failures_group_by_cause_and_enter_shows_them(tmp_path):
         await pilot.press("f")
         await pilot.pause()
         await until(pilot, lambda: app.focused is pane.causes)
-        await sees(pilot, app, "causes of failure")
+        await sees(pilot, app, "all failures by cause")
         await sees(pilot, app, "2  IDAT chunk is broken")
         await sees(pilot, app, "1  no such preset")
         await pilot.press("enter")
@@ -468,6 +469,30 @@ def test_failures_group_by_cause_and_enter_shows_them(tmp_path):
         await pilot.press("f", "j", "enter")
         await until(pilot, lambda: (pane.store.info(pane.table.cursor_key or 0) or INFO).error == "no such preset")
         await until(pilot, lambda: app.focused is pane.table)
+
+    in_jobs(tmp_path, group)
+
+
+def test_no_title_and_no_head_stand_above_details_of_nothing(tmp_path):
+    async def look(app, pilot, pane):
+        await sees(pilot, app, "Details of this line")
+        pane.choices.filter_by("there-is-none-of-this-name")
+        await sees(pilot, app, "no job is selected")
+        await until(pilot, lambda: "Details of this line" not in text(app))
+        assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
+
+    in_jobs(tmp_path, look)
+
+
+def test_no_filter_stands_above_causes_of_which_it_hides_none(tmp_path):
+    async def group(app, pilot, pane):
+        pane.choices.filter_by("platform:pc failed")
+        await until(pilot, lambda: len(sources(pane)) == 1)
+        await pilot.press("f")
+        await sees(pilot, app, "2  IDAT chunk is broken")
+        assert "platform:pc" not in text(app)
+        await pilot.press("f")
+        await sees(pilot, app, "platform:pc failed")
 
     in_jobs(tmp_path, group)
 
@@ -555,6 +580,7 @@ def test_what_was_cancelled_runs_no_more_on_the_screen(tmp_path):
             app.session.say(notice(job_id, "cancelled"), 2 * job_id + 1)
             await until(pilot, lambda: not pane.changes.ticks and "▶" not in text(app) and "cancelled" in text(app))
         await until(pilot, lambda: pane.store.counts()["cancelled"] == 2)
+        await sees(pilot, app, "no log: the job was cancelled before it ended")
 
     in_jobs(tmp_path, cancel)
 

@@ -35,7 +35,7 @@ class LineContext(Vertical):
         yield self.panel
 
     def _title(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        words = "About this job" if self.is_about_job else "Details of this line"
+        words = "About this job" if self.is_about_job else "Details of this line" if self.panel.pairs else ""
         return (Part(words, "title" if self.panel.has_focus else "header"),), ()
 
     def clear(self) -> None:
