@@ -20,6 +20,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.shared.errors import HostError
+from aptui.store.db.uris import read_only_uri, uri_of
 
 COMPANIONS = ("-wal", "-journal")
 """Files beside a database that are part of it, as long as they are there."""
@@ -55,6 +56,8 @@ class _Copy(Struct, frozen=True):
             os.close(self.claim)
 
 
+_ours: dict[Path, tuple[int, int, int]] = {}
+"""Databases that were found to be ours, as they were then: a start asks several times."""
 _copies: dict[Path, _Copy] = {}
 _former: dict[Path, _Copy] = {}
 _lock = threading.Lock()
@@ -69,14 +72,19 @@ def writer_of(path: Path) -> ForeignWriter:
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
         return ForeignWriter.NOBODY
+    facts = _facts(path)
+    if facts is not None and _ours.get(path) == facts:
+        return ForeignWriter.APTUI
     found = None
     try:
-        found = _judge_writer(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+        found = _judge_writer(read_only_uri(path, is_immutable=True))
     except sqlite3.DatabaseError:  # pages that are on their way from the log into the file make sense only with the log
         if not _has_companion(path):
             raise
     if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
-        found = _judge_writer(private_copy(path).as_uri())
+        found = _judge_writer(uri_of(private_copy(path)))
+    if found is ForeignWriter.APTUI and facts is not None:
+        _ours[path] = facts
     return found or ForeignWriter.NOBODY
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from aptui.store.db.schema import O3DE_VERSION
+from aptui.store.db.uris import read_only_uri
 
 _PARTS = ("-wal", "-shm", "")
 
@@ -33,7 +34,7 @@ def _version(path: Path) -> int:
     """Return what the database says of its version, 0 when it says nothing that can be understood."""
     if not path.is_file():
         return 0
-    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as database:
+    with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:
         try:
             row = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()
         except sqlite3.DatabaseError:

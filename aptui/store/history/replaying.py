@@ -15,6 +15,7 @@ from aptui.core.notices import JobChanged
 from aptui.core.orders import Outcome
 from aptui.core.paths import path_uuid
 from aptui.store.db.schema import translate_errors
+from aptui.store.db.uris import read_only_uri
 
 _ANALYSIS = "CreateJobs_"
 _STATES = {
@@ -55,7 +56,7 @@ def copy_database(path: Path, copy: Path) -> None:
     Raises:
         HostError: it cannot be read, or not be written.
     """
-    with translate_errors(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as database:
+    with translate_errors(path), closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=30)) as database:
         database.execute("VACUUM INTO ?", (str(copy),))
 
 
@@ -87,7 +88,7 @@ class ReplayedDatabase:
         """Make everything as it was when the recording began."""
         if self._is_at_begin:
             return
-        with translate_errors(self._path), closing(sqlite3.connect(f"{self._base.as_uri()}?mode=ro", uri=True)) as base:
+        with translate_errors(self._path), closing(sqlite3.connect(read_only_uri(self._base), uri=True)) as base:
             base.backup(self._database)
         self._is_at_begin = True
 

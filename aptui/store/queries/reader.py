@@ -21,6 +21,7 @@ from aptui.store.db import foreign
 from aptui.store.db.packing import unpack_files
 from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, uuid_text
 from aptui.store.db.statements import job_stat_sql
+from aptui.store.db.uris import read_only_uri
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """What people see of a state; the counts tell "completed" with warnings or errors."""
@@ -404,8 +405,7 @@ def open_reader(path: Path) -> Reader:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri()
-    database = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+    database = sqlite3.connect(read_only_uri(path), uri=True, isolation_level=None, check_same_thread=False, timeout=5)
     try:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
@@ -413,7 +413,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         # A copy in a folder we cannot write: WAL wants a shared-memory file beside it, unless nobody can be writing.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
-        database = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+        uri = read_only_uri(path, is_immutable=True)
+        database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     return database
 
 
