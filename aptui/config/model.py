@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from aptui.config.sections.alerts import AlertSettings
 from aptui.config.sections.cluster import ClusterSettings
 from aptui.config.sections.serve import GatewaySettings
-from aptui.core.project import SHARE_OF_MEMORY, Pattern, Project
+from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Pattern, Project
 from aptui.core.results.checks import Check
 from aptui.shared.errors import UserError
 
@@ -139,6 +139,11 @@ class Config(Struct, frozen=True):
     sandbox: str = "auto"
     sandbox_paths: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+
+    @property
+    def has_code(self) -> bool:
+        """Whether any builder is a class, or may be: the registry knows them."""
+        return self.has_builders_to_find or any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
 
     @property
     def has_builders_to_find(self) -> bool:

@@ -22,8 +22,6 @@ from aptui.shared.errors import UserError
 from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
-SETTINGS_STATE = "settings:"
-"""What begins the keys in `aptui_state` under which the texts are stored, each followed by its relative folder."""
 SKIP = "skip"
 
 Json = object

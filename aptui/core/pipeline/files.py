@@ -24,7 +24,8 @@ from aptui.core.pipeline.runs.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
-from aptui.core.settings import SETTINGS_STATE, file_key
+from aptui.core.records.archive import SETTINGS_STATE
+from aptui.core.settings import file_key
 from aptui.core.state.pending import PendingFolder
 from aptui.shared.files import lfs
 

@@ -14,6 +14,8 @@ from typing import Protocol
 from aptui.core.model import FileFact, PathKey, Source, SourceUuid
 from aptui.core.results.outside import OutsideFile
 
+SETTINGS_STATE = "settings:"
+"""What begins the keys in `aptui_state` of the texts of `core.settings`, each followed by its relative folder."""
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
     "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
-from aptui.core.settings import SettingsTree
-from aptui.engine import registry_params
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.scan.outside_files import are_as_they_were
@@ -25,7 +23,7 @@ from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
-from aptui.store.db.archive.archive import DatabaseArchive
+from aptui.store.db.archive.last_run import LastRun
 from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ class PreparedSession:
         note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
-        self.builders = registry_params.complete(config, builders_record(config.cache_dir), self.sentences.append)
+        self.builders = self._complete_builders()
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._look()
@@ -115,8 +113,15 @@ class PreparedSession:
         are_copies = all(builder.is_plain_copy for builder in self.builders)
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 
+    def _complete_builders(self) -> tuple[Builder, ...]:
+        if not self.config.has_code:
+            return self.config.project.builders
+        from aptui.engine import registry_params  # where rules do all the work nobody pays for it
+
+        return registry_params.complete(self.config, builders_record(self.config.cache_dir), self.sentences.append)
+
     def _look(self) -> None:
-        archive = DatabaseArchive(self.database, {}, self.project.metadata_types)
+        archive = LastRun(self.database, {}, self.project.metadata_types)
         try:
             ids = archive.scan_folder_ids()
             is_known = archive.state("signature") == self.signature
@@ -126,7 +131,7 @@ class PreparedSession:
                 return
             for folder in folders:
                 self.guard.check(folder, lambda: archive.folders)
-            digests = archive.folders.folder_digests()
+            digests, files = archive.folders.folder_digests(), archive.estimate_sources()
             is_settled = not archive.list_unfinished() and not archive.has_intents() and not self.cache.is_touched(archive.products)
             is_settled = is_settled and not (self.project.makes_finals and archive.drafts())
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
@@ -136,9 +141,12 @@ class PreparedSession:
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
-        self.check = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
+        opens = contextlib.nullcontext if self._trusts_times else self._verification
+        self.check = look(self.walk, digests, opens, files)
         self.is_current = is_settled and self.check is not None and self.check.is_clean
         if texts and self.is_current:
+            from aptui.core.settings import SettingsTree  # few projects have settings in their folders
+
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 
     def _verification(self) -> Verification:

@@ -25,8 +25,8 @@ from aptui.core.paths import key_of
 from aptui.core.project import Builder, Project
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
-_FOLDERS_FOR_TWO = 300
-"""Fewer folders are walked before a second process has started."""
+_FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
+"""Fewer folders, with fewer files, are walked before a second process has started."""
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
 """More processes than these wait for the disk and for one another."""
@@ -72,6 +72,7 @@ class _Known(Struct, frozen=True):
 
     digests: Digests
     opens: Opens
+    files: int
 
     @property
     def reads(self) -> bool:
@@ -80,7 +81,9 @@ class _Known(Struct, frozen=True):
     @property
     def process_count(self) -> int:
         """How many processes to look with."""
-        if len(self.digests) < (_FOLDERS_FOR_READERS if self.reads else _FOLDERS_FOR_TWO):
+        folders = len(self.digests)
+        is_little = folders < _FOLDERS_FOR_READERS if self.reads else folders < _FOLDERS_FOR_TWO and self.files < _FILES_FOR_TWO
+        if is_little:
             return 1
         return min(os.cpu_count() or 1, _MOST_READERS if self.reads else 2)
 
@@ -104,16 +107,17 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
     return short(repr((project.signature, project.scan_signature, said, is_read, *left_alone)).encode())
 
 
-def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> UpToDateCheck | None:
+def look(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
     """Walk the sources and compare them with `loop.hashing`; None when so much differs that it is not worth telling what.
 
     Args:
         walk: the way through the scan folders.
         digests: what is remembered.
         opens: has the bytes of files compared as well, where nothing else differs.
+        files: about how many files are remembered.
     """
     frontier = [("", walk.roots())]
-    known = _Known(digests, opens)
+    known = _Known(digests, opens, files)
     check = UpToDateCheck(is_of_bytes=known.reads)
     count = known.process_count
     if count == 1:

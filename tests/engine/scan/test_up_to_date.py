@@ -64,6 +64,18 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     assert walk.files_seen == 37
 
 
+@pytest.mark.parametrize(
+    ("folders", "files", "count"),
+    [(299, 2_999, 1), (300, 0, 2), (10, 3_000, 2), (0, 0, 1)],
+    ids=["little", "folders", "files", "nil"],
+)
+def test_many_folders_or_many_files_are_looked_at_by_two_processes(monkeypatch, folders, files, count):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    known = up_to_date._Known({str(at): () for at in range(folders)}, up_to_date.nullcontext, files)
+
+    assert known.process_count == count
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
 @pytest.mark.parametrize("deed", ["change", "add", "remove"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from aptui.core import identity
@@ -14,29 +13,18 @@ from aptui.core.model import EdgeKind, FileFact, PathKey, Source, SourceUuid
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
-from aptui.core.results import outside
-from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
-from aptui.core.settings import SETTINGS_STATE
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.archive.damage import tells_damage
-from aptui.store.db.archive.folders import FolderArchive
-from aptui.store.db.archive.products import ProductArchive
-from aptui.store.db.archive.sessions import SessionArchive
+from aptui.store.db.archive.last_run import LastRun
 from aptui.store.db.archive.sources import read_sources
-from aptui.store.db.schema import RUN_KEY_STATE, host_error
+from aptui.store.db.schema import RUN_KEY_STATE
 
 CHUNK = 2_000
 """Keys in one question."""
 T = TypeVar("T")
 
 
-_UNFINISHED_SQL = """
-SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
-    SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
-    UNION SELECT source_id FROM aptui_analyses
-        WHERE (state <> 'completed' OR fingerprint IS NULL) AND (state <> 'cancelled' OR fingerprint IS NULL))
-ORDER BY o.path_key"""
 _PENDING_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID
@@ -46,31 +34,8 @@ SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
 ORDER BY o.path_key"""
 
 
-class DatabaseArchive:
-    """Implementer of `core.records.archive.Archive`; its parts answer those who ask for more than the core does.
-
-    Args:
-        path: a database that `schema.prepare` has seen.
-        ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
-        metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
-    """
-
-    def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:
-        self.path = path
-        try:
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-            )
-            self._database.execute("PRAGMA query_only = ON")
-        except sqlite3.Error as error:
-            raise host_error(path, error) from error
-        self.folders = FolderArchive(self._database, path, ranks, metadata_types)
-        self.products = ProductArchive(self._database)
-        self.sessions = SessionArchive(self._database)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
+class DatabaseArchive(LastRun):
+    """Implementer of `core.records.archive.Archive`; its parts answer those who ask for more than the core does."""
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
@@ -94,12 +59,6 @@ class DatabaseArchive:
                 UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = :uuid) f
             JOIN aptui_sources o ON o.source_id = f.SourceID ORDER BY f.is_legacy, f.created_ms, o.path_key"""
         return [PathKey(key) for (key,) in self._database.execute(sql, {"uuid": uuid})]
-
-    def drafts(self) -> list[PathKey]:
-        """Return the keys of the sources that have jobs which rest on their drafts."""
-        sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
-            JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4 ORDER BY d.job_id"""
-        return [PathKey(key) for (key,) in self._database.execute(sql)]
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
@@ -125,13 +84,6 @@ class DatabaseArchive:
         sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
             + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"""
         return int(self._database.execute(sql).fetchone()[0])
-
-    def list_unfinished(self) -> list[PathKey]:
-        """Return the keys of sources with unfinished work.
-
-        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
-        """
-        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
 
     def pending(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work that did not fail."""
@@ -171,18 +123,6 @@ class DatabaseArchive:
         sql = f"""SELECT DISTINCT e.target, o.path_key FROM aptui_edges e JOIN aptui_sources o ON o.source_id = e.source_id
             WHERE e.kind = {int(EdgeKind.WILDCARD)} ORDER BY e.target, o.path_key"""
         return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
-
-    def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
-        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        start = len(OUTSIDE_STATE)
-        return outside.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())
-
-    def settings(self) -> dict[str, str]:
-        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
-        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        start = len(SETTINGS_STATE)
-        return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())
 
     def has_intermediates(self) -> bool:
         """Return whether any job made an intermediate."""
@@ -241,21 +181,6 @@ class DatabaseArchive:
         """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""
         sql = "SELECT reason, origin FROM aptui_runs WHERE job_id = ? AND outcome = ? ORDER BY run_key DESC LIMIT 1"
         return self._database.execute(sql, (job_id, int(Outcome.SUCCEEDED))).fetchone() or ("", "")
-
-    def state(self, key: str) -> str | None:
-        """Return the value of `key` in aptui_state."""
-        row = self._database.execute("SELECT value FROM aptui_state WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
-
-    def scan_folder_ids(self) -> dict[str, int]:
-        """Return {name in lower case: ScanFolderID}."""
-        return {
-            name.lower(): number for name, number in self._database.execute("SELECT PortableKey, ScanFolderID FROM ScanFolders")
-        }
-
-    def has_intents(self) -> bool:
-        """Return whether a commit was left half done."""
-        return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
 
     @tells_damage
     def next_ids(self) -> tuple[int, int, int, int]:
