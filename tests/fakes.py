@@ -35,11 +35,11 @@ from aptui.core.paths import key_of, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
 from aptui.core.records import rows
-from aptui.core.records.archive import ROW_OPERATIONS
+from aptui.core.records.archive import ROW_OPERATIONS, SETTINGS_STATE
 from aptui.core.results import outside
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.results.retry import RetryRule
-from aptui.core.settings import SETTINGS_STATE, file_key
+from aptui.core.settings import file_key
 from aptui.core.state.nesting import folders_above
 
 _WIDTHS = {operation: len(parameters.split(",")) for operation, parameters in ROW_OPERATIONS.items()}

@@ -8,6 +8,7 @@ Tests: `tests/batch/test_attach.py`.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,8 +16,8 @@ from msgspec import Struct
 from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load
 from aptui.config import model as configuration
-from aptui.config.commands import missing_programs
 from aptui.core.model import PathKey
+from aptui.core.project import BuilderKind
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
@@ -97,9 +98,17 @@ def load_config(arguments: Namespace, *, tells_doubts: bool = True) -> configura
     config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
-    for warning in (*config.warnings, *missing_programs(config)) if tells_doubts else ():
+    for warning in (*config.warnings, *_missing_programs(config)) if tells_doubts else ():
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
     return config
+
+
+def _missing_programs(config: configuration.Config) -> Iterable[str]:
+    if not any(builder.kind is BuilderKind.COMMAND for builder in config.project.builders):
+        return ()
+    from aptui.config.commands import missing_programs  # what a shell makes of a line is for projects with commands
+
+    return missing_programs(config)
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:

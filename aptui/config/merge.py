@@ -6,7 +6,6 @@ Tests: `tests/config/test_load.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING
 
@@ -63,12 +62,13 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
 
 def _read_shipped(data: bytes, name: str) -> Node:
     """Read a layer that is the same for every project: a process that reads many configurations parses it once."""
+    from copy import deepcopy
+
     return deepcopy(_parse_layer(data, name))
 
 
 @lru_cache(maxsize=SHIPPED_LAYERS)
 def _parse_layer(data: bytes, name: str) -> Node:
-
     from aptui.config.yaml import nodes
 
     return nodes.read_yaml(data, name)

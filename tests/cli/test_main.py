@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pytest
 from aptui import __version__
 from aptui.cli import main
 from aptui.shared import printing
+
+MOST_MODULES = 88
+"""Of ours, where `aptui batch` finds nothing to do."""
 
 
 def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,10 +157,37 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
         "tempfile",
         "difflib",
         "statistics",
+        "platform",
+        "ipaddress",
+        "urllib.parse",
+        "textwrap",
+        "socket",
+        "copy",
+        "msgspec.inspect",
+        "msgspec._json_schema",
     }
     assert code == "0"
     assert "1 skipped" in ended[-1].stdout
     assert not heavy & set(modules)
+    assert sum(name.partition(".")[0] == "aptui" for name in modules) <= MOST_MODULES
+
+
+@pytest.mark.real
+def test_what_is_left_for_later_at_the_start_works_when_it_is_wanted() -> None:
+    script = (
+        "import sys, aptui.shared.lean.start, msgspec, pathlib, uuid; from aptui.config.model import Config\n"
+        "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"
+        "print(pathlib.Path('/a b').as_uri(), msgspec.json.schema(int), msgspec.inspect.type_info(int).gt, uuid.UUID(int=1))\n"
+        "import platform; print(platform.python_implementation())"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+
+    assert ended.stdout.splitlines() == [
+        "set()",
+        "file:///a%20b {'type': 'integer'} None 00000000-0000-0000-0000-000000000001",
+        platform.python_implementation(),
+    ]
 
 
 @pytest.mark.real

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,6 +71,10 @@ def mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Say why nothing is sent to this address, "" if it may be."""
+    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+
+    from aptui.shared.connections.addresses import is_loopback
+
     try:
         url = urlsplit(address)
         has_host = bool(url.hostname) and (url.port is None or url.port > 0)

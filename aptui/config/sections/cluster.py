@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 
@@ -77,6 +75,10 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     Raises:
         UserError: it is no address, or without certificates, or plain and not of the loopback, or that and not said to be wanted.
     """
+    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+
+    from aptui.shared.connections.addresses import is_loopback
+
     url = urlsplit(address)
     try:
         has_port = url.port is not None

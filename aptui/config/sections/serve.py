@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from aptui.shared.connections.addresses import canonical
-from aptui.shared.connections.peer_rules import check_dial
 from aptui.shared.connections.peers import Dial
 from aptui.shared.errors import UserError
 
@@ -78,6 +76,9 @@ def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySetti
 
 def mistakes(given: Node | None) -> list[UserError]:
     """Return what is wrong with the lists and the connections of `serve:`, each with its place."""
+    from aptui.shared.connections.addresses import canonical  # a configuration that is remembered was checked
+    from aptui.shared.connections.peer_rules import check_dial
+
     found = []
     for name in ("allowed", "rejected"):
         listed = given.get(name) if given is not None else None

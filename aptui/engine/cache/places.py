@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
 import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aptui.core.paths import cache_path, from_text, to_text
+
+if TYPE_CHECKING:
+    import socket
 
 Stamp = tuple[int, int, int]
 """(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
@@ -112,6 +115,8 @@ class ReplacedFiles:
             self._sockets = ()
 
     def _send(self) -> None:
+        import socket  # where nothing is placed nobody pays for it
+
         held, self._held = self._held, []
         try:
             if len(held) >= _FEWEST_APART:

@@ -1,4 +1,4 @@
-"""Imports of libraries without parts of them that this process has no use for.
+"""Imports of libraries without parts of them that this process has no use for, or none yet.
 
 Tests: `tests/shared/lean/test_imports.py`.
 """
@@ -6,8 +6,9 @@ Tests: `tests/shared/lean/test_imports.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
 
@@ -23,6 +24,22 @@ def without(*names: str) -> Iterator[None]:
 def hollow(*names: str) -> Iterator[None]:
     """Let modules be empty while the block imports those that run them for their effects, or take types for annotations there."""
     with _instead({name: _Hollow(name) for name in names}):
+        yield
+
+
+@contextmanager
+def defer(*names: str) -> Iterator[None]:
+    """Let modules be imported when they are used: what the block takes from them are functions that find the real ones then."""
+    with _instead({name: _Deferred(name) for name in names}):
+        yield
+
+
+@contextmanager
+def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
+    """Let a module have these functions alone while the block imports what calls no others of it."""
+    stand_in = ModuleType(name)
+    vars(stand_in).update(functions)
+    with _instead({name: stand_in}):
         yield
 
 
@@ -48,3 +65,19 @@ class _Hollow(ModuleType):
 class _AnyType:
     def __class_getitem__(cls, _item: object) -> type:
         return cls
+
+
+class _Deferred(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is not self:  # the block is over
+            return getattr(self._real(), name)
+
+        def call_later(*args: object, **kwargs: object) -> object:
+            return getattr(self._real(), name)(*args, **kwargs)
+
+        return call_later
+
+    def _real(self) -> ModuleType:
+        return import_module(self.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_where_no_message_takes_them_they_are_freed_all_the_same(
     def refuse(*_: object) -> None:
         raise OSError(109, "Too many references: cannot splice")
 
-    monkeypatch.setattr(places.socket, "send_fds", refuse)
+    monkeypatch.setattr(socket, "send_fds", refuse)
     replaced = ReplacedFiles(MANY)
     replace(replaced, folder, [str(number) for number in range(MANY)])
 

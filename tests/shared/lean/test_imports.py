@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from aptui.shared.lean.imports import hollow, without
+from aptui.shared.lean.imports import defer, hollow, substitute, without
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,37 @@ def test_a_hollow_module_has_every_type_while_it_is_one_and_is_whole_after() -> 
     assert hasattr(colorsys, "rgb_to_hsv")
 
 
-@pytest.mark.parametrize("leave_out", [without, hollow])
+def test_a_deferred_function_imports_its_module_when_it_is_called() -> None:
+    with defer("colorsys"):
+        from colorsys import rgb_to_hsv
+
+    assert "colorsys" not in sys.modules
+    assert rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+    assert "colorsys" in sys.modules
+
+
+def test_a_deferred_module_has_all_that_the_real_one_has_after() -> None:
+    with defer("colorsys"):
+        import colorsys
+
+    assert colorsys.ONE_THIRD == 1 / 3
+    with pytest.raises(AttributeError):
+        _ = colorsys.no_such_thing  # type: ignore[attr-defined]
+
+
+def test_a_replaced_module_has_the_given_functions_alone_and_is_itself_after() -> None:
+    with substitute("colorsys", rgb_to_hsv=lambda *_of: "mine"):
+        import colorsys
+
+        assert colorsys.rgb_to_hsv(0, 0, 0) == "mine"
+        assert not hasattr(colorsys, "hsv_to_rgb")
+
+    import colorsys
+
+    assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("leave_out", [without, hollow, defer, substitute])
 def test_what_is_imported_already_stays(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
     import colorsys
 
