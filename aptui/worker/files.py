@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 
 import xxhash
 
@@ -229,6 +230,12 @@ def hash_files(order: HashOrder) -> HashResult:
             files.append((digest, hash64, size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
     staged = copies.durable()
     return HashResult(order.order, tuple(files), tuple(errors), staged, copies.list_unasked(staged))
+
+
+def discard_copies(order: HashOrder) -> None:
+    """Remove what a worker that died had staged of an order: whoever reads the files again begins anew."""
+    for path in chain.from_iterable(order.copies):
+        _discard(path)
 
 
 class _Copy:

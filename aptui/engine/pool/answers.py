@@ -16,6 +16,7 @@ from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.failures import FailureTracker
 from aptui.engine.pool.messages import Order, PoolMessage, Result, Verdict, make_broken_off, make_ended, make_unhashed, with_output
 from aptui.engine.pool.slots import WaitingOrders, WorkerSlot
+from aptui.worker.files import discard_copies
 from aptui.worker.processes import KILLED
 
 _HASH_TRIES = 2
@@ -122,10 +123,12 @@ class OrderAnswers:
                 self.results.append(make_ended(order, Outcome.RETURNED, reason))
 
     def _read_again(self, message: PoolMessage, reason: str) -> None:
+        assert message.hash_order is not None
+        discard_copies(message.hash_order)
         message.tries += 1
         if message.tries < _HASH_TRIES:
             self._waiting.put_back(message)
-        elif message.hash_order is not None:
+        else:
             self.results.append(make_unhashed(message.hash_order, f"the worker that read it {reason}"))
 
     def return_or_keep(self, message: PoolMessage) -> None:

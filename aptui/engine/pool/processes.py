@@ -148,9 +148,12 @@ class WorkerManager:
     def remove(self, member: WorkerProcess) -> WorkerSlot:
         """Forget a member whose process is dead, and remove what it left; return what it was given."""
         self._orphans |= processes.reap(member.orphans)
+        self._remove_leavings()
+        return self._slots.pop(member)
+
+    def _remove_leavings(self) -> None:
         if self._settings.staging:
             remove_of_the_dead(self._settings.staging)
-        return self._slots.pop(member)
 
     # ------------------------------------------------------------------------------------------------------------- ending
 
@@ -198,7 +201,10 @@ class WorkerManager:
 
     def enforce(self, now_s: float) -> None:
         """End what overruns its limit, what is stuck, and what has had nothing to do for long."""
-        self._orphans = processes.reap(self._orphans) if self._orphans else self._orphans
+        if self._orphans:
+            self._orphans = processes.reap(self._orphans)
+            if not self._orphans:  # until they are dead they may write where the folders of their worker were
+                self._remove_leavings()
         for slot in sorted(self._slots.values(), key=lambda slot: slot.idle_since_s):
             if slot.member.is_deaf and slot.kill_at_s is None:
                 slot.kill_at_s = now_s + DEAF_LIMIT_S

@@ -111,6 +111,15 @@ def test_files_over_which_a_worker_died_are_read_by_a_second_one_and_no_third(ro
     assert not list(room.waiting)
 
 
+def test_what_a_worker_had_copied_when_it_died_is_gone_before_a_second_one_reads(room, tmp_path):
+    copies = ((str(tmp_path / "7"), str(tmp_path / "8")), (), (str(tmp_path / "9"),))
+    (tmp_path / "7").write_text("half of it")
+
+    room.answers.account_for_the_dead(room.slot(PoolMessage(wire.FrameKind.HASH, [], HashOrder(5, ("a", "b", "c"), copies))))
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_nobody_wants_any_more_is_cancelled_whatever_became_of_its_worker(room):
     message = jobs(1, 2)
     message.cancelled = {2}

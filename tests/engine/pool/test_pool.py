@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import selectors
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from waiting import until
 from aptui.core.notices import LogLevel
 from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool.pool import PoolSettings
+from aptui.engine.pool.processes import WorkerManager
 from aptui.worker import processes
 
 pytestmark = pytest.mark.real
@@ -445,3 +447,21 @@ def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harne
     assert bad.outcome == Outcome.FAILED
     assert bad.error.startswith("the answer cannot be sent: ")
     assert (good.outcome, pool.worker_pids) == (Outcome.SUCCEEDED, pids)
+
+
+def test_what_commands_of_a_dead_worker_write_before_they_die_is_removed_when_they_have(tmp_path, monkeypatch):
+    alive = iter([{7}, {7}, set()])
+    monkeypatch.setattr(processes, "reap", lambda _pids: next(alive))
+    selector = selectors.DefaultSelector()
+    manager = WorkerManager(selector, None, lambda: 0.0, PoolSettings(staging=str(tmp_path)))
+    manager._orphans = {7}
+    late = tmp_path / f"worker-{1 << 30}-0" / "products"
+    late.mkdir(parents=True)
+
+    found = []
+    for _turn in range(3):
+        manager.enforce(0.0)
+        found.append(late.exists())
+    selector.close()
+
+    assert found == [True, True, False]
