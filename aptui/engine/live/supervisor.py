@@ -105,6 +105,7 @@ class EngineSupervisor:
         self._trouble = ""
         self._retry_at = math.inf
         self._retry_s = _RETRY_S[0]
+        self._tried_at = 0.0
         self._configuration_error = ""
         self._disk_at = 0.0
         self._unsettled = UnsettledNews(time.monotonic, self._publish)
@@ -283,7 +284,7 @@ class EngineSupervisor:
     def _break_down(self, error: KnownError) -> None:
         """The engine cannot go on: close it, say why, and try again by and by."""
         engine, self.engine, self.watching.engine = self.engine, None, None
-        self._trouble, self._idle_since = str(error), None
+        self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
         self._say(f"{error}; trying again in {self._retry_s:g} s", LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
@@ -301,6 +302,12 @@ class EngineSupervisor:
             self._break_down(error)
         else:
             self._say("the engine continues", LogLevel.INFO)
+            self._rereading.want_now(None)  # what was watched may be another by now: a project folder that was made anew
+
+    def try_at_once(self) -> None:
+        """Somebody asks for the engine: see whether what keeps it from working is over, unless that was looked at just now."""
+        if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
+            self._try_again()
 
     # ------------------------------------------------------------------------------------------------------ configuration
 

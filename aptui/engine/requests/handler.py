@@ -179,6 +179,7 @@ class RequestHandler:
                 assert_never(verb)
 
     def _engine(self) -> Engine:
+        self._live.try_at_once()
         if self._live.engine is None:
             raise KnownError(
                 f"the engine is not working: {self._live.health.disk or 'it is being opened'}", hint="'aptui status' says why"

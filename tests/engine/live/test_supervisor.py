@@ -637,6 +637,26 @@ def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) ->
         project.until(lambda: not live.health.disk)
 
 
+def test_a_project_folder_that_is_made_anew_is_taken_over_with_its_configuration(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aptui.engine.live import supervisor as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.01, 60.0))
+    with project.running() as live:
+        shutil.rmtree(project.root)
+        project.until(lambda: "is not there" in live.health.disk and "aptui.yaml" in live.health.configuration)
+        live._retry_at = time.monotonic() + 60.0
+        project.root.mkdir()
+        project.config(SETTINGS.replace("*.txt", "*.new"))
+        project.write("assets/b.new", "of the new one")
+
+        project.settle()  # whoever asks need not wait until it is tried again
+
+        assert project.product("linux/b.new") == b"of the new one"
+        assert (live.health.disk, live.health.configuration) == ("", "")
+
+
 def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 
