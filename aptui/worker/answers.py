@@ -17,7 +17,9 @@ from aptui.core.results.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
 _SHOWN = 100
-"""Characters of a path in a message."""
+"""Characters of a path, or a job key, in a message."""
+_LONGEST_KEY = 4096
+"""Characters: as many as a path has. A key stands in every row, line and picture of its job."""
 
 
 class AnswerRefused(Exception):
@@ -54,6 +56,9 @@ def plans_and_edges(
 def _plan(job: JobDescriptor, root: str) -> JobPlan:
     if not isinstance(job.job_key, str) or not job.job_key:
         raise TypeError("job_key must be text")
+    if len(job.job_key) > _LONGEST_KEY:
+        begin = f"{job.job_key[:_SHOWN]!r}…"
+        raise ValueError(f"the job key {begin} has {len(job.job_key):,} characters; it is a name of {_LONGEST_KEY:,} at most")
     dependencies = [
         JobDependency(
             _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),

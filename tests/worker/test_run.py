@@ -137,6 +137,7 @@ def raising(error):
         ),
         (lambda _: jobs(JobDescriptor("", "linux")), Outcome.FAILED, "job_key must be text"),
         (lambda _: jobs(JobDescriptor(5, "linux")), Outcome.FAILED, "job_key must be text"),
+        (lambda _: jobs(JobDescriptor("k" * 4097, "linux")), Outcome.FAILED, "has 4,097 characters; it is a name of 4,096 at most"),
         (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong kind"),
         (
             lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", 5, "linux")])),

@@ -646,7 +646,7 @@ def test_a_project_folder_that_is_made_anew_is_taken_over_with_its_configuration
     with project.running() as live:
         shutil.rmtree(project.root)
         project.until(lambda: "is not there" in live.health.disk and "aptui.yaml" in live.health.configuration)
-        live._retry_at = time.monotonic() + 60.0
+        live._retry_at, live._tried_at = time.monotonic() + 60.0, 0.0
         project.root.mkdir()
         project.config(SETTINGS.replace("*.txt", "*.new"))
         project.write("assets/b.new", "of the new one")
