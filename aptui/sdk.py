@@ -122,8 +122,8 @@ class JobDependency(Struct):
 class JobDescriptor(Struct):
     """One job that a source needs.
 
-    `job_key` is its name, of 4,096 characters at most. `additional_fingerprint` is text that re-runs the job when it changes; `params`
-    are handed back to `process_job` and enter the fingerprint too. Higher `priority` runs first.
+    `job_key` is its name, of 4,096 characters at most. `additional_fingerprint` is text that re-runs the job when it changes;
+    `params` are handed back to `process_job` and enter the fingerprint too. Higher `priority` runs first.
     """
 
     job_key: str

@@ -197,7 +197,8 @@ class Job(Struct, eq=False):
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
     it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
     (`pipeline.drafts`). `is_fetched`: no run here made the result before the present plan, so that its duration is none of a run.
-    `ties` tell what files its run used.
+    `ties` tell what files its run used. `lost` are products that it had until they were found missing, or to be others: the files
+    may be there still.
     """
 
     source: Source
@@ -228,6 +229,7 @@ class Job(Struct, eq=False):
     inputs: tuple[tuple[str, str, str], ...] = ()
     planned_inputs: tuple[tuple[str, str, str], ...] = ()
     products: tuple[Product, ...] = ()
+    lost: tuple[Product, ...] = ()
     discovered: tuple[tuple[str, str], ...] = ()
     warnings: int = 0
     errors: int = 0

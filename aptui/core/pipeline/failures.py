@@ -39,6 +39,7 @@ class Failures:
             self._put_run(job, text, now_ms)
             drops_products = drops_products or builder.deletes_products_on_failure
             gone = [product.name for product in job.products] if drops_products else []
+            self._jobs.delete_lost(job)
             if gone:
                 self._jobs.delete_products(job)
                 job.fingerprint = 0

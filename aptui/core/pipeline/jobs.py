@@ -246,7 +246,7 @@ class Jobs:
             self.ledger.drop("drop_analysis", (job.source.id, job.builder))
             return
         freed = self.conflicts.release(job)
-        if job.products:
+        if job.products or job.lost:
             self.delete_products(job)
         if job.log_file:
             self.ledger.order(DropLogs(self.ledger.cause, (job.log_file,)))
@@ -257,8 +257,17 @@ class Jobs:
 
     def delete_products(self, job: Job) -> None:
         """The job has no products any more: those that nobody else has taken over go."""
-        names = self.conflicts.deletable(job)
-        job.products = ()
+        products, job.products = job.products, ()
+        self._delete_files(job, (*products, *job.lost))
+
+    def delete_lost(self, job: Job) -> None:
+        """What `job` had and does not make again, for it failed, may lie there as somebody else left it."""
+        if job.lost:
+            self._delete_files(job, job.lost)
+
+    def _delete_files(self, job: Job, products: Iterable[Product]) -> None:
+        names = self.conflicts.deletable(job, products)
+        job.lost = ()
         if names:
             self.ledger.order(DeleteProducts(self.ledger.cause, names, self.ledger.ticket))
             self.ledger.notices.append(ProductsChanged(self.ledger.cause, tuple((name, "") for name in names)))

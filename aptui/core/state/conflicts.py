@@ -208,6 +208,7 @@ class Conflicts:
 
     def lose(self, job: Job, names: set[str]) -> None:
         """These products of `job` are gone from the cache: it needs a run, whatever its inputs are."""
+        job.lost += tuple(product for product in job.products if product.name in names)
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
@@ -289,8 +290,8 @@ class Conflicts:
             self._ledger.drop("drop_conflict", (job.id,))
         return [other for other in freed if other is not job]
 
-    def deletable(self, job: Job) -> tuple[str, ...]:
-        """Return the names of the products of `job` that nobody else has taken over."""
-        names = [product.name for product in job.products]
+    def deletable(self, job: Job, products: Iterable[Product]) -> tuple[str, ...]:
+        """Return the names of these products of `job` that nobody else has taken over."""
+        names = [product.name for product in products]
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)

@@ -195,6 +195,26 @@ def test_an_intermediate_changed_by_hand_is_made_again_and_nothing_is_made_of_it
         assert project.runs == {"sub/x.top:chained": 1, "sub/x.mid:chained": 1}
 
 
+@pytest.mark.parametrize("ending", ["goes", "fails"])
+def test_an_intermediate_changed_by_hand_that_is_not_made_again_goes(tmp_path: Path, ending: str) -> None:
+    project = LiveProject(tmp_path, COPIED_STAGE.replace("tr a-z", "! grep fail {source} && tr a-z"))
+    project.write("assets/sub/x.top", "one")
+    project.engine_run()
+    with project.running() as live:
+        live.pause(True)
+        project.write("Cache/Intermediate Assets/sub/x.mid", "by hand")
+        project.until(lambda: project.statuses()["sub/x.top:first@common"] == "pending")
+        if ending == "goes":
+            project.delete("assets/sub/x.top")
+        else:
+            project.write("assets/sub/x.top", "fail")
+        live.pause(False)
+        project.settle()
+
+        assert project.product("Intermediate Assets/sub/x.mid") is None
+    project.check_rest()
+
+
 def test_no_copy_is_made_of_an_intermediate_that_was_changed_by_hand(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, COPIED_STAGE)
     project.write("assets/sub/x.top", "one")

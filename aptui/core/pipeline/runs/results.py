@@ -343,7 +343,7 @@ class Runs:
         self._jobs.feed(job, Trigger.COMMITTED)
         if job.is_unsaved:  # its row was saved with its products
             self._memory.unsaved.end(job)
-        job.stale_count = 0
+        job.stale_count, job.lost = 0, ()
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1
         self._commits.note_committed(commit)
