@@ -318,6 +318,20 @@ class Storm(Programs):
             (product := self.random.choice(products)).unlink()
         return product.name
 
+    def change_intermediate(self) -> str:
+        """Write into an intermediate by hand, or have another one in its place: its job makes it again."""
+        folder = self.project.path("Cache/Intermediate Assets")
+        there = sorted(path for path in folder.rglob("*") if path.is_file())
+        if not there:
+            return "nothing"
+        path, other = self.random.choice(there), self.random.choice(there)
+        with suppress(OSError):
+            if self.random.random() < 0.6:
+                path.write_text(self.random.choice(_WORDS).upper())
+            else:
+                other.rename(path)
+        return f"{path.name}, {other.name}"
+
     # ----------------------------------------------------------------------------------------------------------- programs
 
     def start(self) -> str:
@@ -395,6 +409,7 @@ _WEIGHTS = {
     "change_settings": 3,
     "change_builders": 2,
     "delete_product": 4,
+    "change_intermediate": 3,
     "start": 4,
     "stop": 1,
     "die": 2,

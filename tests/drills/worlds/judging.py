@@ -15,6 +15,7 @@ from aptui.core.model import EdgeKind
 from ..worlds.programs import Programs
 
 _INTERMEDIATES = "Intermediate Assets"
+_REST_S = 10.0
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
 """Who a source is: two scan folders may have one of a name, and two of one folder may differ in case alone."""
@@ -35,7 +36,7 @@ def judged(weather: Programs, clean: Path) -> list[str]:
         kept = _kept_intermediates(project.cache, clean, failing)
         failing -= kept
         misled = set(_misled_sources(project.cache, _clashing(project.root))) | kept
-        found = [text for text in violations_of_rest(project.cache) if text != "staging: shared"]  # an engine may run
+        found = _find_restless(project.cache)
         found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
         found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
         for what, told in (("product", _products), ("row", _rows)):
@@ -46,6 +47,16 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     finally:
         shutil.rmtree(clean)
     return found
+
+
+def _find_restless(cache: Path) -> list[str]:
+    """Return what does not rest, and stays so: an engine that runs may read a file again, with an intent and a copy meanwhile."""
+    deadline = time.monotonic() + _REST_S
+    while True:
+        found = [text for text in violations_of_rest(cache) if text != "staging: shared"]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
 
 
 def _failed_sources(cache: Path) -> Iterator[str]:
