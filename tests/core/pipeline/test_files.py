@@ -1377,3 +1377,20 @@ def test_what_was_read_for_others_is_read_again_when_it_was_saved_alone_meanwhil
     world.settle()
 
     assert world.ran() == ["a.s@linux:main"]
+
+
+@pytest.mark.parametrize("text", [None, "FAIL"])
+def test_a_product_that_was_lost_goes_with_its_job_or_the_failure_of_it_if_its_file_is_there_still(text: str | None) -> None:
+    world = World()
+    world.write("a.s", "x")
+    world.settle()
+    assert "linux/a.out" in world.cache
+
+    world._post(ProductsLost(world._next(), ("linux/a.out",)))
+    if text is None:
+        world.delete("a.s")
+    else:
+        world.write("a.s", text)
+    world.settle()
+
+    assert "linux/a.out" not in world.cache
