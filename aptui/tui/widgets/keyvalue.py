@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.segment import Segment
-
 from aptui.tui.widgets.cells import Cell, safe, width_of, wrap
-from aptui.tui.widgets.table import Column, Table
+from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.table import Table
 
 _WIDEST_KEY, _LEAST_VALUE = 28, 12
 _AROUND_VALUE = 3
@@ -55,6 +54,7 @@ class KeyValue(Table):
 
     HEADER_LINES: ClassVar[int] = 1
     leads: ClassVar[bool] = False
+    fits_texts: ClassVar[bool] = False
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(_columns(8), name=name, id=id, classes=classes)
@@ -77,10 +77,6 @@ class KeyValue(Table):
 
     def _value_width(self, pairs: list[tuple[str, str]]) -> int:
         return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
-
-    def draw_header(self) -> list[Segment]:
-        """Paint the titles, above nothing none."""
-        return super().draw_header() if self._pairs.lines else []
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

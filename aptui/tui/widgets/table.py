@@ -21,47 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Protocol, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit, width_of
+from aptui.tui.widgets.columns import GAP, Column, fit_to_texts, lay_out
 from aptui.tui.widgets.rows.rows import Rows
 
-_GAP = "  "
 _SHIFT_CELLS = 8
-
-
-class Column(Struct, frozen=True):
-    """A column.
-
-    Args:
-        id: what the model is asked for.
-        title: stands in the header.
-        width: in cells; 0 = it takes the rest, shared among all such columns by `weight`.
-        min_width: it is never narrower, unless it is the last one left.
-        align: "right" for numbers.
-        drop_rank: on narrow screens columns go in this order, highest first; 0 = never.
-        weight: its share of the rest, where `width` is 0.
-        is_prose: where a text is too long its end goes, also of one that holds "/".
-        needs: so many cells its texts take, where `width` is 0; 0 = nobody knows. What is left goes to those that need more.
-        is_picture: it draws what another column says, as a bar: it is not copied.
-    """
-
-    id: str
-    title: str
-    width: int
-    min_width: int = 4
-    align: Literal["left", "right"] = "left"
-    drop_rank: int = 0
-    weight: int = 1
-    is_prose: bool = False
-    needs: int = 0
-    is_picture: bool = False
+_MEASURED_ROWS = 200
+"""Columns of tables with more rows have the widths that they were given."""
 
 
 class TableModel(Protocol):
@@ -105,69 +78,6 @@ class NoRows:
         """Return nothing."""
 
 
-def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Return which columns fit into so many cells and how wide each is; in their order.
-
-    A wide column that goes may leave room for narrow ones that went before it: these come back, unless a text would be cut then.
-    """
-    kept = list(columns)
-    while len(kept) > 1 and sum(column.min_width if not column.width else column.width for column in kept) + _gaps(kept) > width:
-        victims = [column for column in kept if column.drop_rank]
-        if not victims:
-            break
-        kept.remove(max(victims, key=lambda column: column.drop_rank))
-    for column in sorted(columns, key=lambda column: column.drop_rank):
-        if column not in kept and _room_beside(kept, width) >= (column.width or column.min_width) + len(_GAP):
-            kept = [each for each in columns if each in kept or each is column]
-    widths = [column.width or column.min_width for column in kept]
-    spare = width - sum(widths) - _gaps(kept)
-    flexible = [at for at, column in enumerate(kept) if not column.width]
-    if spare > 0 and flexible:
-        _share(kept, widths, flexible, spare)
-    for at in reversed(range(len(kept))):  # nothing more can be dropped: the last ones give way
-        if spare < 0:
-            given = min(-spare, max(0, widths[at] - (1 if at else 0)))
-            widths[at] -= given
-            spare += given
-    return list(zip(kept, widths, strict=True))
-
-
-def _room_beside(columns: Sequence[Column], width: int) -> int:
-    """Return how many cells are left when each of these columns has all that its texts take; none where that is not known."""
-    if not all(column.width or column.needs for column in columns):
-        return 0
-    return width - width_of_all(columns)
-
-
-def width_of_all(columns: Sequence[Column]) -> int:
-    """Return how many cells columns take when nothing is cut; of those that do not know what they need, the least."""
-    return sum(column.width or max(column.min_width, column.needs) for column in columns) + _gaps(columns)
-
-
-def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
-    """Give `spare` cells to columns by their weight; those that need less than their share get what they need."""
-    hungry = list(flexible)
-    while hungry:
-        total = sum(columns[at].weight for at in hungry)
-        full = [at for at in hungry if 0 < columns[at].needs <= widths[at] + spare * columns[at].weight // total]
-        for at in full:
-            given = max(0, columns[at].needs - widths[at])
-            widths[at] += given
-            spare -= given
-        if not full:
-            shares = [spare * columns[at].weight // total for at in hungry]
-            shares[0] += spare - sum(shares)
-            for at, share in zip(hungry, shares, strict=True):
-                widths[at] += share
-            return
-        hungry = [at for at in hungry if at not in full]
-    widths[flexible[-1]] += spare
-
-
-def _gaps(columns: Sequence[Column]) -> int:
-    return len(_GAP) * max(0, len(columns) - 1)
-
-
 class Table(Rows):
     """The table; see the module.
 
@@ -175,6 +85,10 @@ class Table(Rows):
     """
 
     HEADER_LINES: ClassVar[int] = 1
+    fits_texts: ClassVar[bool] = True
+    """Whether columns are measured by their texts, where rows are few; else they have the widths that they were given."""
+    keeps_titles: ClassVar[bool] = False
+    """Whether titles stand above no rows, too."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long texts", id="table.right", show=False),
         Binding("left", "shift(-1)", "back to the start of texts", id="table.left", show=False),
@@ -204,6 +118,7 @@ class Table(Rows):
         self._seen_version: int | None = None
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
+        self._fitted_version: int | None = None
         self._cells: dict[int, tuple[int, tuple[Cell, ...]]] = {}
 
     # --------------------------------------------------------------------------------------------------------------- the view
@@ -283,7 +198,7 @@ class Table(Rows):
         layout = self._lay_columns()
         for at, ((column, width), cell) in enumerate(zip(layout, cells, strict=True)):
             if at:
-                segments.append(Segment(_GAP, plain))
+                segments.append(Segment(GAP, plain))
             fitted = fit(
                 cell.text,
                 width,
@@ -296,12 +211,14 @@ class Table(Rows):
         return segments
 
     def draw_header(self) -> list[Segment]:
-        """Paint the titles."""
+        """Paint the titles; above nothing none."""
+        if not (self.keeps_titles or self.count_rows()):
+            return []
         style = self.painting.painter.style("header")
         segments = [Segment(" ", self.painting.painter.ground)]
         for at, (column, width) in enumerate(self._lay_columns()):
             if at:
-                segments.append(Segment(_GAP, self.painting.painter.ground))
+                segments.append(Segment(GAP, self.painting.painter.ground))
             segments.append(Segment(fit(self._title(column), width, align=column.align).text, style))
         return segments
 
@@ -332,12 +249,26 @@ class Table(Rows):
 
     def _lay_columns(self) -> list[tuple[Column, int]]:
         width = self.painting.width
-        if width != self._layout_width:
-            self._layout_width = width
-            self._layout = lay_out([self._with_arrow(column) for column in self._columns], width - 1)
-            self._cells.clear()
-            self.painting.forget()
+        if width != self._layout_width or self._is_to_measure():
+            layout = lay_out(self._measure_columns(width - 1), width - 1)
+            if layout != self._layout or width != self._layout_width:
+                self._layout_width, self._layout = width, layout
+                self._cells.clear()
+                self.painting.forget()
         return self._layout
+
+    def _is_to_measure(self) -> bool:
+        return self.fits_texts and self._fitted_version != self._model.version
+
+    def _measure_columns(self, width: int) -> list[Column]:
+        """Return the columns, and what they need where that is cheap to know."""
+        columns = [self._with_arrow(column) for column in self._columns]
+        self._fitted_version = self._model.version
+        count = self._model.row_count() if self.fits_texts else 0
+        if not 0 < count <= _MEASURED_ROWS:
+            return columns
+        needs = {column.id: max(width_of(self._model.cell(index, column.id).text) for index in range(count)) for column in columns}
+        return [self._with_arrow(column) for column in fit_to_texts(columns, needs, width)]
 
     def _forget_layout(self) -> None:
         self._layout_width = -1
@@ -367,10 +298,10 @@ class Table(Rows):
         """Say which title was clicked."""
         start = 1
         for column, width in self._lay_columns():
-            if start <= x < start + width + len(_GAP):
+            if start <= x < start + width + len(GAP):
                 self.post_message(self.HeaderClicked(self, -1 if self.cursor_key is None else self.cursor_key, column.id))
                 return
-            start += width + len(_GAP)
+            start += width + len(GAP)
 
 
 class SideTable(Table):

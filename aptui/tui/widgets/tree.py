@@ -27,7 +27,8 @@ from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column, Table
+from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -256,6 +257,7 @@ class _OpenNodes:
 class VTree(Table):
     """The tree; see the module."""
 
+    fits_texts: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,l", "unfold", "open", id="tree.open", show=False),
         Binding("left,h", "fold", "close", id="tree.close", show=False),

@@ -7,9 +7,10 @@ from textual import events
 from textual.app import App
 
 from aptui.tui.widgets.cells import Cell, fit, wrap
+from aptui.tui.widgets.columns import Column, lay_out
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.table import Column, Table, lay_out
+from aptui.tui.widgets.table import Table
 from tui.shell_room import layouts_of, opened
 
 COLUMNS = (
@@ -316,6 +317,40 @@ def test_what_is_sorted_by_is_shown_with_its_whole_title_and_arrow(width, title)
         assert not {"↓", "↑"} & set(lines_of(table)[0])
 
     play(table, script, size=(width, 10))
+
+
+WIDE = (
+    Column("platform", "Platform", 20),
+    Column("source", "Source", 0, 12),
+    Column("duration", "Duration", 20, align="right"),
+)
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(5, False), (500, True)], ids=["few", "many"])
+def test_no_column_takes_more_than_its_texts_need_while_another_is_cut(count, is_cut):
+    table = Table(WIDE, Numbers(count))
+
+    async def script(app, pilot):
+        assert any("…" in line for line in lines_of(table)) == is_cut
+        table.set_columns(WIDE[:2])
+        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # where all has room the widths hold
+
+    play(table, script, size=(60, 10))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_titles_stand_above_rows_alone_unless_they_are_to_stay(keeps):
+    table = Table(COLUMNS, Numbers(0))
+    table.keeps_titles = keeps
+
+    async def script(app, pilot):
+        assert ("Status" in lines_of(table)[0]) == keeps
+        table.model.show(range(3))
+        table.refresh_model()
+        await pilot.pause()
+        assert "Status" in lines_of(table)[0]
+
+    play(table, script)
 
 
 def test_it_fits_on_any_screen():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from aptui.tui.screens.assets.panel import Panel, Ref, ReferenceGroup
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
 
 COLUMNS = (

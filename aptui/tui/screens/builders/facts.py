@@ -24,7 +24,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.words import duration_text, size_text
 
 if TYPE_CHECKING:

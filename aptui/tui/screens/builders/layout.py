@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
-from aptui.tui.widgets.table import width_of_all
+from aptui.tui.widgets.columns import width_of_all
 
 _BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""

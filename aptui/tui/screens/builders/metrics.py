@@ -20,7 +20,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.screens.builders.facts import KnownBuilder, duration_cell
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
 
 METRICS = (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from aptui.tui.screens.cache.contents import CacheProblem, CacheShare
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.words import size_text
 
 _BAR_CELLS = 12

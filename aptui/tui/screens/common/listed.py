@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.widgets.cells import Cell, width_of
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 
 _EMPTY = Cell("")
 

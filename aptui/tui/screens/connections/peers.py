@@ -11,7 +11,7 @@ from aptui.shared.connections.peers import GatewayReport, Peer, PeerSettings, Pe
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.words import clock, size_text
 
 PEERS = (

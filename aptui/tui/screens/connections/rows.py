@@ -17,7 +17,7 @@ from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, Work
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.words import brief, clock, size_text
 
 CLIENTS = (

@@ -16,7 +16,8 @@ from textual.binding import Binding, BindingType
 from aptui.tui.data.job_infos import CauseGroup
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column, Table
+from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.table import Table
 
 _RAN_OR_FAILED = "Why it ran, or failed"
 COLUMNS = (
@@ -94,8 +95,10 @@ def title_of(column_id: str) -> str:
 
 
 class JobsTableView(Table):
-    """The Jobs table."""
+    """The Jobs table; its columns are measured by who knows all rows (`needs`)."""
 
+    fits_texts: ClassVar[bool] = False
+    keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
 
 

@@ -16,7 +16,7 @@ from aptui.shared.health import WatchMode
 from aptui.shared.printing import count
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 
 if TYPE_CHECKING:
     from aptui.shared.health import Health, WatchedRoot

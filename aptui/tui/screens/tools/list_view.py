@@ -17,7 +17,7 @@ from aptui.shared.printing import count
 from aptui.tui.preferences.keymap import own_file
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.columns import Column
 from aptui.tui.words import brief
 
 if TYPE_CHECKING:

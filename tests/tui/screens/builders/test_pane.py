@@ -24,7 +24,7 @@ from aptui.tui.screens.builders.facts import KnownBuilder, row_of
 from aptui.tui.screens.common.listed import ListedRow, fit_columns
 from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
-from aptui.tui.widgets.table import lay_out
+from aptui.tui.widgets.columns import lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession

@@ -27,9 +27,9 @@ from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.columns import USUAL, choose_columns
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.log.lines import EventLines, LogColumns, search
+from aptui.tui.widgets.columns import lay_out
 from aptui.tui.widgets.lines import LogLine
 from aptui.tui.widgets.menu import Menu
-from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import job_row, source_row
 
 from ...database import database

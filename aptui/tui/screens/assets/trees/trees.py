@@ -15,8 +15,8 @@ from textual.containers import Vertical
 
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.focus import give_focus
-from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree
 
 SOURCE_COLUMNS = (
