@@ -13,7 +13,7 @@ from aptui import __version__
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.sheet import BREAK
-from aptui.tui.widgets.cells import wrap
+from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.words import clock
 
 if TYPE_CHECKING:
@@ -62,18 +62,27 @@ def _fold_line(line: Parts, width: int) -> Parts:
 def _places(config: Config) -> list[tuple[str, str]]:
     """Return the scan folders in the order in which they override each other, and the types with `.meta` files."""
     rows: list[tuple[str, str]] = []
-    folders = [folder for folder in config.project.scan_folders if not folder.is_intermediate]
-    for at, folder in enumerate(sorted(folders, key=lambda folder: folder.order)):
+    found = (folder for folder in config.project.scan_folders if not folder.is_intermediate)
+    folders = sorted(found, key=lambda folder: folder.order)
+    orders = _even([str(folder.order) for folder in folders], is_right=True)
+    names = _even([folder.name for folder in folders])
+    for at, folder in enumerate(folders):
         only = f"   {', '.join(folder.platforms)}" if folder.platforms else ""
         flat = "" if folder.recursive else "   without its folders"
         title = f"Scan folders ({len(folders):,})" if not at else ""
-        rows.append((title, f"{folder.order}  {folder.name}   {folder.path}{only}{flat}"))
+        rows.append((title, f"{orders[at]}  {names[at]}   {folder.path}{only}{flat}"))
     if len(folders) > 1:
         rows += [("", "of two files with one path the earlier folder's counts;"), ("", "'aptui explain PATH' says which")]
     if config.project.metadata_types:
         wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
         rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))
     return rows
+
+
+def _even(texts: list[str], *, is_right: bool = False) -> list[str]:
+    """Return texts that are all as wide as the widest."""
+    widest = max(map(width_of, texts), default=0)
+    return [" " * (widest - width_of(text)) + text if is_right else text + " " * (widest - width_of(text)) for text in texts]
 
 
 def _row(key: str, value: str, role: str = "value") -> Parts:
@@ -83,8 +92,10 @@ def _row(key: str, value: str, role: str = "value") -> Parts:
 def _health_lines(health: Health | None) -> list[Parts]:
     if health is None:
         return []
+    title = f"Watched ({len(health.roots):,})"
+    modes = _even([root.mode.value for root in health.roots])
     lines = [
-        _row("Root" if at == 0 else "", f"{root.path}   {root.mode.value}   {root.detail}") for at, root in enumerate(health.roots)
+        _row("" if at else title, f"{modes[at]}   {root.path}   {root.detail}".rstrip()) for at, root in enumerate(health.roots)
     ]
     troubles = [
         ("Workers", health.pool),

@@ -23,7 +23,8 @@ def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:
 
 def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Path) -> None:
     folders = (
-        ScanFolder(2, "gems", "/g", order=5, platforms=("pc",)), ScanFolder(1, "game", "/p/assets", order=0, recursive=False),
+        ScanFolder(2, "gems of all", "/g", order=15, platforms=("pc",)),
+        ScanFolder(1, "game", "/p/assets", order=0, recursive=False),
         ScanFolder(3, "Intermediates", "/c/i", order=9, is_intermediate=True),
     )  # fmt: skip
     project = SimpleNamespace(scan_folders=folders, metadata_types=(".png", ".fbx"))
@@ -33,10 +34,13 @@ def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Pa
 
     said = ["".join(part.text for part in line) for line in info_lines(session, config, [])]
 
-    first, second = (next(at for at, line in enumerate(said) if name in line) for name in ("game   /p/assets", "gems   /g"))
+    first, second = (
+        next(at for at, line in enumerate(said) if name in line) for name in ("game          /p/assets", "gems of all   /g")
+    )
     assert first < second
-    assert said[first].startswith(" Scan folders (2)  0  game ")
+    assert said[first].startswith(" Scan folders (2)   0  game ")
     assert all(len(line) <= 78 for line in said if "counts" in line or "explain" in line)
+    assert said[first].index("/p/assets") == said[second].index("/g")
     assert "without its folders" in said[first]
     assert said[second].endswith("pc")
     assert not any("/c/i" in line for line in said)
