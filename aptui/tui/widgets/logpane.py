@@ -289,6 +289,11 @@ class LogPane(Rows):
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
         return len(wrap(self._text(line)[0], width - taken - 1))
 
+    def fits_into(self, rows: int) -> bool:
+        """Return whether all lines can be seen at once in so many rows."""
+        count = self.count_rows()
+        return count <= rows and (not self.is_wrapped or sum(map(self._height_of, range(count))) <= rows)
+
     def cut_text(self) -> str:
         """Return the text of the line under the cursor where its row has no room for all of it, else ""."""
         if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:

@@ -278,6 +278,21 @@ def test_what_few_rows_leave_is_the_logs_until_the_border_is_moved(tmp_path):
     in_jobs(tmp_path, look, filler=many)
 
 
+def test_details_stand_below_a_short_log_also_at_eighty_columns(tmp_path):
+    async def look(app, pilot, pane):
+        await sees(pilot, app, "Unexpected end of data")
+        assert "0x0012F3A0" not in text(app)  # the log has no row too many
+        await typed(pilot, pane, "sand")
+        await pilot.press("enter")
+        await sees(pilot, app, "sand is warm")
+        await sees(pilot, app, "Heat    40")
+        assert pane.event_log.log_pane.display
+        await pilot.press("enter", "tab")
+        await until(pilot, lambda: app.focused is pane.event_log.details and pane.event_log.log_pane.display)
+
+    in_jobs(tmp_path, look, size=SMALL)
+
+
 @pytest.mark.parametrize("size", [(20, 6), (40, 9), (200, 70)])
 def test_any_size_is_usable(tmp_path, size):
     async def press(app, pilot, pane):

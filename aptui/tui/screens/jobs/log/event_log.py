@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _MOST_DETAILS = 10
+_TITLES = 3
+"""That of the log, that of the details, and the heads of their columns."""
 WIDE = 120
 """From so many columns on log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
@@ -247,7 +249,7 @@ class EventLog(Vertical):
         if is_wide != self.has_class("-wide"):
             self.set_class(is_wide, "-wide")
             self._show_context(self.log_pane.cursor_key)
-        only = "" if is_wide else self._only
+        only = "" if is_wide or self._has_room_for_both() else self._only
         shows_details = (self.has_details or is_wide) and only != "log"
         shows_log = not (only == "details" and shows_details)
         had_focus = self.screen.focused is self.details and not shows_details
@@ -263,6 +265,12 @@ class EventLog(Vertical):
             self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
             bar.look_again()
+
+    def _has_room_for_both(self) -> bool:
+        """Return whether the whole log leaves the details of its line the rows that they need, titles included."""
+        if self._is_alone or not (self.size.height and self.has_details):
+            return False
+        return self.log_pane.fits_into(self.size.height - self.details.count_rows() - _TITLES)
 
     def _swap(self, one: str, other: str) -> None:
         """Go from log to details or back; where only one of them shows, the other takes its place."""
