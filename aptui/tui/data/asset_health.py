@@ -18,7 +18,7 @@ from aptui.store.jobs.texts import Codes
 from aptui.store.queries.problems.unwell import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, width_of
 from aptui.tui.words import ROLES
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ class TreeHealth:
         """Return {word of `UNWELL`: how many jobs of a file, or below a folder}, without zeros, the worst first."""
         found = self._sums[:, int(self._end[node])] - self._sums[:, node]
         return {word: int(count) for word, count in zip(UNWELL, found, strict=True) if count}
+
+    def most_cells(self) -> int:
+        """Return how many cells what is said of any node takes at most; 0 = all is well."""
+        total = {word: int(count) for word, count in zip(UNWELL, self._sums[:, -1], strict=True) if count}
+        words = list(total)
+        return max((width_of(health_cell({word: total[word] for word in words[at:]}).text) for at in range(len(words))), default=0)
 
     def next_bad(self, node: int, step: int) -> int | None:
         """Return the nearest file after (1) or before (-1) a node with a failed job or errors, around the end; None = no other."""

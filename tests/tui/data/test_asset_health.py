@@ -56,6 +56,17 @@ def test_counts_are_those_of_a_plain_sum(rows: list[tuple[int, str, int]]) -> No
         assert health.counts(node) == {word: count for word, count in plain.items() if count}
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(UNWELL), st.integers(1, 12_000)), unique_by=lambda row: row[:2]))
+def test_no_node_says_more_than_has_room(rows: list[tuple[int, str, int]]) -> None:
+    tree = tree_of(PATHS)
+    health = health_of(tree, rows)
+
+    said = [len(health_cell(health.counts(node)).text) for node in range(len(tree))]
+    assert max(said) <= health.most_cells()
+    assert bool(rows) == bool(health.most_cells())
+
+
 def test_the_next_bad_file_is_found_around_the_end_and_none_is_only_where_we_are() -> None:
     tree = tree_of(PATHS)
     first, second = tree.node_of(4), tree.node_of(1)

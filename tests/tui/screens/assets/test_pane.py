@@ -497,6 +497,17 @@ def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp
 
 
 @pytest.mark.usefixtures("store")
+def test_a_tree_in_which_all_is_well_has_no_column_for_what_is_not(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await shows(app, pilot, "Not well")
+        await press(pilot, "t")
+        await shows(app, pilot, "▸ mesh")
+        await until(pilot, lambda: "Not well" not in text(app))
+
+    in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
 def test_what_runs_reads_nothing_and_products_have_no_failed_jobs(tmp_path):
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: pane.trees.model.health is not None)

@@ -93,6 +93,7 @@ class LiveTrees:
         self.say_what_is_empty(newest)
         if newest is None or newest is model.tree:
             if model.refresh_health():
+                view.fit_health(model.health)
                 view.refresh_model()
                 self._health_came()
                 self._look_until_current()
@@ -100,6 +101,7 @@ class LiveTrees:
             self._search.start()
         else:
             model.refresh()
+            view.fit_health(model.health)
             view.refresh_model()
             self._came()
 

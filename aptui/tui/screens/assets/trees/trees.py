@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
+from aptui.tui.data.asset_health import TreeHealth
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.focus import give_focus
 from aptui.tui.widgets.tree import VTree
 
+_HEALTH = Column("health", "Not well", 22, is_prose=True)
 SOURCE_COLUMNS = (
     Column("name", "Name", 0, 28),
-    Column("health", "Not well", 22, is_prose=True),
+    _HEALTH,
     Column("extension", "Ext", 6, drop_rank=2),
     Column("duration", "Analysis", 8, align="right", drop_rank=1),
 )
@@ -39,6 +43,18 @@ class AssetTreeView(VTree):
         super().__init__(PRODUCT_COLUMNS if kind is Kind.PRODUCTS else SOURCE_COLUMNS, id=f"assets-{kind.value}")
         self.display = kind is Kind.SOURCES
         self.empty_text = "reading…"
+        self._health_cells = 0
+
+    def fit_health(self, health: TreeHealth | None) -> None:
+        """Give what is not well the room that it takes, none while all is well; it becomes wider and never narrower."""
+        if health is None or self.columns[:1] != SOURCE_COLUMNS[:1]:
+            return
+        self._health_cells = max(self._health_cells, health.most_cells())
+        width = min(_HEALTH.width, max(self._health_cells, width_of(_HEALTH.title)))
+        health_column = (replace(_HEALTH, width=width),) if self._health_cells else ()
+        columns = (*SOURCE_COLUMNS[:1], *health_column, *SOURCE_COLUMNS[2:])
+        if columns != self.columns:
+            self.set_columns(columns)
 
 
 class AssetTrees(Vertical):
