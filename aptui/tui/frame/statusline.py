@@ -106,10 +106,11 @@ def _counts(progress: Progress | None) -> tuple[Part, ...]:
         parts.append(Part(f"{failing:,} failed", "failed"))
     if progress.eta_ms > 0 and progress.is_working:
         parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
-    if progress.jobs_running:
-        parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
+    # Before those that run: without it the share, which counts these too, seems to be another one than that of the jobs.
     if analyses := progress.analyses_waiting + progress.analyses_running:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
+    if progress.jobs_running:
+        parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
     rate = _rate(progress)
     if rate and progress.is_working:
         parts.append(Part(rate, "muted"))

@@ -38,6 +38,15 @@ def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSessi
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
+def test_where_room_is_short_the_analyses_that_the_share_counts_are_said_before_what_runs(session: FakeSession) -> None:
+    session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
+    said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
+
+    assert "· 4,555 to analyse" in said[0]
+    assert "running" not in said[0]
+    assert "· 4,555 to analyse · 2 running" in said[1]
+
+
 @pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
 def test_few_jobs_are_counted_by_the_minute(session: FakeSession, took_ms: int, said: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
