@@ -102,7 +102,7 @@ def plan_entries(plan: JobPlan) -> Manifest:
 
 def number(manifest: Sequence[Entry]) -> int:
     """Return the fingerprint of a manifest: 63 bits, never 0 (0 means "none" in the database)."""
-    text = "\n".join("\t".join(entry) for entry in manifest).encode("utf-8", "surrogatepass")
+    text = "\n".join(["\t".join(entry) for entry in manifest]).encode("utf-8", "surrogatepass")
     return (int.from_bytes(hashlib.sha256(text).digest()[:8]) >> 1) or 1
 
 

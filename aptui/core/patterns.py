@@ -81,6 +81,9 @@ def literal_prefix(pattern: str) -> str:
     return head[: head.rfind("/") + 1]
 
 
+_EVERYTHING = wildcard_regex("*")
+
+
 def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
     """Return `is_ignored(rel)` for `Project.ignore_regex`; an empty one ignores nothing."""
     if not ignore_regex:
@@ -92,34 +95,42 @@ def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
 class PatternSet:
     """Which of many builders want a path.
 
-    Nearly all patterns are `*.ext`: those are one look-up per dot of the file's name. The rest are joined to one regex per
-    builder, behind one gate of them all, so that a path which nobody wants costs a single match.
+    Nearly all patterns are `*.ext`: those are one look-up per dot of the file's name. `*` needs none. The rest are joined to one
+    regex per builder, behind one gate of them all, so that a path which nobody wants costs a single match.
     """
 
     def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:
         suffixes: dict[str, list[int]] = {}
+        everything: list[int] = []
         relative: list[tuple[int, str]] = []
         absolute: list[tuple[int, str]] = []
         for index, patterns in enumerate(builders):
             for pattern in patterns:
                 suffix = _suffix(pattern)
-                if suffix:
+                if pattern.regex == _EVERYTHING:
+                    everything.append(index)
+                elif suffix:
                     suffixes.setdefault(suffix, []).append(index)
                 else:
                     (absolute if pattern.is_absolute else relative).append((index, pattern.regex))
         self._suffixes = {suffix: tuple(dict.fromkeys(indices)) for suffix, indices in suffixes.items()}
+        self._everything = tuple(dict.fromkeys(everything))
         self._relative = _Gated(relative)
         self._absolute = _Gated(absolute)
 
     def builders_for(self, rel: str, root: str = "") -> tuple[int, ...]:
         """Return the indices of the builders that want `rel` in the scan folder at `root`, ascending."""
         wanted = self._by_suffix(rel)
-        others = [*self._relative.matching(rel), *(self._absolute.matching(f"{root}/{rel}") if self._absolute.gates else ())]
+        others = self._relative.matching(rel) if self._relative.gates else []
+        if self._absolute.gates:
+            others = [*others, *self._absolute.matching(f"{root}/{rel}")]
         return tuple(sorted({*wanted, *others})) if others else wanted
 
     def _by_suffix(self, rel: str) -> tuple[int, ...]:
+        found = self._everything
+        if not self._suffixes:
+            return found
         name = rel[rel.rfind("/") + 1 :].lower()
-        found: tuple[int, ...] = ()
         dot = name.find(".")
         while dot >= 0:
             indices = self._suffixes.get(name[dot:])

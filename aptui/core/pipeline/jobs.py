@@ -117,7 +117,7 @@ class Jobs:
         copies: list[tuple[int, ...]] = []
         if may_copy and self.copies_on_reading and not self.reports.wants_news:
             for _key, fact in unheard:
-                copies.append(tuple(self.ledger.next_run_key() for _job in range(self.planner.copy_count(fact))))
+                copies.append(self.ledger.next_run_keys(self.planner.copy_count(fact)))
         known = self._list_known_digests([key for key, _fact in unheard]) if any(copies) else []
         if unheard:
             facts = tuple(fact for _key, fact in unheard)

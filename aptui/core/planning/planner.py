@@ -5,8 +5,6 @@ Tests: `tests/core/planning/test_priority.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from aptui.core.model import FileFact, JobPlan, RelPath, Source
@@ -14,15 +12,19 @@ from aptui.core.patterns import PatternSet
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.core.settings import SettingsTree, is_settings
 
-_ASKED_SIZE = 8192
-"""A path is asked about several times within a short while, and then never again."""
+_ASKED_SIZE = 1 << 15
+"""A path is asked about several times, the last one when its bytes have been read, and then never again."""
 
 
-class _Wanted(Struct, frozen=True):
-    """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0."""
+class Wanted(Struct, frozen=True):
+    """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0.
+
+    `kind` is the same for all paths of one scan folder that the same patterns match.
+    """
 
     builders: tuple[Builder, ...]
     copies: int
+    kind: tuple[int, ...]
 
 
 class Planner:
@@ -34,8 +36,8 @@ class Planner:
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
-        self._asked: dict[tuple[str, int], _Wanted] = {}
-        self._wanted: dict[tuple[int, ...], _Wanted] = {}
+        self._asked: dict[tuple[str, int], Wanted] = {}
+        self._wanted: dict[tuple[int, ...], Wanted] = {}
         """{(scan folder, the places of the builders whose patterns match)}: what many paths have in common."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
@@ -43,30 +45,32 @@ class Planner:
 
     def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
         """Return the builders that want `rel`, in the order of the configuration."""
-        return self._find(rel, scan_folder).builders
+        return self.find(rel, scan_folder).builders
 
-    def _find(self, rel: RelPath, scan_folder: int) -> _Wanted:
+    def find(self, rel: RelPath, scan_folder: int) -> Wanted:
+        """Return what wants `rel`."""
         found = self._asked.get((rel, scan_folder))
         if found is None:
             matching = () if is_settings(rel) else self._patterns.builders_for(rel, self._roots.get(scan_folder, ""))
             index = (scan_folder, *matching)
-            found = self._wanted.get(index) or self._wanted.setdefault(index, self._make_wanted(scan_folder, matching))
+            found = self._wanted.get(index) or self._wanted.setdefault(index, self._make_wanted(index))
             if len(self._asked) >= _ASKED_SIZE:
                 self._asked.clear()
             self._asked[rel, scan_folder] = found
         return found
 
-    def _make_wanted(self, scan_folder: int, matching: Iterable[int]) -> _Wanted:
+    def _make_wanted(self, kind: tuple[int, ...]) -> Wanted:
+        scan_folder, *matching = kind
         enabled = self._platforms.get(scan_folder, frozenset())
         builders = [self._builders[index] for index in matching]
         builders = [builder for builder in builders if any(platform in enabled for platform in builder.platforms)]
         are_copies = all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders)
         copies = sum(len(self._list_enabled(builder, scan_folder)) for builder in builders) if are_copies else 0
-        return _Wanted(tuple(builders), copies)
+        return Wanted(tuple(builders), copies, kind)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
         """Whether any builder wants `rel`."""
-        return bool(self.builders_for(rel, scan_folder))
+        return bool(self.find(rel, scan_folder).builders)
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
         """Return the platforms that `builder` works for at this source, in the order of the configuration."""
@@ -86,7 +90,7 @@ class Planner:
 
     def copy_count(self, file: FileFact) -> int:
         """Return how many jobs this file has if all of them are plain copies that wait for nobody, else 0."""
-        found = self._find(file.rel, file.scan_folder)
+        found = self.find(file.rel, file.scan_folder)
         if not found.copies or not self._settings.folders:
             return found.copies
         return sum(len(self.platforms_of(builder, file)) for builder in found.builders)

@@ -95,6 +95,11 @@ class Graph:
             self._rules[builder.uuid, platform] = found
         return found
 
+    @property
+    def knows_companions(self) -> bool:
+        """Whether any file can be a companion of another."""
+        return bool(self._companions)
+
     def companions_of(self, rel: RelPath) -> list[PathKey]:
         """Return the keys of the metadata companions that `rel` may have, existing or not."""
         if not self._companions or not self._may_have_companions(rel):

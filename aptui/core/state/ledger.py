@@ -67,11 +67,15 @@ class Ledger(Struct):
 
         Keys are reserved in blocks, so that one lost in a crash does not come back.
         """
-        self.run_key += 1
+        return self.next_run_keys(1)[0]
+
+    def next_run_keys(self, count: int) -> tuple[int, ...]:
+        """Return so many fresh run keys."""
+        first, self.run_key = self.run_key, self.run_key + count
         if self.run_key > self.reserved:
             self.reserved = self.run_key + _BLOCK
             self.put("put_state", (RUN_KEY_STATE, str(self.reserved)))
-        return self.run_key - 1
+        return tuple(range(first, self.run_key))
 
     def put(self, operation: str, row: tuple[object, ...]) -> None:
         """Add one row to what is saved at the end of this event."""

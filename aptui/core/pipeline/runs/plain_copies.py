@@ -54,7 +54,8 @@ class PlainCopies:
         self._memory = jobs.memory
         self._ledger = jobs.ledger
         self._reports = jobs.reports
-        self._rules: dict[tuple[object, ...], tuple[CopyRule, ...]] = {}
+        self._rules: dict[tuple[int, ...], tuple[CopyRule, ...]] = {}
+        """By `Wanted.kind`; settings of folders have no say where copies are decided together."""
         self._planned: list[PlainCopy] = []
         """Copies of this event that are about to be committed."""
         self._now_ms = 0
@@ -85,7 +86,8 @@ class PlainCopies:
                 return False
             wanted.append((key, fact, source, zip(rules, run_keys, jobs, strict=True), took_ms))
             count += len(rules)
-            names.update((f"{rule.plan.platform}/{key}", job.id if job else 0) for rule, job in zip(rules, jobs, strict=True))
+            for rule, job in zip(rules, jobs, strict=True):
+                names[f"{rule.plan.platform}/{key}"] = job.id if job else 0
         if len(names) < count or not self._jobs.conflicts.are_free(names) or self._are_depended_on(files):
             return False
         for key, fact, source, each, took_ms in wanted:
@@ -125,8 +127,9 @@ class PlainCopies:
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
         """Whether jobs look at other files beside this one, or jobs of others look at it or wait for it."""
         graph = self._jobs.graph
-        has_companions = graph.companions_of(fact.rel) or graph.owners_of(fact.rel) or graph.is_shared(key)
-        return bool(has_companions) or fact.is_shadow or key in self._jobs.waiters
+        if fact.is_shadow or key in self._jobs.waiters:
+            return True
+        return graph.knows_companions and bool(graph.companions_of(fact.rel) or graph.owners_of(fact.rel) or graph.is_shared(key))
 
     def _are_depended_on(self, files: Sequence[tuple[PathKey, FileFact]]) -> bool:
         if not self._memory.edges.has_any:
@@ -136,11 +139,10 @@ class PlainCopies:
 
     def _rules_of(self, fact: FileFact) -> tuple[CopyRule, ...]:
         """Return the rules that a file is copied by, () where it has other jobs as well."""
-        builders = self._jobs.planner.builders_for(fact.rel, fact.scan_folder)
-        index = (fact.scan_folder, *(builder.uuid for builder in builders))
-        found = self._rules.get(index)
+        wanted = self._jobs.planner.find(fact.rel, fact.scan_folder)
+        found = self._rules.get(wanted.kind)
         if found is None:
-            found = self._rules[index] = tuple(self._make_rules(fact)) if self._jobs.planner.copy_count(fact) else ()
+            found = self._rules[wanted.kind] = tuple(self._make_rules(fact)) if wanted.copies else ()
         return found
 
     def _make_rules(self, fact: FileFact) -> Iterable[CopyRule]:
