@@ -135,16 +135,18 @@ class Reports:
         if job.is_analysis:
             self._learn_mean((job.builder, True), duration_ms)
         else:
-            self.learn_run(job.builder, duration_ms, job.duration_ms)
+            self.learn_runs(job.builder, ((duration_ms, job.duration_ms),))
 
-    def learn_run(self, builder: bytes, duration_ms: int, before_ms: int = 0) -> None:
-        """A run of a job of this builder took so long; the one before, if there was one, `before_ms`."""
-        self._learn_mean((builder, False), duration_ms)
-        if builder not in self._last_ms:
-            self._last_ms[builder] = deque(maxlen=_LAST_RUNS)
-        self._last_ms[builder].append(duration_ms)
-        self.run_count += 1
-        self.spent_ms += before_ms or duration_ms
+    def learn_runs(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
+        """Runs of jobs of this builder took (so many milliseconds, the one before, 0 = there was none), the latest last."""
+        last = self._last_ms.get(builder)
+        if last is None:
+            last = self._last_ms[builder] = deque(maxlen=_LAST_RUNS)
+        last.extend(duration_ms for duration_ms, _before_ms in runs)
+        for duration_ms, before_ms in runs:
+            self._learn_mean((builder, False), duration_ms)
+            self.spent_ms += before_ms or duration_ms
+        self.run_count += len(runs)
 
     def _learn_mean(self, kind: tuple[bytes, bool], duration_ms: int) -> None:
         mean = self._mean_ms.get(kind)

@@ -8,13 +8,13 @@ into what it would have been made of.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Product, ProductFlag
 
@@ -46,10 +46,11 @@ def digest(products: Sequence[Product]) -> bytes:
     """Return 16 bytes over names, sub ids, flags and digests of products, b"" for none."""
     if not products:
         return b""
-    lines = sorted(
+    lines = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}" for product in products
-    )
-    return bytes.fromhex(fingerprint.short("\n".join(lines).encode("utf-8", "surrogatepass")))
+    ]
+    lines.sort()
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
 
 
 def make_committed_step(before: RunStep, now: RunStep) -> str:

@@ -187,8 +187,11 @@ class PlainCopies:
             machine.follow(state, _TO_COMMIT)
         planned, self._planned, self._now_ms = self._planned, [], now_ms
         self._jobs.committing.update((copy.run_key, copy) for copy in planned)
+        took: dict[bytes, list[tuple[int, int]]] = {}
         for copy in planned:
-            self._reports.learn_run(copy.rule.builder.uuid, copy.duration_ms, copy.job.duration_ms if copy.job else 0)
+            took.setdefault(copy.rule.builder.uuid, []).append((copy.duration_ms, copy.job.duration_ms if copy.job else 0))
+        for builder, runs in took.items():
+            self._reports.learn_runs(builder, runs)
         self._ledger.flush_rows()
         moves = (((self._path_staged(copy), copy.product),) for copy in planned)
         orders = (
