@@ -20,6 +20,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -204,7 +205,7 @@ class Worker:
                     shutdown()
 
     def _why_to_retire(self) -> str:
-        if self._runs >= self._setup.recycle_runs:
+        if self._runs >= self._setup.recycle_runs and time.process_time() >= self._setup.recycle_cpu_s:
             return f"{self._runs} runs"
         try:
             probe = os.dup(self._output)

@@ -48,7 +48,8 @@ class FrameKind(IntEnum):
 class WorkerSetup(Struct, frozen=True):
     """The first message to a worker. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
-    After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced.
+    After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
+    it asks to be replaced.
     `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports. `variables` are
     the values of those that builders name (`Builder.variables`) and that are set.
     """
@@ -57,6 +58,7 @@ class WorkerSetup(Struct, frozen=True):
     platforms: tuple[Platform, ...]
     nonce: str
     recycle_runs: int = 500
+    recycle_cpu_s: float = 20.0
     recycle_rss_bytes: int = 1 << 30
     nice: int = 0
     scan_folders: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ RUN = RunResult(
     7, Outcome.FAILED, "no", (PRODUCT,), bytes(32), (("/x/a.h", "ab"), ("/x/b.h", "")), LOG, 1, 2, 3, 4, "cat a", ("c.txt",)
 )
 RECORDS = {
-    FrameKind.SETUP: WorkerSetup((BUILDER,), (Platform("linux", ("tools",)),), "nonce", 3, 1 << 33, 5),
+    FrameKind.SETUP: WorkerSetup((BUILDER,), (Platform("linux", ("tools",)),), "nonce", 3, 0.5, 1 << 33, 5),
     FrameKind.ANALYSE: [AnalyseOrder(7, "tool", "/r", "a.txt", bytes(16), ("linux", "common"), 2.5)],
     FrameKind.PROCESS: [PROCESS, PROCESS],
     FrameKind.COPY: [CopyOrder(7, "/r/a", "/s/a", bytes(32))],

@@ -93,8 +93,8 @@ class Pool:
     def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
         chosen = self._settings
         setup = wire.WorkerSetup(
-            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders,
-            values_of(builders),
+            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_cpu_s, chosen.recycle_rss_bytes, chosen.nice,
+            chosen.scan_folders, values_of(builders),
         )  # fmt: skip
         return WorkerStart(setup, chosen.environment, chosen.sandbox)
 

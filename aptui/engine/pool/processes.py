@@ -40,7 +40,8 @@ class PoolSettings(Struct, frozen=True):
 
     Args:
         nice: added to a worker's niceness: the person at this machine comes first.
-        recycle_runs, recycle_rss_bytes: after so many runs, or above so much memory, a worker is replaced.
+        recycle_runs, recycle_cpu_s, recycle_rss_bytes: after so many runs that took so much processor time together, for a start
+            costs a tenth of a second of it, or above so much memory, a worker is replaced.
         term_grace_s: lies between SIGTERM and SIGKILL.
         environment: is added to the allow-list's variables.
         scan_folders: absolute paths; workers say which files below them a call opened.
@@ -53,6 +54,7 @@ class PoolSettings(Struct, frozen=True):
 
     nice: int = 5
     recycle_runs: int = 500
+    recycle_cpu_s: float = 20.0
     recycle_rss_bytes: int = 1 << 30
     term_grace_s: float = 0.5
     environment: Mapping[str, str] = field(default_factory=dict)

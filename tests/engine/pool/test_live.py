@@ -387,7 +387,7 @@ def test_a_worker_that_was_just_starting_returns_its_orders_and_files_are_hashed
 
 
 def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harness):
-    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1))
+    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=0))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]
     pool.until(lambda: not pool.worker_pids)

@@ -206,7 +206,7 @@ def test_killing_runs_that_have_not_begun_disturbs_nobody(harness):
 
 @pytest.mark.starts
 def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness):
-    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4))
+    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4, recycle_cpu_s=0))
     orders = [pool.process_order("good") for _ in range(10)]
 
     pids = set()
@@ -219,8 +219,19 @@ def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness
     assert len(pids) == 3
 
 
+def test_a_worker_whose_runs_took_no_time_to_speak_of_stays(harness):
+    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=600))
+
+    pids = set()
+    for _ in range(3):
+        pool.run(pool.process_order("good"))
+        pids.update(pool.worker_pids)
+
+    assert len(pids) == 1
+
+
 def test_runs_of_commands_wear_no_worker_out(harness):
-    pool = harness(TOOL, size=1, settings=PoolSettings(recycle_runs=2))
+    pool = harness(TOOL, size=1, settings=PoolSettings(recycle_runs=2, recycle_cpu_s=0))
 
     pids = set()
     for _ in range(3):
