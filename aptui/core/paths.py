@@ -15,6 +15,7 @@ from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 _ESCAPE = 0x10FF00
 _LONE = 0xDC00
 _TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff01\U0010ff80-\U0010ffff]")
+_TO_NORMALIZE = re.compile(r"\\|//|/$|(?:^|/)\.\.?(?:/|$)")
 _ESCAPED = re.compile("[\U0010ff80-\U0010ffff]")
 
 
@@ -78,6 +79,8 @@ def normalize(path: str) -> RelPath:
 
     It is never made absolute: an absolute path stays absolute, and a path that climbs out of its folder keeps its leading `..`.
     """
+    if not _TO_NORMALIZE.search(path):
+        return RelPath(path)
     path = path.replace("\\", "/")
     root = "/" if path.startswith("/") else ""
     parts: list[str] = []

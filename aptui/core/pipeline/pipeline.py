@@ -138,6 +138,7 @@ class Pipeline:
         """Take one fact; answer with what has to be done, in order, and the news."""
         self.ledger.cause = event.seq
         self.jobs.graph.forget_loose_ends()
+        self.memory.forget_answers()
         self._dispatch(event)
         self.spread.look_at_identities()
         self.plans.look_at_todo()
@@ -152,6 +153,7 @@ class Pipeline:
         self._let_go()
         if self.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
             self.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
+        self.memory.forget_answers()
         return self.ledger.take()
 
     def _dispatch(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case for each event, and nothing else

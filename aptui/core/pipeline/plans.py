@@ -225,7 +225,7 @@ class Plans:
     def _may_change_cycles(self, job: Job, plan: JobPlan) -> bool:
         """Whether jobs that are known already may stand in other cycles when `job` is planned so."""
         if job.plan is None:
-            return any(self._memory.has_dependents(PathKey(name)) for name in names_of(job.source))
+            return self._memory.has_dependents(names_of(job.source))
         return job.plan.job_dependencies != plan.job_dependencies
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from aptui.core.identity import legacy_of
+from aptui.core.identity import legacy_of, names_of
 from aptui.core.model import SETTLED, FileFact, Job, PathKey, Source, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
@@ -68,6 +68,8 @@ class WorkingSet:
         self._acknowledged = 0
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
+        self._stored_dependents: dict[str, Collection[PathKey]] = {}
+        """{target: who depends on it by the archive's word}, for this event: what is saved meanwhile is in memory, too."""
         self._new_uuids: dict[SourceUuid, PathKey] = {}
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
@@ -315,16 +317,32 @@ class WorkingSet:
         """Return the sources in memory that name this one in a dependency; whatever moves is here."""
         return [self.sources[name] for name in sorted(self.edges.naming(key)) if name in self.sources]
 
-    def has_dependents(self, key: PathKey) -> bool:
-        """Whether any source names this one in a dependency."""
-        return bool(self.edges.naming(key)) or bool(self.archive.dependents((key,)))
+    def has_dependents(self, names: Sequence[str]) -> bool:
+        """Whether any source names one of these in a dependency."""
+        return any(self.edges.naming(PathKey(name)) for name in names) or any(self._ask_dependents(names))
+
+    def expect_dependents(self, sources: Iterable[Source]) -> None:
+        """Somebody is about to ask who depends on each of these: the archive is asked with one question for all of them."""
+        if self.edges.has_any:
+            self._ask_dependents([name for source in sources for name in names_of(source)])
+
+    def forget_answers(self) -> None:
+        """An event begins, or has ended: what the archive said may not be so any more."""
+        self._stored_dependents.clear()
+
+    def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:
+        known = self._stored_dependents
+        if unasked := [target for target in targets if target not in known]:
+            found = self.archive.dependents(unasked)
+            known.update((target, found.get(target, ())) for target in unasked)
+        return [known[target] for target in targets]
 
     def dependents(self, targets: Sequence[str]) -> set[PathKey]:
         """Return the keys of sources that depend on any of `targets`, wildcards included."""
         if not self.edges.has_any:
             return set()
         found = self.edges.depending(targets)
-        for keys in self.archive.dependents(targets).values():
+        for keys in self._ask_dependents(targets):
             found.update(key for key in keys if key not in self.sources and key not in self._dead)
         return found
 

@@ -80,6 +80,8 @@ class Runs:
         if self._jobs.resources is not None:
             for result in event.results:
                 self._jobs.resources.give_back(result.run_key)
+        ended = (self._running.get(result.run_key) for result in event.results if isinstance(result, AnalyseResult))
+        self._memory.expect_dependents(job.source for job in ended if job is not None)
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
@@ -329,6 +331,7 @@ class Runs:
         if copies := [copy for copy in ended if isinstance(copy, PlainCopy)]:
             self._plain.note_committed(copies)
         self._plain.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, PlainCopy))
+        self._memory.expect_dependents({commit.job.source: None for commit in committed})
         for commit in committed:
             self._record_commit(commit)
         for commit in committed:
