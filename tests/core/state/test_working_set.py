@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from fakes import FakeArchive, sha
 
-from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
+from aptui.core.identity import names_of
+from aptui.core.model import Digest, EdgeKind, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
 from aptui.core.state import working_set as memory_module
 from aptui.core.state.pending import PendingFolder
@@ -240,3 +243,28 @@ def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory
     assert memory.newer.facts.keys() == {"sub/c.bin"}
     assert folder.winners["b.bin"].digest == folder.parts[1][1]["b.bin"].digest == sha("read")  # type: ignore[index]
     assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]
+
+
+def test_who_depends_on_many_is_one_question_and_asked_again_after_the_event(archive: FakeArchive) -> None:
+    asked: list[int] = []
+    answer = archive.dependents
+
+    def dependents(targets: Sequence[str]) -> dict[str, set[PathKey]]:
+        asked.append(len(targets))
+        return answer(targets)
+
+    archive.save({"put_edge": [(path_uuid("a.s"), b"b", int(EdgeKind.PATH), "n1.s", 0, "", 0, 7)]})
+    archive.dependents = dependents  # type: ignore[method-assign]
+    memory = WorkingSet(archive)
+    several = [source(f"n{number}.s") for number in range(20)]
+
+    memory.expect_dependents(several)
+    found = [memory.dependents(names_of(each)) for each in several]
+    named = [memory.has_dependents(names_of(each)) for each in several]
+
+    assert found == [{"a.s"} if number == 1 else set() for number in range(20)]
+    assert named == [number == 1 for number in range(20)]
+    assert asked == [40]
+    memory.forget_answers()
+    assert memory.has_dependents(("n1.s",))
+    assert asked == [40, 1]
