@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench import corpus, graph, hub, links, live, serve, viewers, work
-from tests.bench.measure import Cost, aptui, median, run, say, settle, spread
+from tests.bench.measure import Cost, aptui, measure_as_installed, median, run, say, settle, spread
 from tests.bench.peers import gulp_command, ninja_project
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
@@ -264,6 +264,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--dir", type=Path, help="where to work; kept, so that the sources are made once")
     arguments = parser.parse_args()
+    measure_as_installed()
     base = arguments.dir or Path(tempfile.mkdtemp(prefix="aptui-bench-"))
     base.mkdir(parents=True, exist_ok=True)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import statistics
 import subprocess
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 
 from msgspec import Struct
+
+import aptui as program
 
 
 class Cost(Struct, frozen=True):
@@ -45,6 +48,15 @@ def spread(costs: list[Cost]) -> str:
     """Return the wall times as `median [min … max]`."""
     walls = [cost.wall_s for cost in costs]
     return f"{statistics.median(walls):.3f} s [{min(walls):.3f} … {max(walls):.3f}]"
+
+
+def measure_as_installed() -> None:
+    """Have processes start as those of an installed program do: with bytecode, whatever the one who measures has set.
+
+    Without it the engine compiles its modules anew each time, which is three times the processor time of a whole start.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(Path(program.__file__).parent, quiet=1)
 
 
 def aptui(project: Path, *options: str) -> list[str]:

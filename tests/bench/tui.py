@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.bench import generate, tui_widgets
 from tests.bench.__main__ import Bench
 from tests.bench.live import Engine
-from tests.bench.measure import aptui, run
+from tests.bench.measure import aptui, measure_as_installed, run
 from tests.bench.tui_link import FarTerminal
 from tests.bench.tui_room import LINES, EngineOfNews, Replay, TimedTerminal
 
@@ -374,6 +374,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="where the databases are; kept, so that they are made once")
     parser.add_argument("--project", type=Path, help="a real project for `attach`")
     arguments = parser.parse_args()
+    measure_as_installed()
     with tempfile.TemporaryDirectory(prefix="aptui-bench-") as scratch:
         room = Room(arguments.dir or Path(scratch), Path(scratch), arguments.jobs, arguments.project)
         print(f"{'':<46}{'median':>11}{'p95':>11}{'min':>11}{'max':>11}  {'':<6}target")
