@@ -27,7 +27,17 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.places import Moves, ReplacedFiles, Stamp, close_to_others, mtime_of, open_folder, remove_staged, stamp_of
+from aptui.engine.cache.places import (
+    Moves,
+    OpenFolders,
+    ReplacedFiles,
+    Stamp,
+    close_to_others,
+    mtime_of,
+    open_folder,
+    remove_staged,
+    stamp_of,
+)
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -324,18 +334,18 @@ class Cache:
         """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted."""
         problems: list[str] = []
         emptied: set[str] = set()
-        for name in names:
-            self.deleted[name] = None
-            try:
-                with open_folder(self._root, parent(name)) as descriptor:
-                    os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=descriptor)
-            except (FileNotFoundError, NotADirectoryError):
-                pass
-            except OSError as error:
-                problems.append(f"product '{name}' cannot be deleted: {error.strerror}")
-                self._suspect.add(parent(name))
-                continue
-            emptied.add(parent(name))
+        with contextlib.closing(OpenFolders(self._root)) as folders:
+            for name in names:
+                self.deleted[name] = None
+                try:
+                    os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=folders.descriptor_of(parent(name)))
+                except (FileNotFoundError, NotADirectoryError):
+                    pass
+                except OSError as error:
+                    problems.append(f"product '{name}' cannot be deleted: {error.strerror}")
+                    self._suspect.add(parent(name))
+                    continue
+                emptied.add(parent(name))
         while len(self.deleted) > _DELETED_KEPT:
             del self.deleted[next(iter(self.deleted))]
         for folder in sorted(emptied, key=len, reverse=True):

@@ -60,26 +60,36 @@ def mtime_of(path: bytes) -> int | None:
     return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None
 
 
-class LastFolder:
-    """The folder of the cache `root` that was opened last, kept open: of the products of a commit many lie in one."""
+_FOLDERS_OPEN = 16
+"""More than there are platforms, nearly always."""
+
+
+class OpenFolders:
+    """The folders of the cache `root` that were opened last, kept open.
+
+    Of the products of a commit many lie in one, and those of one source in one for each platform, turn and turn about.
+    """
 
     def __init__(self, root: bytes) -> None:
         self._root = root
-        self._folder: str | None = None
-        self._descriptor = -1
-        self._held = contextlib.ExitStack()
+        self._open: dict[str, tuple[int, contextlib.ExitStack]] = {}
+        """{folder: its descriptor, and what closes it}, the one that was asked for longest ago first."""
 
     def descriptor_of(self, folder: str) -> int:
         """Return a descriptor of a folder that was opened as `open_folder` does; it counts until the next call."""
-        if folder != self._folder:
-            self.close()
-            self._descriptor, self._folder = self._held.enter_context(open_folder(self._root, folder)), folder
-        return self._descriptor
+        found = self._open.pop(folder, None)
+        if found is None:
+            if len(self._open) >= _FOLDERS_OPEN:
+                self._open.pop(next(iter(self._open)))[1].close()
+            held = contextlib.ExitStack()
+            found = held.enter_context(open_folder(self._root, folder)), held
+        self._open[folder] = found
+        return found[0]
 
     def close(self) -> None:
-        """Let go of it; whoever asks then has a folder opened anew."""
-        self._folder = None
-        self._held.close()
+        """Let go of them; whoever asks then has a folder opened anew."""
+        while self._open:
+            self._open.popitem()[1][1].close()
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
@@ -134,7 +144,7 @@ class Moves:
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}
-        self._sources, self._targets, self._replaced = LastFolder(os.fsencode(staging)), LastFolder(root), replaced
+        self._sources, self._targets, self._replaced = OpenFolders(os.fsencode(staging)), OpenFolders(root), replaced
 
     def move(self, staged: str, folder: str, file: bytes) -> None:
         """Rename a staged file to `file` in a folder of the cache; raises OSError."""

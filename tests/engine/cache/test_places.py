@@ -11,7 +11,7 @@ import pytest
 from waiting import until
 
 from aptui.engine.cache import places
-from aptui.engine.cache.places import ReplacedFiles
+from aptui.engine.cache.places import OpenFolders, ReplacedFiles
 
 MANY = places._FEWEST_APART
 
@@ -79,3 +79,27 @@ def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
 
     assert held_below(tmp_path) == []
     replaced.close()
+
+
+def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    kept = [f"{platform}/f" for platform in "abcd"]
+    for name in (*kept, "e/f"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(places, "_FOLDERS_OPEN", len(kept))
+    monkeypatch.setattr(os, "open", lambda path, *args, open=os.open, **named: opened.append(path) or open(path, *args, **named))
+    folders = OpenFolders(os.fsencode(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+
+    found = [folders.descriptor_of(name) for _time in range(3) for name in kept]
+    assert found == found[: len(kept)] * 3
+    assert opened.count(b"f") == len(kept)
+    folders.descriptor_of("a/f")
+    folders.descriptor_of("e/f")
+    folders.descriptor_of("a/f")
+    assert opened.count(b"f") == len(kept) + 1
+    folders.descriptor_of("b/f")
+    assert opened.count(b"f") == len(kept) + 2, "the one that was used longest ago had to go"
+    folders.close()
+
+    assert len(os.listdir("/proc/self/fd")) == before
