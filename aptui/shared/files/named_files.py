@@ -15,7 +15,6 @@ import re
 import stat
 from collections.abc import Sequence
 from functools import lru_cache
-from urllib.parse import unquote
 
 MOST_BYTES = 1 << 30
 """A file that content names is no larger than this unless the builder says otherwise."""
@@ -42,7 +41,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
         name: what it says.
         is_uri: it is percent-encoded; decoded once, as readers of URIs do.
     """
-    plain = (unquote(name) if is_uri else name).replace("\\", "/")
+    plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
         return plain  # no path: `located` refuses it
     return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
@@ -73,6 +72,14 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     if not any(_is_below(real, _real(root)) for root in roots):
         raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', a link that leads out of the project's scan folders")
     return real
+
+
+def _unquote(name: str) -> str:
+    if "%" not in name:
+        return name
+    from urllib.parse import unquote  # noqa: PLC0415 (every worker loads this module, and most names need nothing of the kind)
+
+    return unquote(name)
 
 
 def read_named(

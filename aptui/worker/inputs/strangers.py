@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import unquote_to_bytes
 
 _OWN = tuple(f"{path.rstrip('/')}/" for path in {"/usr", "/lib", "/lib64", "/sys", sys.prefix, sys.base_prefix})
 _MOST_BYTES = 4 << 20
@@ -56,6 +55,8 @@ def _texts(file: str) -> Iterator[bytes]:
     data = data.replace(b"\\", b"/")
     yield data
     if b"%" in data:
+        from urllib.parse import unquote_to_bytes
+
         yield unquote_to_bytes(data).replace(b"\\", b"/")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 
@@ -85,6 +84,8 @@ def remove_tree(path: str) -> None:
     try:
         os.rmdir(path)  # nearly always empty
     except OSError:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
 
 
