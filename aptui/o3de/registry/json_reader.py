@@ -146,7 +146,10 @@ class _JsonReader:
             if not math.isfinite(value):
                 self._wrong("a number that nothing can hold")
             self._at = number.end()
-            return value if number[1] or number[2] or abs(value) >= _BEYOND else int(number[0])
+            if number[1] or number[2]:
+                return value
+            whole = int(number[0])
+            return whole if abs(whole) < _BEYOND else value
         word = _WORD.match(self._text, self._at)
         if word is None or word[0] not in _WORDS:
             what = (

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from aptui.o3de.registry.json_reader import MAX_DEPTH, read_json
 from aptui.shared.errors import UserError
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+WHOLE = st.integers(1 - 2**64, 2**64 - 1)  # larger ones are read as floats
+SCALARS = st.none() | st.booleans() | WHOLE | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES: st.SearchStrategy[Any] = st.recursive(
     SCALARS, lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4), max_leaves=20
 )
@@ -35,6 +36,8 @@ def test_json_means_what_it_means_everywhere(value: Any, is_ascii: bool) -> None
         ('{"a": "//no comment", "b": "/* nor this */"}', {"a": "//no comment", "b": "/* nor this */"}),
         (r'"\u00e4\n\/\ud83d\ude00"', "ä\n/😀"),
         ("-0.5e+2", -50.0),
+        ("18446744073709550592", 2**64 - 1024),  # as a float it would be 2^64
+        ("18446744073709551617", 2.0**64),
         ('{"a": {"x": 1, "y": 1}, "b": 2, "a": {"y": 2}}', {"a": {"x": 1, "y": 2}, "b": 2}),
     ],
 )
