@@ -12,13 +12,14 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
-from textual.widget import Widget
 
 from aptui.tui.preferences.theming import roles
+from aptui.tui.widgets.plain_lines import PlainLines
 
 if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
+    from textual.widget import Widget
 
 
 class Part(Struct, frozen=True):
@@ -54,7 +55,7 @@ def strip_of(parts: Sequence[Part], widget: Widget, width: int, base: Style) -> 
     return Strip(segments).adjust_cell_length(width, base)
 
 
-class Line(Widget):
+class Line(PlainLines):
     """One line; subclasses say what is in it. It is drawn anew only where that is something else than before."""
 
     DEFAULT_CSS = "Line { height: 1; width: 1fr; }"

@@ -1,6 +1,8 @@
 """The terminal's size is that of the terminal, whatever was exported and however fast it changes; keys are what was meant."""
 
+import asyncio
 import fcntl
+import inspect
 import os
 import pty
 import struct
@@ -9,8 +11,10 @@ import termios
 from types import SimpleNamespace
 
 import pytest
-from textual import events
+from textual import _callback, events
+from textual.app import App
 
+from aptui.tui.terminal import driver
 from aptui.tui.terminal.driver import Terminal, as_meant
 from tests.tui import pty_room
 
@@ -43,6 +47,27 @@ def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_rea
         term.settle()
 
         assert "size 100 20." in term.screen()
+
+
+def test_a_key_is_waited_for_without_a_look_into_what_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    passed: list[str] = []
+
+    class Room(App[None]):
+        def on_key(self, event: events.Key) -> None:
+            passed.append(event.key)
+
+    async def run() -> None:
+        app = Room()
+        async with app.run_test():
+            await driver._take_in(app, events.Key("a", "a"))
+            monkeypatch.setattr(_callback, "signature", lambda func: (looks.append(func), inspect.signature(func))[1])
+            await driver._take_in(app, events.Key("b", "b"))
+            monkeypatch.undo()  # to close the app takes looks
+
+    asyncio.run(run())
+
+    assert (passed, looks) == (["a", "b"], [])
 
 
 @pytest.mark.parametrize(("resumes", "started"), [(False, 0), (True, 1)])

@@ -121,6 +121,25 @@ def test_a_key_asks_for_no_more_rows_than_are_visible():
     play(table, script)
 
 
+def test_the_scroll_bar_is_drawn_only_where_it_looks_different():
+    table = Table(COLUMNS, Numbers())
+
+    async def script(app, pilot):
+        bar, drawn_bars = table.vertical_scrollbar, []
+        render = bar.render
+        bar.render = lambda: (drawn_bars.append(bar.position), render())[1]
+        for _ in range(30):
+            await pilot.press("j")
+        await drawn(app, pilot)
+        assert (table.top, bar.position) == (8, 8)
+        assert drawn_bars == []
+        await pilot.press("G")
+        await drawn(app, pilot)
+        assert drawn_bars == [bar.position] == [table.top]
+
+    play(table, script)
+
+
 def test_keys_move_the_cursor():
     table = Table(COLUMNS, Numbers())
 

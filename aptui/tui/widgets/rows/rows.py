@@ -22,6 +22,7 @@ from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Painter, pad, wrap
+from aptui.tui.widgets.plain_lines import blank_line
 from aptui.tui.widgets.rows.lines import RowLines
 from aptui.tui.widgets.rows.marks import RowMarks
 from aptui.tui.widgets.rows.painting import RowPainting
@@ -217,13 +218,13 @@ class Rows(RowView, can_focus=True):
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line that no row is on."""
-        if self.empty_text and not self.shown_count:
-            at = y - self.HEADER_LINES - (0 if self.HEADER_LINES or self.page_rows < 3 else 1)
-            rows = wrap(self.empty_text, max(1, width - 2))
+        at = y - self.HEADER_LINES
+        if self.empty_text and not self.shown_count and 0 <= at <= len(rows := wrap(self.empty_text, max(1, width - 2))):
+            at -= 0 if self.HEADER_LINES or self.page_rows < 3 else 1
             if 0 <= at < len(rows):
                 text = self.empty_text[slice(*rows[at])]
                 return Strip(pad([Segment(f" {text}", painter.style("muted"))], width, painter.ground), width)
-        return Strip([Segment(" " * width, painter.ground)], width)
+        return blank_line(width, painter.ground)
 
     def _move_place(self) -> None:
         self.row_lines.tell_terminal()

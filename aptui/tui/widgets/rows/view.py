@@ -9,9 +9,12 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
+
+from aptui.tui.widgets.plain_lines import PlainLines
 
 
-class RowView(ScrollView):
+class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` are found by the first base
     """What a subclass of `Rows` answers; nothing is done here."""
 
     HEADER_LINES: ClassVar[int] = 0
@@ -36,6 +39,13 @@ class RowView(ScrollView):
         """What is said where there is no row."""
         raise NotImplementedError
 
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scroll; the bar is drawn again only where it will look different."""
+        bar = self.vertical_scrollbar
+        if self.show_vertical_scrollbar and _thumb(bar, new_value) == _thumb(bar, bar.position):
+            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # so that it is no news to the bar
+        super().watch_scroll_y(old_value, new_value)
+
     def count_rows(self) -> int:
         """Return how many rows the view has."""
         raise NotImplementedError
@@ -59,3 +69,12 @@ class RowView(ScrollView):
     def draw_header(self) -> list[Segment]:
         """Return the picture of the header line."""
         raise NotImplementedError
+
+
+def _thumb(bar: ScrollBar, position: float) -> int:
+    """Return where the thumb begins, in eighths of a line, as `ScrollBarRender.render_bar` places it."""
+    size, window, rows = bar.size.height, bar.window_size, bar.window_virtual_size
+    if not size or window >= rows:
+        return 0
+    thumb_size = max(1.0, window * size / rows)
+    return int((size - thumb_size) * position / (rows - window) * len(bar.renderer.VERTICAL_BARS))
