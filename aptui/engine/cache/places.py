@@ -125,11 +125,11 @@ class ReplacedFiles:
             self._sockets = ()
 
     def _send(self) -> None:
-        import socket  # where nothing is placed nobody pays for it
-
         held, self._held = self._held, []
         try:
             if len(held) >= _FEWEST_APART:
+                import socket  # where little is placed nobody pays for it
+
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:

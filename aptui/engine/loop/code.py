@@ -15,7 +15,6 @@ from aptui.config import tools
 from aptui.config.dirs import builders_record
 from aptui.config.model import Config
 from aptui.core.project import Builder
-from aptui.engine import registry
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     Raises:
         UserError: a tool is gone, or a builder cannot be loaded.
     """
+    from aptui.engine import registry  # where rules do all the work nobody pays for it
+
     memory = builders_record(config.cache_dir)
     registry.distrust(memory)
     now = tools.refresh_tools(config)

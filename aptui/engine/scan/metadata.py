@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -103,7 +102,7 @@ class Metadata(Struct):
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
         """Put a whole file in place; one that another program made meanwhile stays, unless it is empty."""
-        temporary = path + b".%s.tmp" % secrets.token_hex(6).encode()
+        temporary = path + b".%s.tmp" % os.urandom(6).hex().encode()
         try:
             # The folder is one of strangers' files: a link that lies in the place of ours must not lead us elsewhere.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

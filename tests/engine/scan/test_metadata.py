@@ -277,8 +277,8 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monke
     canary = tmp_path / "canary"
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.png").write_bytes(b"x")
-    monkeypatch.setattr(metadata.secrets, "token_hex", lambda _count: "known")
-    (tmp_path / "assets/a.png.meta.known.tmp").symlink_to(canary)
+    monkeypatch.setattr(os, "urandom", bytes)  # of so many zeros
+    (tmp_path / "assets/a.png.meta.000000000000.tmp").symlink_to(canary)
     (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
     found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)
 
