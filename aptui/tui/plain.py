@@ -16,6 +16,7 @@ from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
 
 from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
+from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _GLYPHS = {"failed": "✗", "warning": "!", "completed": "✓", "processing": "▶", "pending": "·", "cancelled": "○"}
 _WORTH_A_LINE = frozenset({"failed", "completed", "cancelled", "warning"})
+_ANALYSIS = "CreateJobs_"
 _MOST_WAITING = 10_000
 
 
@@ -36,8 +38,9 @@ def line_of(notice: Notice, now_ms: int) -> str:
         case JobChanged() if notice.status.split()[0:1] and notice.status.split()[0] in _WORTH_A_LINE:
             glyph = _GLYPHS.get(notice.status.split()[0], " ")
             why = f"  {notice.error}" if notice.error else ""
-            counts = f"  {notice.warnings} warnings" if notice.warnings else ""
-            text = f"{glyph} {notice.status:<10} {notice.source}  {notice.platform} · {notice.job_key}{counts}{why}"
+            found = ((notice.errors, "error"), (notice.warnings, "warning")) if notice.status == "completed" else ()
+            counts = "".join(f"  {count(number, thing)}" for number, thing in found if number)
+            text = f"{glyph} {notice.status:<10} {notice.source}  {_job_of(notice)}{counts}{why}"
         case Said():
             text = f"{'!' if notice.level >= LogLevel.WARNING else '·'} {notice.text}"
         case HealthChanged() if notice.health.is_paused:
@@ -45,6 +48,13 @@ def line_of(notice: Notice, now_ms: int) -> str:
         case _:
             return ""
     return f"{time_of_day} {sanitize(text)}"
+
+
+def _job_of(notice: JobChanged) -> str:
+    """Return which job of its source this is; an analysis has a key for machines alone."""
+    if notice.job_key.startswith(_ANALYSIS):
+        return f"analysis · {notice.builder}" if notice.builder else "analysis"
+    return f"{notice.platform} · {notice.job_key}"
 
 
 class Stream:

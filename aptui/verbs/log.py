@@ -80,10 +80,10 @@ def _say(lines: Sequence[JobLogLine]) -> None:
     from aptui.store.logs import joblog
 
     for line in lines:
-        for key, value in line.context:
-            printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
         mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
         printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
+        for key, value in line.context:
+            printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
     sys.stdout.flush()
 
 

@@ -17,9 +17,23 @@ from aptui.tui.plain import Stream, follow, line_of
 
 
 def job(status: str, **more: Any) -> JobChanged:
-    facts: dict[str, Any] = {"source": "a.png", "error": "", "warnings": 0} | more
+    facts: dict[str, Any] = {"source": "a.png", "error": "", "warnings": 0, "errors": 0, "job_key": "Image"} | more
     return JobChanged(
-        0, 1, facts["source"], 1, "pc", "Image", "b", status, "", facts["error"], facts["warnings"], 1, 3, "", cast(Any, 1)
+        0,
+        1,
+        facts["source"],
+        1,
+        "pc",
+        facts["job_key"],
+        "b",
+        status,
+        "",
+        facts["error"],
+        facts["warnings"],
+        facts["errors"],
+        3,
+        "",
+        cast(Any, 1),
     )
 
 
@@ -39,6 +53,8 @@ def test_lines_are_safe_and_only_of_what_settled() -> None:
     [
         (job("processing"), ""), (job(""), ""), (HealthChanged(0, Health()), ""),
         (job("completed", warnings=2), "✓ completed  a.png  pc · Image  2 warnings"),
+        (job("completed", warnings=1, errors=3), "✓ completed  a.png  pc · Image  3 errors  1 warning"),
+        (job("completed", job_key="CreateJobs_{e189aa390ca9561091cc9322cf87e201}"), "✓ completed  a.png  analysis · b"),
         (job("failed", error="no pixels"), "✗ failed     a.png  pc · Image  no pixels"),
         (Said(0, 0, "all is well"), "· all is well"), (Said(0, 2, "little room"), "! little room"),
         (HealthChanged(0, Health(is_paused=True)), "‖ paused"),
