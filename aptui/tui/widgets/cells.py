@@ -85,7 +85,13 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
         if align == "right":
             return Fitted(room + text, tuple((start + len(room), end + len(room)) for start, end in spans))
         return Fitted(text + room, spans)
-    return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
+    lead = len(text) - len(text.lstrip(" "))
+    if offset or not 0 < lead <= width // 2:
+        return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
+    # What stands before a name in a tree says below what it is: that is never cut.
+    name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
+    cut = _shorten(name, width - lead, spans, keeps_name="/" in name and not is_prose)
+    return Fitted(" " * lead + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
 
 
 def _scroll(text: str, spans: Spans, offset: int) -> Fitted:

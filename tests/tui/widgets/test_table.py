@@ -437,6 +437,17 @@ def test_text_fits_its_cells(text, width, shown):
         assert fitted.startswith("tex")
 
 
+@pytest.mark.parametrize("width", range(12, 30))
+def test_names_in_a_tree_stay_below_what_they_belong_to_when_they_are_cut(width):
+    fitted = fit("    textures/stone/rock_01.png", width, spans=((19, 23),))
+
+    assert fitted.text.startswith("    ")
+    assert fitted.text[4] != " "
+    assert len(fitted.text) == width
+    if width > 16:
+        assert [fitted.text[start:end] for start, end in fitted.spans] == ["rock"]
+
+
 @pytest.mark.parametrize("width", range(1, 30))
 def test_matches_stay_on_the_matched_text(width):
     text = "textures/岩/stone/rock_01.png"

@@ -36,6 +36,8 @@ MOST = 1000
 """So many entries are shown of each, the slowest."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
+_MOST_NAME = 32
+"""As long names are whole, and columns that say less go for them; longer ones have what is left."""
 _INDENT = 4
 """So many cells stand before the name of an entry."""
 _TITLES = ("Analysis jobs", "Processing jobs")
@@ -93,14 +95,9 @@ class Metrics:
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns; sources and platforms have what their texts need where there is room, and no more."""
+        """Return the columns as its entries need them."""
         entries = [entry for group in self._groups for entry in group.entries or ()]
-        builder = self._known.name if self._known else ""
-        needs = {
-            "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
-            "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
-        }
-        return tuple(replace(each, needs=max(each.min_width, needs[each.id])) if each.id in needs else each for each in METRICS)
+        return columns_for(entries, self._known.name if self._known else "")
 
     def group_keys(self) -> list[int]:
         """Return the keys of the groups."""
@@ -175,6 +172,17 @@ def _spent_cells(spent: Spent) -> dict[str, Cell]:
         "average": duration_cell(spent.average_ms),
         "slowest": duration_cell(spent.slowest_ms),
     }
+
+
+def columns_for(entries: Sequence[Entry], builder: str) -> tuple[Column, ...]:
+    """Return the columns; sources and platforms have what their texts need where there is room, and no more."""
+    needs = {
+        "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
+        "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
+    }
+    name, *others = METRICS
+    name = replace(name, min_width=max(name.min_width, min(_MOST_NAME, needs["name"])))
+    return tuple(replace(each, needs=max(each.min_width, needs[each.id])) if each.id in needs else each for each in (name, *others))
 
 
 def _where(entry: Entry, builder: str) -> str:

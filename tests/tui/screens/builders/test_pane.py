@@ -17,10 +17,11 @@ from aptui.core.notices import HealthChanged, JobChanged
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.shared.errors import UserError
 from aptui.shared.health import Health
-from aptui.store.queries.metrics import BuilderSpent, Spent
+from aptui.store.queries.metrics import BuilderSpent, Entry, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import facts, reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
+from aptui.tui.screens.builders.metrics import columns_for
 from aptui.tui.screens.common.listed import ListedRow, fit_columns
 from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
@@ -240,6 +241,16 @@ def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
     visit(tmp_path, open_narrow_metrics, size=(80, 24), builders=(IMAGES, long))
     visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
+
+
+def test_names_in_the_metrics_are_whole_before_averages_and_bars():
+    name = "images/creatures/iceblock.sprite"
+    entry = Entry(name, "textures", "linux", 4, 0, 1, 1)
+
+    columns = {column.id: width for column, width in lay_out(columns_for([entry], "textures"), 76)}
+
+    assert columns["name"] >= len(name)
+    assert {"total", "slowest"} <= set(columns)
 
 
 def test_no_line_is_kept_for_patterns_that_no_builder_has(tmp_path, store):
