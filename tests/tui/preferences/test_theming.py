@@ -138,6 +138,7 @@ def test_the_picker_previews_and_goes_back_or_keeps(tmp_path):
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("down")
         await until(pilot, lambda: app.theme == "deuteranopia")
+        await until(pilot, lambda: "told apart with" in text(app))  # all of what it is like, below the names
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
         await pilot.press("colon", *"theme", "enter")
