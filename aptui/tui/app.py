@@ -252,8 +252,10 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
         from aptui.tui.frame.palette import Palette  # for start-up: Textual's palette is imported when it is first opened
+        from aptui.tui.widgets.menu import close_pop_ups  # for start-up
 
         if not isinstance(self.screen, Palette):
+            close_pop_ups(self.screen)
             self.push_screen(Palette(id="--command-palette"))
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:

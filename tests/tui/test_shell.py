@@ -462,6 +462,21 @@ def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):
     in_shell(tmp_path, scroll)
 
 
+def test_no_question_is_there_still_when_the_palette_that_was_opened_over_it_is_left(tmp_path):
+    async def look(app, pilot, session):
+        await pilot.press("Q")
+        await until(pilot, lambda: "stop the engine?" in text(app))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: type(app.screen).__name__ == "Palette")
+        await pilot.press("escape")
+        await until(pilot, lambda: type(app.screen).__name__ != "Palette")
+        await until(pilot, lambda: "stop the engine?" not in text(app))
+        await pilot.press("y", "k", "enter")
+        assert Shutdown() not in session.asked
+
+    in_shell(tmp_path, look)
+
+
 def test_a_palette_that_is_left_twice_takes_nothing_with_it(tmp_path):
     async def leave(app, pilot, _session):
         await pilot.press("ctrl+p")

@@ -43,7 +43,7 @@ _KEY_WITHIN_S = 1.0
 """So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
 _ANSWERS_WITHIN_S = 1.0
 """So long leaving waits at most for what the terminal was asked."""
-_CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r"}
+_CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r", "escape": "\x1b"}
 """{key: what it types}."""
 _ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
 """The alternate screen, no cursor, news of the focus: what a shell may have taken back."""

@@ -16,6 +16,8 @@ from collections.abc import Callable
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
 """Esc and a key with which no sequence begins; of Alt, which looks the same, the terminals' own ^← and ^→ are left (b, f)."""
+_ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
+"""Esc and a key with Ctrl, which Textual would take for that key alone; not Tab, Enter and Backspace, which are keys themselves."""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """What nobody types: the first piece of what a terminal says."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
@@ -31,7 +33,13 @@ def apart(text: str) -> str:
 
     Textual would read on for the rest of a sequence, and make "^" of Esc in the end.
     """
+    text = _ESCAPED_CTRL.sub(lambda found: f"\x1b[27u{_with_ctrl(found[1])}", text)
     return _ESCAPED.sub(lambda found: f"\x1b[{ord(found[1])};3u", text)
+
+
+def _with_ctrl(letter: str) -> str:
+    """Return the sequence of a key with Ctrl."""
+    return f"\x1b[{ord(letter) + 96};5u"
 
 
 class InputDecoder:
@@ -72,6 +80,8 @@ class InputDecoder:
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
             # Whether Textual still waits for more of that Esc nobody knows; either way this is the key alone.
             return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
+        if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
+            return _with_ctrl(text[0]) + apart(text[1:])
         return apart(text)
 
     def _without_torn(self, text: str) -> str:

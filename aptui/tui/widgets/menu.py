@@ -29,6 +29,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Offset, Size
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -43,6 +44,12 @@ _KEY_NAMES = {
     "question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*",
     "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "ampersand": "&",
 }  # fmt: skip
+
+
+def close_pop_ups(screen: Screen[Any]) -> None:
+    """Close what is open over everything else, as Esc does: nothing of it may be there still below what is opened now."""
+    for each in screen.query(_PopUp):
+        each.answer(None)
 
 
 class MenuItem(Struct, frozen=True):
@@ -74,8 +81,7 @@ class _PopUp(Widget):
     @classmethod
     def _pop_up(cls, app: App[Any], pop_up: _PopUp, place: Offset | None) -> None:
         screen = app.screen
-        for other in screen.query(_PopUp):
-            other.answer(None)
+        close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
         pop_up._put(pop_up.expect_size(screen.size), screen.size)  # or it would be drawn in the corner first

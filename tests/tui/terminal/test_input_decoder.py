@@ -47,6 +47,8 @@ def typed(*chunks: bytes, waits: bool = True) -> list[str]:
         (b"\x1b\x1bq", ["\x1b", "\x1b", "q"]),
         (b"\x1b[A\x1bOBj", ["up", "down", "j"]),
         (b"\x1b:q", ["\x1b", ":", "q"]),
+        (b"\x1b\x10x", ["\x1b", "ctrl+p", "x"]),
+        (b"\x1b\x0c", ["\x1b", "ctrl+l"]),
     ],
 )
 def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: bytes, keys: list[str]) -> None:
@@ -57,6 +59,7 @@ def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: b
 def test_esc_and_the_key_after_it_are_two_keys_when_they_come_one_after_the_other(waits: bool) -> None:
     assert typed(b"\x1b", b"/", b"a", waits=waits) == ["\x1b", "/", "a"]
     assert typed(b"s\x1b", b".", b"a", waits=waits) == ["s", "\x1b", ".", "a"]
+    assert typed(b"\x1b", b"\x10a", waits=waits) == ["\x1b", "ctrl+p", "a"]
 
 
 def test_what_is_pasted_stays_as_it_is() -> None:
