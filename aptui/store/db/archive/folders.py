@@ -40,8 +40,12 @@ class FolderArchive:
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
         """Return what the folder table remembers of these files (winners only)."""
-        if len(keys) == 1 and (alone := self._file_alone(keys[0])) is not None:
-            return alone
+        if len(keys) == 1:
+            (key,) = keys
+            if (folder := key.rpartition("/")[0]) in self._folders:
+                return {key: fact} if (fact := self._winners(folder).get(key)) is not None else {}
+            if (alone := self._file_alone(key, folder)) is not None:
+                return alone
         by_folder: dict[str, list[PathKey]] = {}
         for key in keys:
             by_folder.setdefault(key.rpartition("/")[0], []).append(key)
@@ -51,11 +55,10 @@ class FolderArchive:
             found.update((key, winners[key]) for key in members if key in winners)
         return found
 
-    def _file_alone(self, key: PathKey) -> dict[PathKey, FileFact] | None:
+    def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
         """Answer `files` without unpacking the folder; None where that would not pay, or is not enough to tell the winner."""
-        folder = key.rpartition("/")[0]
         is_plain = not self._metadata_types and SHADOW not in key and key == key.lower()
-        if not is_plain or folder in self._folders or self._asked.get(folder, 0) >= _ASKED_ALONE:
+        if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
             return None
         if len(self._asked) >= FOLDERS_SHELVED:
             self._asked.clear()
