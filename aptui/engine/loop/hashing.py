@@ -29,9 +29,13 @@ _FILES_PER_LIVE_ORDER = (32, 128)
 """At least, and where that is an eighth of what waits: each order costs a sync."""
 _BYTES_PER_ORDER = 1 << 26
 """Of what is larger a worker has few files, so that the others have some too."""
-_FILES_TOGETHER = 512
+_FILES_TOGETHER = 2048
+"""Each commit is two transactions, one of them synced, and writes pages of the indexes anew that others have written."""
 _LIVE_FILES_TOGETHER = 128
-"""Clients wait while answers are taken in: so many where copies are decided together, one by one `_ALONE` times fewer."""
+"""Clients wait while answers are taken in, and workers for jobs.
+
+So many where copies are decided together, one by one `_ALONE` times fewer.
+"""
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
 """So many copies wait, while answers are there, for others to be committed with."""
@@ -227,7 +231,7 @@ class HashQueue:
             answer = self._answered[0]
             first = answer.told
             while answer.told < len(answer.files) and left > 0:
-                left -= _ALONE if self._is_live and not self._is_grouped(answer.files[answer.told]) else 1
+                left -= 1 if self._is_grouped(answer.files[answer.told]) else _ALONE
                 answer.told += 1
             if answer.told == len(answer.files):
                 self._answered.popleft()

@@ -155,6 +155,14 @@ def test_a_batch_does_not_have_copies_wait() -> None:
     assert [event.has_more for event in digests.told()] == [False, False, False]
 
 
+def test_in_a_batch_copies_that_are_decided_together_are_committed_by_the_thousand() -> None:
+    digests = Orders(is_live=False, may_group=True)
+    digests.want_copies(3000)
+    digests.answer(digests.take_orders())
+
+    assert [len(event.copies) for event in digests.told()] == [2048, 952]
+
+
 def test_who_read_a_file_has_asked_whether_somebody_writes_it_else_the_engine_does() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2)
