@@ -51,11 +51,7 @@ def spread(costs: list[Cost]) -> str:
 
 
 def measure_as_installed() -> None:
-    """Have processes start as those of an installed program do: with bytecode, whatever the one who measures has set.
-
-    Without it the engine compiles its modules anew each time, which is three times the processor time of a whole start.
-    """
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    """Have bytecode lie there, as after an installation: else the first run would compile, which is three whole starts."""
     compileall.compile_dir(Path(program.__file__).parent, quiet=1)
 
 
