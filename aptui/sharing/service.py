@@ -41,6 +41,8 @@ from aptui.sharing.stores.reporting import TroubleReporter
 T = TypeVar("T")
 _SHUNNED_S = 600.0
 """What was not as it should be is not asked for again so soon."""
+_ROOM_BYTES = 1 << 27
+"""What a download leaves free: an engine starts nothing below that, and its database must be written."""
 _ASKERS = 8
 THIS_MACHINE = "this machine"
 
@@ -295,6 +297,8 @@ class Service:
         if remote is None or self._is_shunned(base):
             return False
         wanted = {item.digest.hex(): item.size for item in targets.values()}
+        if not self._has_room(folder, sum(wanted.values())):
+            return False
         spool, is_given_up = f"{folder}.part-{secrets.token_hex(4)}", threading.Event()
         limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
         try:
@@ -307,6 +311,16 @@ class Service:
         finally:
             is_given_up.set()
             shutil.rmtree(spool, ignore_errors=True)
+
+    def _has_room(self, folder: str, size: int) -> bool:
+        """Whether so many bytes leave the disk of `folder` what others need: whoever says how many they are may say anything."""
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
+        if size + _ROOM_BYTES <= free:
+            return True
+        text = f"a shared result of {size >> 20:,} MiB is made here instead: the disk of '{folder}' has {free >> 20:,} MiB left"
+        self._teller.tell("room", text)
+        return False
 
     def _forget(self, found: FoundResult) -> None:
         """Drop a record of this machine whose blobs nobody has."""

@@ -97,6 +97,23 @@ def test_what_one_machine_made_another_restores_with_log_and_counts(machines, sh
     assert other.said == []
 
 
+@pytest.mark.parametrize("spare_bytes", [-1, 0])
+def test_what_leaves_no_room_on_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
+    machines("maker", share).put(*CONTENTS)
+    other = machines("other", share, "client")
+    free = (1 << 27) + sum(map(len, CONTENTS)) + spare_bytes
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((1, 1, free, free, free, *tuple(statvfs(path))[5:])))
+
+    hit = other.find()
+
+    assert (hit is None) is (spare_bytes < 0)
+    assert [text.partition(":")[0] for text in other.said] == ["a shared result of 0 MiB is made here instead"] * (hit is None)
+    assert not list(other.folder.glob("*.part-*"))
+    monkeypatch.undo()
+    assert other.find() is not None, "the store itself is none the worse for it"
+
+
 def test_what_was_fetched_once_or_made_here_needs_nobody_else(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
