@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from disk_project import HOST
-from live_project import LiveProject
+from disk_project import HOST, database
+from live_project import LiveProject, own_live_project
+
+from aptui.core.model import RelPath
+from aptui.core.paths import path_uuid
 
 pytestmark = pytest.mark.real
 
@@ -14,6 +19,7 @@ LINKED = """
 scan_folders: [{name: game, path: assets}, {name: more, path: more, order: 1}]
 builders: [{name: data, copy: ["*.txt"]}]
 """
+IDENTITY = json.dumps({"FileVersion": 1, "UUID": {"uuid": "{11111111-1111-4111-8111-111111111111}"}})
 
 
 @pytest.fixture
@@ -66,3 +72,33 @@ def test_a_link_in_the_place_of_a_file_is_as_its_target_is_from_the_first_look_o
         project.settle()
 
         assert project.product(f"{HOST}/d/plain.txt") == b"b"
+
+
+@pytest.mark.parametrize("types", ["", "metadata_types: [.txt]"])
+@pytest.mark.parametrize("steps", [("link", "folder"), ("folder", "link"), ("link", "folder", "file")])
+def test_a_broken_link_or_a_folder_in_the_place_of_an_identity_file_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: str, steps: tuple[str, ...]
+) -> None:
+    project = own_live_project(tmp_path, monkeypatch, f"{LINKED}{types}\n", {"assets/a.txt": "a", "more/b.txt": "b"})
+    meta = project.write("assets/a.txt.meta", IDENTITY)
+    with project.running():
+        assert uuid_of(project, "a.txt") == UUID("11111111-1111-4111-8111-111111111111").bytes
+        for step in steps:
+            project.delete("assets/a.txt.meta")
+            match step:
+                case "link":
+                    meta.symlink_to("nowhere")
+                case "folder":
+                    project.write("assets/a.txt.meta/c.txt", "c")
+                case _:
+                    meta.write_text(IDENTITY)
+            project.settle()
+
+            is_named = step == "file"
+            assert (uuid_of(project, "a.txt") != path_uuid(RelPath("a.txt"))) is is_named
+
+
+def uuid_of(project: LiveProject, rel: str) -> bytes:
+    with database(project.cache) as connection:
+        (uuid,) = connection.execute("SELECT SourceGuid FROM Sources WHERE SourceName = ?", (rel,)).fetchone()
+    return bytes(uuid)
