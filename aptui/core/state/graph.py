@@ -39,6 +39,8 @@ from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
+_HIDES = "\nhides"
+"""After the files of a scan folder that stands before that of their source."""
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
 """The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
@@ -74,6 +76,7 @@ class Graph:
         self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]
         self._paths = {folder.id: folder.path + "/" for folder in project.scan_folders}
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
+        self._ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._cycles: dict[Identity, Ring] = {}
         self._has_loose_ends = False
@@ -184,7 +187,8 @@ class Graph:
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
         """Return an entry for each scan folder with files of these entries that a name in lower case, beside the source, misses.
 
-        Who looks there finds none, or another, when one moves to another scan folder or its name changes case, bytes and all.
+        Who looks there finds none, or another, when one moves to another scan folder or its name changes case, bytes and all. Where
+        that folder stands before the source's own, what comes beside the source is hidden, and has to be looked for at that place.
         """
         found: dict[int, list[str]] = {}
         for kind, name, _digest in entries:
@@ -192,7 +196,9 @@ class Graph:
             folder, rel = (fact.scan_folder, str(fact.rel)) if fact is not None else (self._folder_at(name), name)
             if folder is not None and (folder != source.scan_folder or rel != name):
                 found.setdefault(folder, []).append(rel)
-        named = {self._folder_names[folder]: fingerprint.short("\n".join(rels).encode()) for folder, rels in found.items()}
+        own = self._ranks.get(source.scan_folder, 0)
+        told = {folder: "\n".join(rels) + _HIDES * (self._ranks[folder] < own) for folder, rels in found.items()}
+        named = {self._folder_names[folder]: fingerprint.short(text.encode()) for folder, text in told.items()}
         return [(word, name, digest) for name, digest in sorted(named.items())]
 
     def _folder_at(self, path: str) -> int | None:

@@ -69,3 +69,15 @@ def play(story):
     story.engine_run()
     assert story.texts() == {"a.out": "it counts now", "b.out": "it counts now"}
     story.run(analysed=0)
+
+    story.delete("shared/part.inc")
+    story.config(CONFIG.replace("order: 0", "order: 20"))
+    story.write("shared/c.late", "part.inc")
+    story.engine_run()  # what comes there now counts: nobody need look at that very place
+    assert story.texts() == {"a.out": "(none)", "b.out": "(none)", "c.out": "(none)"}
+    story.config(CONFIG)
+    story.engine_run()
+    story.run(analysed=0)
+    story.write("shared/part.inc", "hidden again")
+    story.run(*BOTH, "c.late:look")
+    assert set(story.texts().values()) == {"hidden again"}
