@@ -17,6 +17,8 @@ from aptui.shared import printing
 
 MOST_MODULES = 88
 """Of ours, where `aptui batch` finds nothing to do."""
+MOST_FOR_A_COPY = 188
+"""Of ours, where it copies one file that changed."""
 
 
 def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +122,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
@@ -132,10 +134,12 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
     )
 
-    ended = [
-        subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-        for text in (trusting + script, script)
-    ]
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+
+    ended = [run(text) for text in (trusting + script, script)]
 
     code, *modules = ended[-1].stderr.split()
     heavy = {
@@ -170,6 +174,15 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     assert "1 skipped" in ended[-1].stdout
     assert not heavy & set(modules)
     assert sum(name.partition(".")[0] == "aptui" for name in modules) <= MOST_MODULES
+
+    (tmp_path / "assets" / "a.txt").write_text("another")
+    changed = run(script)
+
+    modules = changed.stderr.split()
+    workers = {"socket", "secrets", "msgspec.inspect", "aptui.engine.registry", "aptui.engine.pool", "aptui.worker.main"}
+    assert "1 job run" in changed.stdout
+    assert not workers & set(modules), "a file that is copied needs no worker, and no builders' code"
+    assert sum(name.partition(".")[0] == "aptui" for name in modules) <= MOST_FOR_A_COPY
 
 
 @pytest.mark.real
