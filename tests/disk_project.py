@@ -15,7 +15,7 @@ from unittest import mock
 from msgspec import Struct, field
 
 from aptui.config import dirs, load
-from aptui.core.notices import JobChanged, Notice, Said
+from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.core.paths import product_at
 from aptui.engine.loop import engine as loop_engine
 from aptui.engine.loop.files import scans
@@ -106,7 +106,7 @@ class Project:
         for notice in ran.news:
             if isinstance(notice, JobChanged) and notice.is_run and not notice.job_key.startswith("CreateJobs_"):
                 ran.runs[run_name(notice)] += 1
-            elif isinstance(notice, Said):
+            elif isinstance(notice, EngineMessage):
                 ran.said.append(notice.text)
         ran.analysed = engine.pipeline.counts["analysed"]
         return ran

@@ -30,7 +30,6 @@ from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.messages import (
-    Asked,
     Command,
     CommitProducts,
     CompareFiles,
@@ -42,13 +41,14 @@ from aptui.core.messages import (
     FilesHashed,
     FilesSeen,
     FolderSeen,
-    FoldersKept,
+    FoldersUnchanged,
     HashFiles,
     JobCommit,
     KillRuns,
-    LookAgain,
     ProductsCommitted,
     ProductsLost,
+    RecheckFiles,
+    RequestReceived,
     RowsSaved,
     RunsFinished,
     SaveRows,
@@ -73,7 +73,7 @@ from aptui.core.model import (
 )
 from aptui.core.notices import LogLevel, LogRecord, Notice
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.overrides import is_told_apart
+from aptui.core.overrides import has_own_identity
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
@@ -234,7 +234,7 @@ class World:
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
         """Write a file in two steps, while the engine takes it for being written.
 
-        It counts as it was until `_moves` lets go of it.
+        It counts as it was until `_is_at_rest` lets go of it.
         """
         key = key_of(RelPath(rel))
         pending = self.pipeline.memory.folders.get(parent(key))
@@ -256,7 +256,7 @@ class World:
         ]
         part = next((item.id for item in self.project.scan_folders if item.name == folder), 0)
         others = [name for name, files in self.disk.files.items() if name != folder and any(key_of(each) == key for each in files)]
-        if known != [(part, rel)] or others or is_told_apart(key, self.project.metadata_types):
+        if known != [(part, rel)] or others or has_own_identity(key, self.project.metadata_types):
             return False
         self._post(FilesSeen(self._next(), (self.disk.files[folder][rel].fact(part, rel),)))
         return True
@@ -277,7 +277,7 @@ class World:
     def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
         """Put a request into the inbox."""
         ids = tuple(job.id for name, job in self.live_jobs().items() if name in names)
-        self._post(Asked(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
+        self._post(RequestReceived(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
 
     # ------------------------------------------------------------------------------------------------------ the life of it
 
@@ -350,7 +350,7 @@ class World:
 
     def restart(self) -> None:
         """Stop in peace and start again."""
-        self._handle(Asked(self._next(), "stop"))
+        self._handle(RequestReceived(self._next(), "stop"))
         while self.saves:
             self._save_some(len(self.saves))
         self.boot()
@@ -387,7 +387,7 @@ class World:
     def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
         for folder in self._scanner.folders():
             event = self._scanner.look(folder, self._next(), reassess=reassess, is_full=is_full)
-            yield [event or FoldersKept(self._next(), (folder,))]
+            yield [event or FoldersUnchanged(self._next(), (folder,))]
         yield [ScanFinished(self._next())]
 
     def run(self) -> None:
@@ -518,7 +518,7 @@ class World:
             case DropLogs():
                 for file in command.files:
                     self.logs.pop(file, None)
-            case LookAgain():
+            case RecheckFiles():
                 self.again.update(dict.fromkeys(command.keys))
             case CompareFiles():
                 self.again.update(dict.fromkeys(fact.key for fact in command.facts if self._is_other(fact)))
@@ -574,7 +574,7 @@ class World:
                 self.shy[fact.rel] -= 1
                 unstable.append(fact.key)
             else:
-                read.append(replace(file.fact(fact.scan_folder, fact.rel, is_read=True), is_shadow=fact.is_shadow))
+                read.append(replace(file.fact(fact.scan_folder, fact.rel, is_read=True), is_duplicate=fact.is_duplicate))
                 if run_keys and sha(file.text) != known and self._copies_now(fact):
                     self.staging.update((f"/staging/{key}", sha(file.text)) for key in run_keys)
                     self._keys_copied.update(run_keys)
@@ -1045,7 +1045,7 @@ def name_of(job: Job) -> str:
 
     The path of a shadow is that with `~` and its scan folder.
     """
-    rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_shadow else job.source.rel
+    rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"
     return f"{name}!twin" if job.builder == TWIN else name
 

@@ -341,7 +341,7 @@ class FakeArchive:
         self.tables.conflicts.add((name, job_id))
 
     def _put_folder(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> None:
-        self.tables.folders[folder, scan_folder] = (digest, tuple(replace(fact, is_shadow=False) for fact in facts))
+        self.tables.folders[folder, scan_folder] = (digest, tuple(replace(fact, is_duplicate=False) for fact in facts))
 
     def _put_file(self, scan_folder: int, name: str, *row: object) -> None:
         self.tables.files[scan_folder, name] = row
@@ -674,7 +674,7 @@ class FakeScanner:
         )
         clashing_keys = {key_of(fact.rel) for fact, _others in clashing}
         gone = {*was, *(PathKey(fact.rel) for fact, _others in was_clashing)}
-        gone |= {replace(fact, is_shadow=True).key for row in before.values() if reassess for fact in row[1]}
+        gone |= {replace(fact, is_duplicate=True).key for row in before.values() if reassess for fact in row[1]}
         gone -= {*now, *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= clashing_keys & was.keys()
         present = folder == "" or any(facts.values())

@@ -14,7 +14,7 @@ from homes import own_homes
 from waiting import until
 
 from aptui.config import load, model
-from aptui.core.notices import JobChanged, Notice, Said
+from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.requests.handler import RequestHandler
 from aptui.link import port
@@ -126,7 +126,7 @@ class LiveProject(Project):
 
     @property
     def said(self) -> list[str]:
-        return [notice.text for notice in self.news if isinstance(notice, Said)]
+        return [notice.text for notice in self.news if isinstance(notice, EngineMessage)]
 
     @property
     def runs(self) -> Counter[str]:

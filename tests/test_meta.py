@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -121,7 +123,7 @@ def test_functions_are_called_by_verbs() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_participle(node) and node.name not in PUBLIC_PARTICIPLES
     ]
 
-    assert found == [], "a function does something: say what (`read_kept`, not `kept`)"
+    assert found == [], "a function does something: say what (`read_stored`, not `kept`)"
 
 
 def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -138,13 +140,128 @@ def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         ("def kept(): ...", True),
         ("async def _parsed(): ...", True),
         ("def feed(): ...", False),
-        ("def read_kept(): ...", False),
+        ("def read_stored(): ...", False),
     ],
 )
 def test_a_participle_would_be_seen(line: str, is_it: bool) -> None:
     (node,) = ast.parse(line).body
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     assert _is_participle(node) is is_it
+
+
+BANNED_WORDS = {
+    "asker askers": "client, requester",
+    "believe believed": "trust",
+    "chore chores errand errands journey journeys": "task, navigation",
+    "court judge": "decide, check",
+    "crew": "workers",
+    "deaths": "failures",
+    "deed deeds": "action, command",
+    "departed": "removed",
+    "desk desks": "handler",
+    "dialect dialects": "format",
+    "door doors": "listener, connection",
+    "ghost": "suggestion",
+    "glance look looked looks": "check, re-stat, lookup; a function may `look_up`",
+    "hear heard hearing hears": "notice, subscription",
+    "keeper kept": "guard, stored, remaining",
+    "knot knots ring rings": "cycle, component",
+    "nobody somebody": "none, other",
+    "owe owed owes": "pending, due",
+    "papers": "details",
+    "patience": "timeout",
+    "rests": "is_at_rest",
+    "room rooms": "context, free_width, capacity",
+    "said saying": "message, output, text",
+    "shadow shadows stray": "duplicate, orphan",
+    "stranger strangers": "undeclared, outside",
+    "tell teller tellers telling tells told": "report, notify, print",
+    "twin twins": "duplicates, same content",
+    "wish wished wishes": "request",
+    "witness": "stale-result check",
+}
+"""{words that no identifier of ours has in it: what the field says instead}."""
+WORDS_WITH_A_REASON = {
+    "look_up": "English for asking a cache or an index",
+    "_look_up": "the same",
+    "_is_looked_up": "the same",
+    "look_up_commit": "the same",
+    "_ring_bell": "the terminal's bell",
+}
+"""{identifier: why it has such a word all the same}: names on a wire, and English verbs."""
+
+
+def test_identifiers_use_the_words_of_the_field() -> None:
+    banned = {word for words in BANNED_WORDS for word in words.split()}
+    found = {
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path, tree in _read_trees()
+        for name, line in _list_identifiers(path, tree)
+        if banned.intersection(_split_words(name)) and name not in WORDS_WITH_A_REASON
+    }
+
+    assert sorted(found) == [], "`BANNED_WORDS` says what to say instead"
+
+
+def test_no_exception_from_the_words_is_left_over() -> None:
+    names = {name for path, tree in _read_trees() for name, _line in _list_identifiers(path, tree)}
+
+    assert sorted(WORDS_WITH_A_REASON.keys() - names) == []
+
+
+@cache
+def _read_trees() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(ROOT.rglob("*.py"))]
+
+
+def _split_words(name: str) -> set[str]:
+    """Return the words of a name in either case: {"read", "run", "log"} of `ReadRunLog` and `_read_run_log`."""
+    return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def _list_identifiers(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the name of the module, and each name that it binds, with its line."""
+    yield path.stem, 1
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, node.lineno
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name, node.lineno
+
+
+@pytest.mark.parametrize(
+    ("line", "is_it"),
+    [
+        ("told = 1", True), ("self._kept = 1", True), ("def tell_all(): ...", True), ("class RunTeller: ...", True),
+        ("def of(wishes): ...", True), ("lambda owed: 1", True), ("for said in x: ...", True), ("if (heard := x): ...", True),
+        ("class Retold: ...", False), ("bedroom = 1", False), ("x = {'told': 1}", False), ("print(x.told)", False),
+    ],
+)  # fmt: skip
+def test_a_banned_word_would_be_seen(line: str, is_it: bool) -> None:
+    banned = {word for words in BANNED_WORDS for word in words.split()}
+    names = [name for name, _line in _list_identifiers(Path("x.py"), ast.parse(line))]
+
+    assert any(banned.intersection(_split_words(name)) for name in names) is is_it
+
+
+MIRRORED = frozenset({
+    "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
+    "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag", "Meta",
+})  # fmt: skip
+"""Public classes that stand twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has too; `Meta` is peewee's."""
+
+
+def test_a_public_class_name_stands_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in _read_trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+
+    assert {name: lines for name, lines in places.items() if len(lines) > 1 and name not in MIRRORED} == {}
 
 
 def test_no_statement_binds_by_number() -> None:

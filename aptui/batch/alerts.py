@@ -1,4 +1,4 @@
-"""Tells whoever `on:` names what failed, what was mended, and that all is done: one digest after a while, never one message a file.
+"""Runs the programs that `on:` names after failures, mends and the end of all work: one digest after a while, not one a file.
 
 The engine's listener notes and returns; a thread of its own gathers, waits and tells. A program has so long, a web hook so long;
 what goes wrong is said once. Only what began to fail is news, not what fails again.
@@ -36,7 +36,7 @@ LISTED = 20
 """Of each digest; it tells how many there are beside."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 _LAST_WORDS_S = 15.0
-_TOLD = 3
+_MOST_NAMES = 3
 _SUCCESS = range(200, 300)
 
 Key = int | str
@@ -73,8 +73,8 @@ class Alerter:
         self._working_since_s: float | None = None
         self._is_at_rest = self._is_over = False
         self._since_s: float | None = None
-        self._told_s = float("-inf")
-        self._said: set[str] = set()
+        self._sent_s = float("-inf")
+        self._reported: set[str] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -151,7 +151,7 @@ class Alerter:
                     self._changed.wait(wait_s)
                 is_over, digests = self._is_over, self._take()
             for digest in digests:
-                self._tell(digest)
+                self._send(digest)
 
     def _wait_s(self) -> float | None:
         """Return how long nothing is told, None for as long as nothing comes."""
@@ -161,7 +161,7 @@ class Alerter:
             return None
         quiet_s = self._config().on.quiet_s
         since_s = self._since_s if self._is_at_rest else self._since_s + quiet_s
-        return max(since_s, self._told_s + quiet_s) - self._clock()
+        return max(since_s, self._sent_s + quiet_s) - self._clock()
 
     def _take(self) -> list[Digest]:
         """Return what is to be told, and begin anew."""
@@ -171,10 +171,10 @@ class Alerter:
         for news in self._news.values():
             news.clear()
         self._ran *= not self._is_at_rest
-        self._since_s, self._told_s = None, self._clock()
+        self._since_s, self._sent_s = None, self._clock()
         return digests
 
-    def _tell(self, digest: Digest) -> None:
+    def _send(self, digest: Digest) -> None:
         config = self._config()
         for alert in config.on.alerts:
             if alert.event != digest["event"]:
@@ -183,20 +183,20 @@ class Alerter:
                 (alert.exec, _run_program, "exec"),
                 (alert.webhook, _post, "webhook"),
                 (alert.desktop, _show, "desktop"),
-                (alert.bell, self._ring, "bell"),
+                (alert.bell, self._ring_bell, "bell"),
             ):
-                if is_wanted and (problem := _try_to_tell(way, alert, digest)):
+                if is_wanted and (problem := _try_to_send(way, alert, digest)):
                     self._say_once(printing.line(f"on.{alert.event}.{name}: {problem}"))
 
-    def _ring(self, _alert: Alert, digest: Digest) -> None:
+    def _ring_bell(self, _alert: Alert, digest: Digest) -> None:
         if printing.is_terminal(self._terminal):
             text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may begin a sub-command
             self._terminal.write(f"\a\x1b]9;{text}\a")
             self._terminal.flush()
 
     def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self._say(text)
 
 
@@ -217,8 +217,8 @@ def failing_jobs(config: Config) -> list[Key]:
 
 def _digest(event: str, news: dict[Key, Row], config: Config) -> Digest:
     rows = list(news.values())
-    names = ", ".join(dict.fromkeys(row[0] for row in rows[:_TOLD]))
-    more = f" and {len(rows) - _TOLD:,} more" if len(rows) > _TOLD else ""
+    names = ", ".join(dict.fromkeys(row[0] for row in rows[:_MOST_NAMES]))
+    more = f" and {len(rows) - _MOST_NAMES:,} more" if len(rows) > _MOST_NAMES else ""
     done = "failed" if event == "failed" else "mended"
     return {
         **_facts(event, config),
@@ -240,7 +240,7 @@ def _facts(event: str, config: Config) -> Digest:
 # --------------------------------------------------------------------------------------------------------------------- ways
 
 
-def _try_to_tell(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
+def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
     """Tell, and return what went wrong."""
     try:
         way(alert, digest)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE_S = 0.05
 """Where nothing has changed the answer comes within milliseconds: nobody needs news of it, nor pays for reading them."""
-_TRIES_AGAIN_S, _LOOK_S = 45.0, 0.2
+_TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
 """An engine in trouble tries again after 30 s at the latest."""
 
 
@@ -74,8 +74,8 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
 def _wait_until_it_works(client: EngineClient) -> None:
     """Wait until an engine that refused a scan folder has found that it is accepted; it tries again by itself."""
     deadline = time.monotonic() + _TRIES_AGAIN_S
-    while client.ask(port.Status())["state"] == "in trouble" and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+    while client.ask(port.ReadStatus())["state"] == "in trouble" and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> port.Answer:
@@ -83,14 +83,14 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
     if options.accepts_empty:
         _wait_until_it_works(client)
     if options.sources:
-        client.ask(port.Reprocess(keys=options.sources))
+        client.ask(port.ReprocessJobs(keys=options.sources))
     for job_id, run_key in options.restores:
         client.ask(port.Restore(job_id, run_key))
-    heard: list[port.Answer | KnownError] = []
-    client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), heard.append)
-    if not client.listen_until(lambda: heard, _AT_ONCE_S):
+    answers: list[port.Answer | KnownError] = []
+    client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), answers.append)
+    if not client.listen_until(lambda: answers, _AT_ONCE_S):
         client.ask(port.Subscribe(wants_all=False))
-        client.listen_until(lambda: heard, on_news=lambda news: reporter(news.notice))
-    if isinstance(heard[0], KnownError):
-        raise heard[0]
-    return heard[0]
+        client.listen_until(lambda: answers, on_news=lambda news: reporter(news.notice))
+    if isinstance(answers[0], KnownError):
+        raise answers[0]
+    return answers[0]

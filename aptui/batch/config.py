@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aptui.config.compiled import find_kept_file, read_kept
+from aptui.config.compiled import find_compiled_file, read_compiled
 from aptui.config.dirs import host_platform, own_folder
 from aptui.config.model import Config
 from aptui.core.project import Project
@@ -23,7 +23,7 @@ def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[s
     places are true, it has no builders and no scan folders.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    config = read_kept(find_kept_file(project_dir, sets, None if platforms is None else tuple(platforms)))
+    config = read_compiled(find_compiled_file(project_dir, sets, None if platforms is None else tuple(platforms)))
     return config or _of_engine(project_dir)
 
 

@@ -81,8 +81,8 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
     if arguments.adopt_cache:
         from aptui.engine.cache.adoption import adopt
 
-        if told := adopt(config):
-            printing.complain(f"aptui: {printing.line(told)}")
+        if adopted := adopt(config):
+            printing.complain(f"aptui: {printing.line(adopted)}")
 
 
 def project_dir(arguments: Namespace) -> Path:
@@ -90,7 +90,7 @@ def project_dir(arguments: Namespace) -> Path:
     return Path(arguments.project) if arguments.project else dirs.find_project(Path.cwd())
 
 
-def load_config(arguments: Namespace, *, tells_doubts: bool = True) -> configuration.Config:
+def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Config:
     """Return the configuration that the command line asks for, and tell what is doubtful about it where jobs may run by it."""
     platforms = platforms_of(arguments)
     if platforms == []:
@@ -98,7 +98,7 @@ def load_config(arguments: Namespace, *, tells_doubts: bool = True) -> configura
     config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
-    for warning in (*config.warnings, *_missing_programs(config)) if tells_doubts else ():
+    for warning in (*config.warnings, *_missing_programs(config)) if warns else ():
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
     return config
 
@@ -118,7 +118,7 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
         UserError: it is broken, and nobody remembers an earlier one.
     """
     try:
-        return load_config(arguments, tells_doubts=False)
+        return load_config(arguments, warns=False)
     except UserError as error:
         from aptui.batch.config import last_good  # nobody else pays for it
 

@@ -27,13 +27,13 @@ _PLAIN_S = 10.0
 """Without a terminal a progress line is written this often."""
 _WINDOW_S = 5.0
 """The rate is that of the last seconds."""
-_SAMPLES_KEPT = 2
+_MOST_SAMPLES = 2
 """However old they are: a rate needs two."""
 _WHOLE_RATE = 10
 """Jobs a second; below this a decimal says something."""
 SLOWEST = 5
 _MOSTLY = 50
-_LEAST_TOLD_MS = 1000
+_LEAST_SHOWN_MS = 1000
 
 
 class Reporter:
@@ -60,7 +60,7 @@ class Reporter:
 
     def __call__(self, notice: Notice) -> None:
         """Take one piece of news."""
-        from aptui.core.notices import JobChanged, Progress, Said  # a run that finds nothing to do has no news
+        from aptui.core.notices import EngineMessage, JobChanged, Progress  # a run that finds nothing to do has no news
 
         match notice:
             case JobChanged():
@@ -68,7 +68,7 @@ class Reporter:
             case Progress():
                 self._progress = notice
                 self._tick()
-            case Said():
+            case EngineMessage():
                 self.say(printing.line(notice.text), "yellow")
             case _:
                 pass
@@ -141,8 +141,8 @@ class Reporter:
 
         news = self._progress or Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)
         finished = news.jobs_done + news.jobs_failed
-        owed = news.jobs_waiting + news.jobs_running
-        parts = [f"{finished:,} of {finished + owed:,} jobs"]
+        unfinished = news.jobs_waiting + news.jobs_running
+        parts = [f"{finished:,} of {finished + unfinished:,} jobs"]
         if news.jobs_failed:
             parts.append(f"{news.jobs_failed:,} failed")
         if news.jobs_running:
@@ -152,16 +152,16 @@ class Reporter:
             parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
-        elif news.eta_ms > 0 and owed:
+        elif news.eta_ms > 0 and unfinished:
             parts.append(format_time_left(news.eta_ms, news.least_ms, news.measured_percent))
-        elif rate > 0 and owed:
-            parts.append(f"about {printing.duration(max(1.0, owed / rate))} left")
+        elif rate > 0 and unfinished:
+            parts.append(f"about {printing.duration(max(1.0, unfinished / rate))} left")
         return ", ".join(parts)
 
     def _rate(self, finished: int) -> float:
         now = self._clock()
         self._samples.append((now, finished))
-        while len(self._samples) > _SAMPLES_KEPT and now - self._samples[0][0] > _WINDOW_S:
+        while len(self._samples) > _MOST_SAMPLES and now - self._samples[0][0] > _WINDOW_S:
             self._samples.popleft()
         then, before = self._samples[0]
         if now - then < _REDRAW_S:
@@ -181,8 +181,8 @@ def format_time_left(eta_ms: int, least_ms: int, measured_percent: int) -> str:
     text = f"{printing.duration(max(1.0, eta_ms / 1000))} left"
     if measured_percent < 0:
         return f"about {text}"
-    said = f"{'about' if measured_percent >= _MOSTLY else 'perhaps'} {text}"
-    return f"{said}, {printing.duration(least_ms / 1000)} at least" if _LEAST_TOLD_MS <= least_ms <= eta_ms else said
+    estimate = f"{'about' if measured_percent >= _MOSTLY else 'perhaps'} {text}"
+    return f"{estimate}, {printing.duration(least_ms / 1000)} at least" if _LEAST_SHOWN_MS <= least_ms <= eta_ms else estimate
 
 
 def job_name(source: str, platform: str, job_key: str) -> str:

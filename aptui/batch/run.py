@@ -91,7 +91,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
         if arguments.json:
             printing.say_json(summary.to_json())
         else:
-            summary.tell()
+            summary.print_summary()
         sys.stdout.flush()
     except BrokenPipeError:
         printing.silence_stdout()

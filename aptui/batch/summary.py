@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from aptui.sharing.account import SharingSum
     from aptui.store.queries.problems.checks import CheckFinding
 
-_SLOWER_TOLD = 10
-_MARKED_TOLD = 10
-_FINDINGS_TOLD = 20
-_FAILURES_TOLD = 50
+_MOST_SLOWER = 10
+_MOST_MARKED = 10
+_MOST_FINDINGS = 20
+_MOST_FAILURES = 50
 """On a terminal; a pipe gets all."""
 
 
@@ -177,19 +177,19 @@ class Summary(Struct):
             **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
 
-    def tell(self) -> None:
+    def print_summary(self) -> None:
         """Write the summary for people to stdout."""
-        self._tell_slow()
-        self._tell("failed", self.failures, "aptui jobs --status failed")
-        self._tell(
+        self._print_slow()
+        self._print_failures("failed", self.failures, "aptui jobs --status failed")
+        self._print_failures(
             "completed, but '--fail-on' counts what is in their logs",
             self.complaints,
             "aptui jobs --status warnings --status errors",
         )
-        self._tell_slower()
-        self._tell_flaky()
-        self._tell_drafts()
-        self._tell_findings()
+        self._print_slower()
+        self._print_flaky()
+        self._print_drafts()
+        self._print_findings()
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending or self.is_count_partial:
             least = "at least " if self.is_count_partial else ""
@@ -204,7 +204,7 @@ class Summary(Struct):
         if self.account:
             printing.say(self.account)
 
-    def _tell_slow(self) -> None:
+    def _print_slow(self) -> None:
         if self.seconds < 1 or not self.jobs_run:
             return
         printing.say("slowest jobs:", "bold")
@@ -214,59 +214,61 @@ class Summary(Struct):
         for name, (count, total_ms) in sorted(self.builders.items(), key=lambda item: -item[1][1]):
             printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
 
-    def _tell_findings(self) -> None:
+    def _print_findings(self) -> None:
         if self.findings:
             printing.say("checks:", "bold")
-        for each in self.findings[:_FINDINGS_TOLD]:
+        for each in self.findings[:_MOST_FINDINGS]:
             about = printing.line(each.product or each.source or "all together")
             colour = "yellow" if each.level == CheckLevel.WARN else "red"
             printing.say(f"  {each.level}: {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
-        if len(self.findings) > _FINDINGS_TOLD:
-            printing.say(f"  and {len(self.findings) - _FINDINGS_TOLD:,} more: aptui check")
+        if len(self.findings) > _MOST_FINDINGS:
+            printing.say(f"  and {len(self.findings) - _MOST_FINDINGS:,} more: aptui check")
 
-    def _tell_slower(self) -> None:
-        told = self.slower[:_SLOWER_TOLD]
-        if told:
+    def _print_slower(self) -> None:
+        shown = self.slower[:_MOST_SLOWER]
+        if shown:
             printing.say("slower than before:", "bold")
-        for each in told:
+        for each in shown:
             name = job_name(each.source, each.platform, each.job_key)
             usual = f"{printing.duration(each.median_s)} ± {printing.duration(each.noise_s)}"
             printing.say(f"  {each.factor:>5.1f} times  {name}  {printing.duration(each.duration_s)}, before {usual}", "yellow")
-        if len(told) < len(self.slower):
-            printing.say(f"  and {len(self.slower) - len(told):,} more: aptui jobs --slower")
+        if len(shown) < len(self.slower):
+            printing.say(f"  and {len(self.slower) - len(shown):,} more: aptui jobs --slower")
 
-    def _tell_flaky(self) -> None:
-        said = [f"{job_name(each.source, each.platform, each.job_key)}  {printing.line(each.failed_of)}" for each in self.flaky]
-        self._tell_marked("flaky: they succeeded after a failed run:", said, "yellow", "is:flaky")
+    def _print_flaky(self) -> None:
+        job_names = [
+            f"{job_name(each.source, each.platform, each.job_key)}  {printing.line(each.failed_of)}" for each in self.flaky
+        ]
+        self._print_marked("flaky: they succeeded after a failed run:", job_names, "yellow", "is:flaky")
 
-    def _tell_drafts(self) -> None:
-        said = [job_name(each.source, each.platform, each.job_key) for each in self.drafts]
+    def _print_drafts(self) -> None:
+        job_names = [job_name(each.source, each.platform, each.job_key) for each in self.drafts]
         colour = "red" if self.is_unfinished else "yellow"
-        self._tell_marked("drafts: their finals failed or are still to come:", said, colour, "is:draft")
+        self._print_marked("drafts: their finals failed or are still to come:", job_names, colour, "is:draft")
 
     @staticmethod
-    def _tell_marked(head: str, said: Sequence[str], colour: str, terms: str) -> None:
-        if said:
+    def _print_marked(head: str, job_names: Sequence[str], colour: str, terms: str) -> None:
+        if job_names:
             printing.say(head, "bold")
-        for line in said[:_MARKED_TOLD]:
+        for line in job_names[:_MOST_MARKED]:
             printing.say(f"  {line}", colour)
-        if len(said) > _MARKED_TOLD:
-            printing.say(f"  and {len(said) - _MARKED_TOLD:,} more: aptui jobs --filter {terms}")
+        if len(job_names) > _MOST_MARKED:
+            printing.say(f"  and {len(job_names) - _MOST_MARKED:,} more: aptui jobs --filter {terms}")
 
     @staticmethod
-    def _tell(head: str, failures: list[Failure], verb: str) -> None:
-        told = failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else failures
-        if told:
+    def _print_failures(head: str, failures: list[Failure], verb: str) -> None:
+        shown = failures[:_MOST_FAILURES] if printing.is_terminal(sys.stdout) else failures
+        if shown:
             printing.say(f"{head}:", "bold")
-        for failure in told:
+        for failure in shown:
             printing.say(f"  {job_name(failure.source, failure.platform, failure.job_key)}", "red")
             printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
             if failure.cause:
                 printing.say(f"      after {printing.line(failure.cause)} failed")
             if failure.log:
                 printing.say(f"      {printing.line(failure.log)}")
-        if len(told) < len(failures):
-            printing.say(f"  and {len(failures) - len(told):,} more: {verb}")
+        if len(shown) < len(failures):
+            printing.say(f"  and {len(failures) - len(shown):,} more: {verb}")
 
 
 def _complaint_json(complaint: Failure) -> dict[str, str]:
@@ -343,8 +345,10 @@ def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:
     """Return in one line what so many checks found."""
     levels = Counter(each.level for each in found)
-    said = ", ".join(f"{levels[level.value]:,} {level.value}" for level in CheckLevel if levels[level.value])
-    return f"{printing.count(count, 'check')}: {printing.count(len(found), 'finding')}{f' ({said})' if said else ''}"
+    level_counts = ", ".join(f"{levels[level.value]:,} {level.value}" for level in CheckLevel if levels[level.value])
+    return (
+        f"{printing.count(count, 'check')}: {printing.count(len(found), 'finding')}{f' ({level_counts})' if level_counts else ''}"
+    )
 
 
 def add_findings(summary: Summary, config: Config) -> None:

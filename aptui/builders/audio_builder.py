@@ -124,12 +124,12 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
-    wished = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
-    if wished == 2 and present > 2:
+    requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
+    if requested_channels == 2 and present > 2:
         raise _BadAudioError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
-    if options["format"] == "flac" and wished > MOST_FLAC_CHANNELS:
-        raise _BadAudioError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {wished}; use wav or mono")
-    return wished
+    if options["format"] == "flac" and requested_channels > MOST_FLAC_CHANNELS:
+        raise _BadAudioError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {requested_channels}; use wav or mono")
+    return requested_channels
 
 
 def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
@@ -156,11 +156,11 @@ def _mix(block: Samples, channel_count: int) -> Samples:
     return block.mean(axis=1, keepdims=True) if channel_count == 1 else block.repeat(channel_count, axis=1)
 
 
-def _resample(blocks: Iterator[Samples], rate: int, wished_rate: int, channel_count: int) -> Iterator[Samples]:
+def _resample(blocks: Iterator[Samples], rate: int, target_rate: int, channel_count: int) -> Iterator[Samples]:
     import numpy as np
     import soxr
 
-    stream = soxr.ResampleStream(rate, wished_rate, channel_count, dtype="float64", quality="HQ")
+    stream = soxr.ResampleStream(rate, target_rate, channel_count, dtype="float64", quality="HQ")
     for block in blocks:
         yield stream.resample_chunk(np.ascontiguousarray(block), last=False)
     yield stream.resample_chunk(np.zeros((0, channel_count)), last=True)

@@ -217,14 +217,14 @@ def _check_tables(font: Any, request: ProcessJobRequest) -> None:
 def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> None:
     """Leave in `font` what `options` wish."""
     subset = library("fontTools.subset", "fonttools")
-    wished = subset.Options()
-    wished.recalc_timestamp = False
-    wished.hinting = options["hinting"]
-    wished.notdef_outline = True
-    wished.name_IDs = ["*"]
+    subset_options = subset.Options()
+    subset_options.recalc_timestamp = False
+    subset_options.hinting = options["hinting"]
+    subset_options.notdef_outline = True
+    subset_options.name_IDs = ["*"]
     if options["layout_features"] is not None:
-        wished.layout_features = options["layout_features"]
-    cutter = subset.Subsetter(wished)
+        subset_options.layout_features = options["layout_features"]
+    cutter = subset.Subsetter(subset_options)
     if all(options[name] is None for name in ("text", "unicodes", "glyphs")):
         cutter.populate(glyphs=font.getGlyphOrder())
     else:
@@ -258,8 +258,8 @@ def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
 
 def _warn_of_missing_characters(font: Any, text: str, request: ProcessJobRequest) -> None:
     known = font.getBestCmap() or {}
-    missing = sorted({letter for letter in text if ord(letter) not in known and letter.isprintable()})
+    missing = sorted({character for character in text if ord(character) not in known and character.isprintable()})
     if missing:
-        shown = " ".join(f"U+{ord(letter):04X}" for letter in missing[:MOST_CHARACTERS_SHOWN])
+        shown = " ".join(f"U+{ord(character):04X}" for character in missing[:MOST_CHARACTERS_SHOWN])
         more = f" and {len(missing) - MOST_CHARACTERS_SHOWN} more" if len(missing) > MOST_CHARACTERS_SHOWN else ""
         request.log.warning(f"{request.source}: has no glyphs for {shown}{more}")

@@ -192,16 +192,16 @@ def _fit_for_format(picture: Image.Image, options: Mapping[str, Any], source: st
     """Return `picture` in a mode that the wished format holds."""
     from PIL import Image
 
-    wished = options["format"]
-    if picture.mode == "I;16" and wished != "png":
-        log.info(f"{source}: 16-bit grey becomes 8-bit in {wished}")
+    requested_format = options["format"]
+    if picture.mode == "I;16" and requested_format != "png":
+        log.info(f"{source}: 16-bit grey becomes 8-bit in {requested_format}")
         # The upper bytes; Pillow's own conversion cuts all above 255 to white.
         picture = Image.frombytes("L", picture.size, picture.tobytes()[1::2])
     if options["grayscale"] and picture.mode != "I;16":
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
-    if wished == "jpeg" and picture.mode in ("RGBA", "LA"):
+    if requested_format == "jpeg" and picture.mode in ("RGBA", "LA"):
         picture = _on_white(picture, source, log)
-    if wished == "webp":
+    if requested_format == "webp":
         picture = picture.convert("RGBA" if picture.mode in ("RGBA", "LA") else "RGB")
     return picture
 
@@ -245,18 +245,18 @@ def _levels(picture: Image.Image, *, has_mips: bool) -> Iterator[Image.Image]:
 
 def _write_level(picture: Image.Image, level: int, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
     request.check_cancelled()
-    wished = options["format"]
-    name = f"{request.stem}.mip{level}.{wished}" if level else f"{request.stem}.{wished}"
+    requested_format = options["format"]
+    name = f"{request.stem}.mip{level}.{requested_format}" if level else f"{request.stem}.{requested_format}"
     arguments: dict[str, Any] = {}
-    if wished != "png":
+    if requested_format != "png":
         arguments["quality"] = options["quality"]
-    if wished == "webp" and options["lossless"]:
+    if requested_format == "webp" and options["lossless"]:
         # Here `quality` would mean effort.
         arguments = {"lossless": True}
     try:
         with open(request.product_path(name), "wb") as file:
-            picture.save(file, format=wished.upper(), **arguments)
+            picture.save(file, format=requested_format.upper(), **arguments)
     except (ValueError, OSError) as error:
         raise _BadImageError(f"cannot write {name}: {one_line(error)}") from error
-    facts = {"width": picture.width, "height": picture.height, "format": wished}
+    facts = {"width": picture.width, "height": picture.height, "format": requested_format}
     return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE, facts=facts)

@@ -70,13 +70,13 @@ def has_library(module: str) -> bool:
         return False
 
 
-def find_program(wished: str | None, names: Iterable[str]) -> str:
-    """Return the absolute path of the `wished` program (a name in PATH or an absolute path), else of the first of `names`, else "".
+def find_program(requested: str | None, names: Iterable[str]) -> str:
+    """Return the absolute path of `requested` (a program in PATH or an absolute path), else of the first of `names`, else "".
 
     Nothing is looked for from the current folder: what lies there may have come with the assets.
     """
     places = os.pathsep.join(place for place in os.get_exec_path() if os.path.isabs(place))
-    for name in map(os.path.expanduser, [wished] if wished else names):
+    for name in map(os.path.expanduser, [requested] if requested else names):
         if "/" in name and not os.path.isabs(name):
             continue
         if path := shutil.which(name, path=places):

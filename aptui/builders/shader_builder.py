@@ -205,8 +205,8 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
 def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
     compiler = find_program(options["compiler"], COMPILERS)
     if not compiler:
-        wished = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
-        raise MissingError(f"needs {wished}: install the package glslang-tools, or set the parameter 'compiler'")
+        requested = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
+        raise MissingError(f"needs {requested}: install the package glslang-tools, or set the parameter 'compiler'")
     list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
@@ -281,7 +281,7 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
     if not errors:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise _BrokenShaderError(
-            f"{request.source}: the compiler {ended}: {one_line(output[-400:]) if output.strip() else 'it said nothing'}"
+            f"{request.source}: the compiler {ended}: {one_line(output[-400:]) if output.strip() else 'it printed nothing'}"
         )
     for text in errors[1:]:
         request.log.error(text)

@@ -214,8 +214,8 @@ def _encoding(data: bytes) -> str:
 
 def _without(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     """Return `data` without the bytes of `spans`, which do not overlap."""
-    kept, at = [], 0
+    remaining, at = [], 0
     for start, end in sorted(spans):
-        kept.append(data[at:start])
+        remaining.append(data[at:start])
         at = end
-    return b"".join([*kept, data[at:]])
+    return b"".join([*remaining, data[at:]])

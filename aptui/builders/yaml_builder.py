@@ -83,8 +83,8 @@ class YamlBuilder:
         """Return one job per platform; the schemas are source dependencies."""
         response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
         if response.result is Result.SUCCESS:
-            wished = (request.params_for(platform.id).get("schema") for platform in request.platforms)
-            paths = filter_allowed(request, (placed("", path) for path in wished if path))
+            schemas = (request.params_for(platform.id).get("schema") for platform in request.platforms)
+            paths = filter_allowed(request, (placed("", path) for path in schemas if path))
             response.source_dependencies = declare_sources(request.scan_folder, paths)
         return response
 

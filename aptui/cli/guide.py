@@ -64,7 +64,7 @@ ENVIRONMENT = {
     "APTUI_TOKEN": "token that `aptui client` shows to a gateway",
     "APTUI_TRACE": "a file that a running engine writes what it does to, for finding out where time goes",
     "NO_COLOR": "set to anything: no colours",
-    "PAGER": "what `aptui docs` is shown with; less unless said",
+    "PAGER": "what `aptui docs` is shown with; less by default",
     "TERM": "`dumb`: plain lines instead of a screen",
     "XDG_CACHE_HOME": "where the store of this machine's results is, in `aptui/`",
     "XDG_CONFIG_HOME": "where your own layer, keys and themes are, in `aptui/`",

@@ -49,7 +49,7 @@ VERBS = {
     "record": ("aptui.verbs.sessions.record", "keep what a running engine says in a file, to be replayed"),
     "replay": ("aptui.verbs.screens.replay", "show a recording on the screen, at any speed, from any moment"),
     "changes": ("aptui.verbs.graph.changes", "what changed since a number, in order, for asset browsers and search indexes"),
-    "deps": ("aptui.verbs.graph.graph", "what an asset needs, and who needs it"),
+    "deps": ("aptui.verbs.graph.graph", "what an asset needs, and what needs it"),
     "query": ("aptui.verbs.graph.graph", "ask the graph: deps, rdeps, somepath, allpaths"),
     "affected": ("aptui.verbs.graph.affected", "what the changes since a commit would make run again; builds nothing"),
     "assetlist": ("aptui.verbs.shipping.shipping", "list which products ship with some assets"),
@@ -57,7 +57,7 @@ VERBS = {
     "compare": ("aptui.verbs.shipping.shipping", "compare two asset lists"),
     "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
     "reprocess": ("aptui.verbs.steering.run", "run the jobs of some sources again"),
-    "interest": ("aptui.verbs.steering.run", "let the jobs of what somebody looks at come first, for a while"),
+    "interest": ("aptui.verbs.steering.run", "let the jobs of what a client looks at come first, for a while"),
     "restore": ("aptui.verbs.steering.restore", "put the products of an earlier run of a job back, until its source changes"),
     "rerun": ("aptui.verbs.steering.run", "run one job alone, in the foreground, and keep what it left"),
     "move": ("aptui.verbs.steering.move", "move sources, with their metadata and what names them"),
@@ -68,7 +68,7 @@ VERBS = {
     "check": ("aptui.verbs.shipping.checks", "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands"),
     "lint": ("aptui.verbs.shipping.lint", "look for what breaks elsewhere: spelling, dead references, unreachable assets, case"),
     "cache": ("aptui.verbs.results.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
-    "gc": ("aptui.verbs.results.cache", "short for 'cache gc': remove kept results that nobody used for long"),
+    "gc": ("aptui.verbs.results.cache", "short for 'cache gc': remove stored results that were not used for long"),
     "scan-missing": ("aptui.verbs.shipping.missing", "look for assets that products name and do not declare"),
     "gateway": ("aptui.verbs.gateway", "listen for editors, running games and devices"),
     "token": ("aptui.verbs.gateway", "who may use the gateway: add, list, revoke"),
@@ -132,29 +132,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except InternalError as error:
-        return _tell_crash(error)
+        return _report_crash(error)
     except KnownError as error:
         return _report_refusal(error)
     except BrokenPipeError:
         printing.silence_stdout()
         return 0
     except OSError as error:
-        return _report_lost_output(error) if printing.is_of_stdout(error) else _tell_crash(error)
+        return _report_lost_output(error) if printing.is_of_stdout(error) else _report_crash(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
-        return _tell_crash(error)
+        return _report_crash(error)
     return code
 
 
-def register_dialects() -> None:
+def register_formats() -> None:
     """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
     from aptui.config import formats  # a screen shows its frame first
 
-    if _O3DE not in formats.DIALECTS:
-        formats.DIALECTS.append(_O3DE)
+    if _O3DE not in formats.FORMATS:
+        formats.FORMATS.append(_O3DE)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -166,7 +166,7 @@ def _dispatch(words: list[str]) -> int:
     if verb == "open":
         return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
     import_module(_LEAN_START)
-    register_dialects()
+    register_formats()
     module = import_module(VERBS[verb][0])
     parser = parser_of(verb, words)
     arguments = _with_color(parser.parse_args(words))
@@ -209,7 +209,7 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 
 def add_project(parser: ArgumentParser) -> None:
     """Add what every verb takes."""
-    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
+    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards by default")
     parser.add_argument(
         "--engine-path",
         dest="set",
@@ -278,7 +278,7 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     import_module(_LEAN_START)
     import_module(_LEAN_SCREEN)
     if verb != "open":
-        register_dialects()
+        register_formats()
     try:
         return int(getattr(import_module(module), verb)(arguments))
     except KnownError:
@@ -309,7 +309,7 @@ def _report_lost_output(error: OSError) -> int:
     return _report_refusal(HostError(what, hint="check the place that it goes to, and the free space there"))
 
 
-def _tell_crash(error: Exception) -> int:
+def _report_crash(error: Exception) -> int:
     """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
     import traceback
 

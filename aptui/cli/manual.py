@@ -23,9 +23,7 @@ from aptui.shared.errors import UserError
 
 def help_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `help`."""
-    parser.add_argument(
-        "words", nargs="*", metavar="VERB", help="a verb, and one of its actions: 'cache gc'; all verbs unless said"
-    )
+    parser.add_argument("words", nargs="*", metavar="VERB", help="a verb, and one of its actions: 'cache gc'; all verbs by default")
 
 
 def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aptui.client.connection import AsyncClient, Disconnected, Heard, Refused, make_device
+from aptui.client.connection import AsyncClient, ClientNotice, Disconnected, Refusal, make_device
 from aptui.client.threads import Client
 from aptui.shared.errors import HostError
 
-__all__ = ["AsyncClient", "Client", "Disconnected", "Heard", "Refused", "local", "make_device"]
+__all__ = ["AsyncClient", "Client", "ClientNotice", "Disconnected", "Refusal", "local", "make_device"]
 
 
 def local(cache_dir: Path) -> tuple[str, str]:

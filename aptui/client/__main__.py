@@ -33,8 +33,8 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
 
 async def _print(client: AsyncClient) -> None:
     try:
-        async for heard in client.notices():
-            print(codec.encode_notices(heard.epoch, heard.seq, [heard.notice]), flush=True)
+        async for received in client.notices():
+            print(codec.encode_notices(received.epoch, received.seq, [received.notice]), flush=True)
     except Disconnected as error:
         print(codec.encode_value({"gone": str(error)}), flush=True)
 
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=DEVICE_PORT, help="where to listen; 0 = any")
     parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine wants one")
     parser.add_argument("--name", default="device", help="what to call ourselves")
-    parser.add_argument("--platform", action="append", default=[], help="which news to receive; all unless said")
+    parser.add_argument("--platform", action="append", default=[], help="which news to receive; all by default")
     parser.add_argument("--catalog", action="store_true", help="receive the whole catalog first")
     given = parser.parse_args()
     hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}

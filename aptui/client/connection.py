@@ -37,7 +37,7 @@ _WINDOW = 15
 """Of the compression that is offered to a gateway on another machine."""
 _FAREWELL_S = 2.0
 """How long the end of a connection may take; then it is cut."""
-_KEPT = 100_000
+_MOST_UNREAD = 100_000
 """Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
@@ -48,7 +48,7 @@ _PAUSES_S = (0.2, 5.0)
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 
 
-class Refused(KnownError):
+class Refusal(KnownError):
     """The gateway refuses what was asked; `code` as in the protocol: 1 you may not, 2 its trouble, 3 your mistake, 4 busy."""
 
     def __init__(self, what: str, *, hint: str = "", code: int = 3) -> None:
@@ -61,7 +61,7 @@ class Disconnected(HostError):
     """The connection has ended, or none came about."""
 
 
-class Heard(Struct, frozen=True):
+class ClientNotice(Struct, frozen=True):
     """A notification and its place in the engine's life."""
 
     epoch: int
@@ -69,7 +69,7 @@ class Heard(Struct, frozen=True):
     notice: object
 
 
-class _Asked(Struct):
+class _PendingRequest(Struct):
     answer: asyncio.Future[object]
     record: type[Any]
     pieces: list[bytes] = field(default_factory=list)
@@ -112,9 +112,9 @@ class AsyncClient:
         way: _Way | None = None,
     ) -> None:
         self._session, self._socket, self._way = session, socket, way
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _PendingRequest] = {}
         self._count = 0
-        self._kept: deque[Heard] = deque()
+        self._unread: deque[ClientNotice] = deque()
         self._fresh = asyncio.Event()
         self._online = asyncio.Event()
         self._online.set()
@@ -148,13 +148,13 @@ class AsyncClient:
         Raises:
             Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
         """
-        said = Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello)
-        way = _Way(place or (lambda: (url, token)), tls, said, reconnect_s)
+        request = Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello)
+        way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
         session = _Session()
         client = None
         try:
             client = cls(session, await _dial(session.http, url, token, tls), way)
-            client.welcome = await client.ask(said)
+            client.welcome = await client.ask(request)
         except BaseException:
             await (client.close() if client is not None else session.close())
             raise
@@ -196,7 +196,7 @@ class AsyncClient:
             await asked.answer
         return b"".join(asked.pieces)
 
-    async def _say(self, request: Any, *, has_bytes: bool = False) -> _Asked:
+    async def _say(self, request: Any, *, has_bytes: bool = False) -> _PendingRequest:
         await self._online.wait()
         if self._end is not None:
             raise self._end
@@ -204,7 +204,7 @@ class AsyncClient:
         number = self._count
         has_bytes = has_bytes or isinstance(request, ReadProduct)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        asked = self._asked[number] = _Asked(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
+        asked = self._asked[number] = _PendingRequest(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
         try:
             await self._socket.send_str(codec.encode_request(number, request))
@@ -213,15 +213,15 @@ class AsyncClient:
             raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
         return asked
 
-    async def notices(self) -> AsyncIterator[Heard]:
+    async def notices(self) -> AsyncIterator[ClientNotice]:
         """Yield notifications as they come.
 
         Raises:
             Disconnected: the connection has ended, and all were yielded.
         """
         while True:
-            while self._kept:
-                yield self._kept.popleft()
+            while self._unread:
+                yield self._unread.popleft()
             if self._end is not None:
                 raise self._end
             self._fresh.clear()
@@ -268,7 +268,7 @@ class AsyncClient:
         try:
             while (message := await self._socket.receive()).type in _SPOKEN:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    self._take(codec.decode_said(message.data))
+                    self._take(codec.decode_message(message.data))
                 else:
                     self._take_bytes(message.data)
         except RequestMistake as mistake:
@@ -298,8 +298,8 @@ class AsyncClient:
                 url, token = way.place()
                 self._socket = await _dial(self._session.http, url, token, way.tls)
                 await self._greet(way.hello)
-            except (Disconnected, HostError, Refused) as error:
-                is_refused = isinstance(error, Refused) and error.exit_code != BusyError.exit_code
+            except (Disconnected, HostError, Refusal) as error:
+                is_refused = isinstance(error, Refusal) and error.exit_code != BusyError.exit_code
                 if is_refused or loop.time() + self._pause_s > until:
                     raise
             else:
@@ -310,33 +310,33 @@ class AsyncClient:
 
     async def _greet(self, hello: Hello) -> None:
         """Say hello on a socket that nobody reads yet, and note that something may have been missed meanwhile."""
-        self._keep(Heard(0, 0, Resync("the connection to the gateway was lost and made again")))
+        self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._asked[self._count] = _Asked(answer, Welcome)
+        self._asked[self._count] = _PendingRequest(answer, Welcome)
         await self._socket.send_str(codec.encode_request(self._count, hello))
         while not answer.done():
             message = await self._socket.receive(_CONNECT_LIMIT_S)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Disconnected("the gateway ended the connection instead of welcoming us")
-            self._take(codec.decode_said(message.data))
+            self._take(codec.decode_message(message.data))
         welcome = answer.result()
         assert isinstance(welcome, Welcome)
         self.welcome = welcome
 
-    def _take(self, said: codec.WireMessage) -> None:
-        for plain in said.notices:
+    def _take(self, message: codec.WireMessage) -> None:
+        for plain in message.notices:
             record = codec.record_of(plain)
             if record is not None:
-                self._keep(Heard(said.epoch, said.seq, record))
-        asked = self._asked.get(said.number)
+                self._keep(ClientNotice(message.epoch, message.seq, record))
+        asked = self._asked.get(message.number)
         if asked is None or asked.answer.done():
             return
-        if said.refusal is not None:
-            refusal = said.refusal
-            asked.answer.set_exception(Refused(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
-        elif said.answer is not None:
-            asked.answered = codec.as_record(said.answer, asked.record)
+        if message.refusal is not None:
+            refusal = message.refusal
+            asked.answer.set_exception(Refusal(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
+        elif message.answer is not None:
+            asked.answered = codec.as_record(message.answer, asked.record)
             if not asked.has_bytes:
                 asked.answer.set_result(asked.answered)
 
@@ -349,11 +349,11 @@ class AsyncClient:
         else:
             asked.answer.set_result(asked.answered)
 
-    def _keep(self, heard: Heard) -> None:
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-            heard = Heard(heard.epoch, heard.seq, Resync("the program did not take its news in time"))
-        self._kept.append(heard)
+    def _keep(self, received: ClientNotice) -> None:
+        if len(self._unread) >= _MOST_UNREAD:
+            self._unread.clear()
+            received = ClientNotice(received.epoch, received.seq, Resync("the program did not take its news in time"))
+        self._unread.append(received)
         self._fresh.set()
 
     def _finish(self, end: KnownError) -> None:
@@ -410,24 +410,24 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
             ssl=tls if tls is not None else True,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=_CONNECT_LIMIT_S),
-        ) as said:
-            is_plain = said.status == status and said.content_type == "text/plain"
-            return (await said.content.read(_REASON_LENGTH)).decode("utf-8", "replace").strip() if is_plain else ""
+        ) as response:
+            is_plain = response.status == status and response.content_type == "text/plain"
+            return (await response.content.read(_REASON_LENGTH)).decode("utf-8", "replace").strip() if is_plain else ""
     except (aiohttp.ClientError, TimeoutError, OSError):
         return ""
 
 
 def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
-    told = f": {sanitize(why)}" if why else ""
+    reason = f": {sanitize(why)}" if why else ""
     reasons = {
-        401: Refused("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
-        403: Refused(
-            f"the gateway refused the connection{told}",
+        401: Refusal("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
+        403: Refusal(
+            f"the gateway refused the connection{reason}",
             hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
             code=1,
         ),
-        421: Refused(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
-        503: Refused("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
+        421: Refusal(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
+        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
     }
     return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from typing import Any, Self, TypeVar
 
-from aptui.client.connection import AsyncClient, Disconnected, Heard
+from aptui.client.connection import AsyncClient, ClientNotice, Disconnected
 from aptui.serve.protocol.requests import Welcome
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Client:
         """Return the bytes of a product; see `AsyncClient.read_product`."""
         return self._wait(self._connected.read_product(timeout_s, **what))
 
-    def next_notice(self, timeout_s: float | None = None) -> Heard | None:
+    def next_notice(self, timeout_s: float | None = None) -> ClientNotice | None:
         """Return the next notification, None if none came in time; None as time = wait for ever.
 
         Raises:
@@ -65,10 +65,10 @@ class Client:
             waiting.cancel()
             return None
 
-    def notices(self, timeout_s: float | None = None) -> Iterator[Heard]:
+    def notices(self, timeout_s: float | None = None) -> Iterator[ClientNotice]:
         """Yield notifications until none came for `timeout_s` seconds."""
-        while (heard := self.next_notice(timeout_s)) is not None:
-            yield heard
+        while (received := self.next_notice(timeout_s)) is not None:
+            yield received
 
     def close(self) -> None:
         """End the connection."""
@@ -102,5 +102,5 @@ class Client:
         self.close()
 
 
-async def _next(heard: AsyncIterator[Heard]) -> Heard:
-    return await anext(heard)
+async def _next(notices: AsyncIterator[ClientNotice]) -> ClientNotice:
+    return await anext(notices)

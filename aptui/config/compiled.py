@@ -36,7 +36,7 @@ from aptui.core.project import (
 from aptui.core.results.checks import Check, Limit
 
 
-def find_kept_file(*asked: object) -> str:
+def find_compiled_file(*asked: object) -> str:
     """Return where the compiled form of what is asked for is kept, in the user's cache folder."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
@@ -113,18 +113,18 @@ def _unpack_pattern(data: dict[str, Any]) -> Pattern:
 
 def recall(file: str, key: str) -> Config | None:
     """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
-    config = read_kept(file, key)
+    config = read_compiled(file, key)
     if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
     return refresh_tools(refresh_variables(config))
 
 
-def read_kept(file: str, key: str | None = None) -> Config | None:
+def read_compiled(file: str, key: str | None = None) -> Config | None:
     """Return the compiled form in `file`, for any key where `key` is None; a damaged file is as good as none."""
     try:
         with open(file, encoding="ascii") as stream:
-            kept_key, digest, text = stream.read().split("\n", 2)
-        if key not in (None, kept_key) or digest != hashlib.sha256(text.encode()).hexdigest():
+            stored_key, digest, text = stream.read().split("\n", 2)
+        if key not in (None, stored_key) or digest != hashlib.sha256(text.encode()).hexdigest():
             return None
         return _unpack(json.loads(text))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -134,10 +134,10 @@ def read_kept(file: str, key: str | None = None) -> Config | None:
 def keep(file: str, key: str, config: Config) -> None:
     """Keep the compiled form for `recall`."""
     text = canonical(pack(config))
-    write_kept(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 
-def write_kept(file: str, text: str) -> None:
+def write_compiled(file: str, text: str) -> None:
     """Write a file of the user's cache folder, whole or not at all; a folder that cannot be written costs only time."""
     temporary = f"{file}.{os.getpid()}"
     try:

@@ -39,10 +39,10 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
         UserError: nobody says anything about it.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = format_of(project_dir)
-    if dialect is not None:
-        said: list[ConfigMessage] = dialect.explain(project_dir, key, sets)
-        return said
+    project_format = format_of(project_dir)
+    if project_format is not None:
+        messages: list[ConfigMessage] = project_format.explain(project_dir, key, sets)
+        return messages
     return explain_key(layer_trees(project_dir, sets), key)
 
 
@@ -50,13 +50,13 @@ def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return what each of these layers says about a key, in their order."""
     from aptui.config.yaml.nodes import nearest
 
-    said = [
+    messages = [
         ConfigMessage(node.where, _show_node(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None
     ]
-    if not said:
+    if not messages:
         known = {name for tree in trees for name in tree.value}
-        raise UserError(f"nothing is said about '{key}'", hint=nearest(key.partition(".")[0], known))
-    return said
+        raise UserError(f"no file sets '{key}'", hint=nearest(key.partition(".")[0], known))
+    return messages
 
 
 def _at(node: Node | None, steps: Sequence[str]) -> Node | None:

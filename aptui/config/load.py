@@ -16,7 +16,7 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
-from aptui.config.compiled import find_kept_file, keep, recall
+from aptui.config.compiled import find_compiled_file, keep, recall
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
 from aptui.config.formats import format_of, refuse_unreadable
 from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
@@ -50,19 +50,21 @@ def load(
     """
     project_dir = Path(os.path.abspath(project_dir))
     wanted = None if platforms is None else tuple(platforms)
-    dialect = format_of(project_dir)
+    project_format = format_of(project_dir)
     config: Config = (
-        _with_kept_platforms(_load(project_dir, sets, wanted)) if dialect is None else dialect.load(project_dir, sets, wanted)
+        _with_disabled_platforms(_load(project_dir, sets, wanted))
+        if project_format is None
+        else project_format.load(project_dir, sets, wanted)
     )
     return with_workers(config, config.workers if workers is None else workers)
 
 
-def _with_kept_platforms(config: Config) -> Config:
+def _with_disabled_platforms(config: Config) -> Config:
     """Let platforms that are switched off keep their products: switching one off must not cost what took hours to make."""
-    kept_ones = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
-    if not kept_ones:
+    made_before = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
+    if not made_before:
         return config
-    return replace(config, project=replace(config.project, resting_platforms=(*config.project.resting_platforms, *kept_ones)))
+    return replace(config, project=replace(config.project, resting_platforms=(*config.project.resting_platforms, *made_before)))
 
 
 def without_disabled(config: Config) -> Config:
@@ -78,7 +80,7 @@ def without_disabled(config: Config) -> Config:
 def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
     layers = _read_layers(project_dir)
     key = digest_of([environment(project_dir), sets, wanted, [(path, hashlib.sha256(data).hexdigest()) for path, data in layers]])
-    file = find_kept_file(project_dir, sets, wanted)
+    file = find_compiled_file(project_dir, sets, wanted)
     config = recall(file, key)
     if config is None:
         config = _compile(project_dir, layers, sets, wanted)
@@ -127,9 +129,9 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
         ConfigErrors: all mistakes that were found.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = format_of(project_dir)
-    if dialect is not None:
-        dialect.check_with(project_dir, file, data)
+    project_format = format_of(project_dir)
+    if project_format is not None:
+        project_format.check_with(project_dir, file, data)
         return
     layers = [(name, held) for name, held in _read_layers(project_dir) if name != str(file)]
     layers.insert(SHIPPED_LAYERS if file == project_dir / FILE_NAME else len(layers), (str(file), data))
@@ -144,9 +146,9 @@ def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
 def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
     """Return the layers one by one, the shipped ones first, those that lie over others later."""
     project_dir = Path(os.path.abspath(project_dir))
-    dialect = format_of(project_dir)
-    if dialect is not None:
-        trees: list[Node] = dialect.layer_trees(project_dir, sets)
+    project_format = format_of(project_dir)
+    if project_format is not None:
+        trees: list[Node] = project_format.layer_trees(project_dir, sets)
         return trees
     return parse_layers(_read_layers(project_dir), sets)
 

@@ -35,7 +35,7 @@ class ConfigErrors(UserError):
 
 def one_line(text: str) -> str:
     """Return `text` with everything that does not print written as an escape: names and values are other people's text."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 class ResourceLimits(Struct, frozen=True):

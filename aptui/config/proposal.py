@@ -27,7 +27,7 @@ from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
-_LOOK_AT_MOST = 100_000
+_MOST_FILES = 100_000
 """Files; a rule for what comes later is easily written by hand."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NEVER_COPIED = frozenset({
@@ -337,7 +337,7 @@ def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
             if not is_settings(name) and path != FILE_NAME and not name.startswith(".") and not is_ignored(path):
                 yield path
         seen += len(names)
-        if seen > _LOOK_AT_MOST:
+        if seen > _MOST_FILES:
             return
 
 

@@ -76,8 +76,8 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
     A field that has its default value is left out.
     """
     defaults = dict(zip(reversed(record.__struct_fields__), reversed(record.__struct_defaults__), strict=False))
-    said = [(name, value) for name in names if (value := getattr(record, name)) != defaults.get(name, _REQUIRED)]
-    return short(_encode(said).encode("utf-8", "surrogatepass"))
+    values = [(name, value) for name in names if (value := getattr(record, name)) != defaults.get(name, _REQUIRED)]
+    return short(_encode(values).encode("utf-8", "surrogatepass"))
 
 
 def _code_name(builder: Builder) -> str:
@@ -161,11 +161,11 @@ def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> st
     before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
     after = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in new}
     slots = [slot for slot in sorted(before.keys() | after.keys()) if before.get(slot, ("", ""))[1] != after.get(slot, ("", ""))[1]]
-    telling = [slot for slot in slots if slot[0] not in _PLACES] or slots
-    said = [_difference(slot[0], before.get(slot), after.get(slot)) for slot in telling]
-    if len(said) > limit:
-        said[limit:] = [f"and {len(said) - limit} more"]
-    return "; ".join(said)
+    reported = [slot for slot in slots if slot[0] not in _PLACES] or slots
+    differences = [_difference(slot[0], before.get(slot), after.get(slot)) for slot in reported]
+    if len(differences) > limit:
+        differences[limit:] = [f"and {len(differences) - limit} more"]
+    return "; ".join(differences)
 
 
 def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | None) -> str:

@@ -17,7 +17,7 @@ META_SUFFIX = ".meta"
 
 _NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 
-DEPARTED_STATE = "departed:"
+REMOVED_SOURCE_STATE = "departed:"
 """Keys in `aptui_state` of sources that went without their identity file.
 
 Prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = it came back.
@@ -43,7 +43,7 @@ def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
     """Return the UUIDs that a source answers to beside its own: those it had, those of its path, and one it claims in vain."""
     named = source.identity
     claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
-    others = (*claimed, *(() if source.is_shadow else path_uuids(source.rel)))
+    others = (*claimed, *(() if source.is_duplicate else path_uuids(source.rel)))
     return tuple(dict.fromkeys(uuid for uuid in others if uuid != source.uuid))
 
 
@@ -57,13 +57,13 @@ def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> Source
     return SourceUuid(name_uuid(f"{format_braced(source)}:{format_braced(builder)}:{sub_id}".encode()))
 
 
-def shadow_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
+def duplicate_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
     """Return the UUID of a duplicate path without an identity file: its path alone is that of another source too."""
     return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
 
 
-def shadow_prefix(scan_folder: str) -> str:
-    """Return what stands before the names of a shadow's products: the same in every cache, whatever number the folder has there."""
+def duplicate_prefix(scan_folder: str) -> str:
+    """Return the prefix of a duplicate path's product names: the same in every cache, whatever number the folder has."""
     plain = _NOT_IN_PREFIXES.sub("_", scan_folder.lower())
     changed = f"-{hashlib.sha256(scan_folder.lower().encode()).hexdigest()[:6]}" if plain != scan_folder.lower() else ""
     return f"({plain}{changed})"

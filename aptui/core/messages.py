@@ -67,7 +67,7 @@ class FilesSeen(Struct, frozen=True):
     facts: tuple[FileFact, ...]
 
 
-class FoldersKept(Struct, frozen=True):
+class FoldersUnchanged(Struct, frozen=True):
     """These relative folders (lower case) are as they were remembered."""
 
     seq: int
@@ -152,8 +152,8 @@ class RowsSaved(Struct, frozen=True):
     ticket: int
 
 
-class Asked(Struct, frozen=True):
-    """Somebody asks: verb is one of those below; `keys` are sources, `job_ids` jobs.
+class RequestReceived(Struct, frozen=True):
+    """A client requests something; `verb` is one of those below, `keys` are sources, `job_ids` jobs.
 
     "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses: a client wants to know which jobs there are;
     "save" has every job saved that has no row yet, for the same client;
@@ -171,7 +171,7 @@ Event = (
     ScanStarted
     | FolderSeen
     | FilesSeen
-    | FoldersKept
+    | FoldersUnchanged
     | ScanFinished
     | SlotsFree
     | FilesHashed
@@ -180,7 +180,7 @@ Event = (
     | ProductsCommitted
     | ProductsLost
     | RowsSaved
-    | Asked
+    | RequestReceived
 )
 
 # ---------------------------------------------------------------------------------------------------------------- commands
@@ -277,7 +277,7 @@ class DiscardStaging(Struct, frozen=True):
     run_keys: tuple[int, ...]
 
 
-class LookAgain(Struct, frozen=True):
+class RecheckFiles(Struct, frozen=True):
     """These files changed while they were read: look at them again soon."""
 
     cause: int
@@ -285,7 +285,7 @@ class LookAgain(Struct, frozen=True):
 
 
 class CompareFiles(Struct, frozen=True):
-    """Files that runs may have written though nobody is told of it: look again at those that are not as these facts say."""
+    """Files that runs may have written without a notification: check those again that are not as these facts say."""
 
     cause: int
     facts: tuple[FileFact, ...]
@@ -311,7 +311,7 @@ Command = (
     | WriteLog
     | DropLogs
     | DiscardStaging
-    | LookAgain
+    | RecheckFiles
     | CompareFiles
     | DescribeAnew
 )

@@ -10,7 +10,7 @@ from typing import NewType
 
 from msgspec import Struct, field
 
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.run_report import Ties
 
@@ -26,8 +26,8 @@ SourceUuid = NewType("SourceUuid", bytes)
 """16 bytes, big-endian, as O3DE's `Sources.SourceGuid` holds them."""
 
 NO_DIGEST = Digest(b"")
-SHADOW = "\U0010ff01"
-"""Between path and scan folder in the key of a duplicate path (`FileFact.is_shadow`); no name has it (`core.paths.to_text`)."""
+DUPLICATE_MARK = "\U0010ff01"
+"""Between path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`core.paths.to_text`)."""
 UNKNOWN_SIZE = -1
 """The size of a file of which the digest alone is remembered."""
 
@@ -35,7 +35,7 @@ UNKNOWN_SIZE = -1
 class FileFact(Struct, frozen=True):
     """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0.
 
-    `is_shadow`: a file of a metadata type whose path an earlier scan folder has too: overriding does not hold for those.
+    `is_duplicate`: a file of a metadata type whose path an earlier scan folder has too: overriding does not hold for those.
     """
 
     scan_folder: int
@@ -46,12 +46,12 @@ class FileFact(Struct, frozen=True):
     inode: int
     digest: Digest = NO_DIGEST
     hash64: int = 0
-    is_shadow: bool = False
+    is_duplicate: bool = False
 
     @property
     def key(self) -> PathKey:
         """What identifies the file as a source."""
-        return PathKey(f"{self.rel.lower()}{SHADOW}{self.scan_folder}" if self.is_shadow else self.rel.lower())
+        return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())
 
 
 class DependencyKind(IntEnum):
@@ -166,7 +166,7 @@ class Product(Struct, frozen=True):
     size: int
     links: tuple[ProductLink, ...] = ()
     legacy_sub_ids: tuple[int, ...] = ()
-    facts: ProductFacts | None = None
+    facts: ContentFacts | None = None
 
 
 class JobState(StrEnum):
@@ -248,7 +248,7 @@ class Job(Struct, eq=False):
     ties: Ties | None = None
 
     @property
-    def told_reason(self) -> str:
+    def full_reason(self) -> str:
         """Why its last plan needed a run and where its result came from, in one sentence."""
         return with_origin(self.reason, self.origin)
 
@@ -275,8 +275,8 @@ class Job(Struct, eq=False):
 
 def with_origin(reason: str, origin: str) -> str:
     """Return one sentence of both; `store.reader.REASON_SQL` says the same."""
-    told = f"its result is {origin}" if origin else ""
-    return f"{reason}; {told}" if reason and told else reason or told
+    sentence = f"its result is {origin}" if origin else ""
+    return f"{reason}; {sentence}" if reason and sentence else reason or sentence
 
 
 ANALYSIS_KEY = "\x00analyse"
@@ -320,6 +320,6 @@ class Source(Struct, eq=False):
     misidentity: str = ""
 
     @property
-    def is_shadow(self) -> bool:
-        """Whether an earlier scan folder has its path too (`FileFact.is_shadow`)."""
-        return SHADOW in self.key
+    def is_duplicate(self) -> bool:
+        """Whether an earlier scan folder has its path too (`FileFact.is_duplicate`)."""
+        return DUPLICATE_MARK in self.key

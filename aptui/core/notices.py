@@ -1,7 +1,7 @@
 """Notices and log records: what the engine reports, each with `cause`, the `seq` of the event that led to it.
 
-Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start
-of a program.
+They stand apart from `messages`, so that a program that only listens creates these few records alone: each costs most of a
+millisecond at its start.
 
 Tests: `tests/core/pipeline/runs/test_results.py`.
 """
@@ -13,7 +13,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from aptui.core.model import RelPath, RunKey
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.health import Connection, Health
 
@@ -67,7 +67,7 @@ class JobChanged(Struct, frozen=True):
     run_key: RunKey
     completed_ms: int = 0
     is_run: bool = True
-    facts: ProductFacts | None = None
+    facts: ContentFacts | None = None
     flaky: str = ""
     is_draft: bool = False
     is_critical: bool = False
@@ -97,7 +97,7 @@ class SourcesChanged(Struct, frozen=True):
     sources: tuple[tuple[RelPath, bool], ...]
 
 
-class Said(Struct, frozen=True):
+class EngineMessage(Struct, frozen=True):
     """A sentence for people about the whole engine, not a job: "a link to a folder is not followed: …"."""
 
     cause: int
@@ -183,7 +183,7 @@ class ConnectionsChanged(Struct, frozen=True):
     gateway: GatewayReport | None = None
 
 
-class ShowAsked(Struct, frozen=True):
+class ShowRequested(Struct, frozen=True):
     """A person wants to see this source, or this product (a name, "" = none) of it, in the editor."""
 
     cause: int
@@ -199,6 +199,6 @@ class PeerOrdered(Struct, frozen=True):
 
 
 Notice = (
-    JobChanged | ProductsChanged | SourcesChanged | Said | Progress | HealthChanged | ConnectionsChanged | MissingScan | ShowAsked
-    | PeerOrdered
+    JobChanged | ProductsChanged | SourcesChanged | EngineMessage | Progress | HealthChanged | ConnectionsChanged | MissingScan
+    | ShowRequested | PeerOrdered
 )  # fmt: skip

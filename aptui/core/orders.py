@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aptui.core.model import JobPlan, ProductLink, SourceEdge
 from aptui.core.notices import LogRecord
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.core.results.run_report import NOTHING_USED, Used
 
 
@@ -124,7 +124,7 @@ class StagedProduct(Struct, frozen=True):
     links: tuple[ProductLink, ...] = ()
     legacy_sub_ids: tuple[int, ...] = ()
     is_executable: bool = False
-    facts: ProductFacts | None = None
+    facts: ContentFacts | None = None
 
 
 class Read(Struct, frozen=True):

@@ -12,7 +12,7 @@ Clash = tuple[FileFact, tuple[RelPath, ...]]
 """A file and the names of the others in its scan folder that differ from it only in case."""
 
 
-def is_told_apart(key: str, metadata_types: tuple[str, ...]) -> bool:
+def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
     """Whether a file with this key has its identity from a `.meta` file, or is one, so that it does not override its namesakes."""
     return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
 
@@ -20,7 +20,7 @@ def is_told_apart(key: str, metadata_types: tuple[str, ...]) -> bool:
 def merge_folder(
     parts: Sequence[Iterable[FileFact]], metadata_types: tuple[str, ...] = ()
 ) -> tuple[dict[PathKey, FileFact], list[Clash]]:
-    """Decide who wins in one relative folder.
+    """Decide which file wins each path of one relative folder.
 
     A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
     and what they override stays overridden. Clashes among overridden files, and among duplicate paths, are nobody's business.
@@ -36,12 +36,12 @@ def merge_folder(
     for part in parts:
         mine: dict[PathKey, FileFact] = {}
         crowds: dict[PathKey, list[FileFact]] = {}
-        shadows: dict[PathKey, list[FileFact]] = {}
+        duplicates: dict[PathKey, list[FileFact]] = {}
         for fact in part:
             key = PathKey(fact.rel.lower())
             if key in taken:
-                if is_told_apart(key, metadata_types):
-                    shadows.setdefault(key, []).append(replace(fact, is_shadow=True))
+                if has_own_identity(key, metadata_types):
+                    duplicates.setdefault(key, []).append(replace(fact, is_duplicate=True))
                 continue
             if key in mine:
                 crowds.setdefault(key, [mine[key]]).append(fact)
@@ -52,5 +52,5 @@ def merge_folder(
             clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
         taken.update(mine, crowds)
         winners.update(mine)
-        winners.update((crowd[0].key, crowd[0]) for crowd in shadows.values() if len(crowd) == 1)
+        winners.update((crowd[0].key, crowd[0]) for crowd in duplicates.values() if len(crowd) == 1)
     return winners, clashes

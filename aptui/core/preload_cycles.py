@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from aptui.core.state.cycles import components
 
 Edges = Mapping[int, Sequence[int]]
-RING = "products that load each other before themselves can never be loaded: "
+CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
 """What a sentence about one of them begins with; behind it stands its chain, with `JOIN` between its names."""
 JOIN = " -> "
 
@@ -26,20 +26,20 @@ def find_cycles(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -
     """
     asked = set(wanted)
     found = []
-    for knot in components(edges, lambda thing: edges.get(thing, ())):
-        if asked.isdisjoint(knot) or (len(knot) == 1 and knot[0] not in edges.get(knot[0], ())):
+    for component in components(edges, lambda thing: edges.get(thing, ())):
+        if asked.isdisjoint(component) or (len(component) == 1 and component[0] not in edges.get(component[0], ())):
             continue
-        found.append(_describe_cycle(edges, names, set(knot)))
+        found.append(_describe_cycle(edges, names, set(component)))
     return sorted(found)
 
 
-def _describe_cycle(edges: Edges, names: Mapping[int, str], knot: set[int]) -> tuple[str, ...]:
-    first = min(knot, key=names.__getitem__)
+def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int]) -> tuple[str, ...]:
+    first = min(component, key=names.__getitem__)
     came_from: dict[int, int] = {}
     todo = deque([first])
     while todo:
         at = todo.popleft()
-        for other in sorted(knot.intersection(edges.get(at, ())), key=names.__getitem__):
+        for other in sorted(component.intersection(edges.get(at, ())), key=names.__getitem__):
             if other not in came_from:
                 came_from[other] = at
                 todo.append(other)

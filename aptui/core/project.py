@@ -1,4 +1,4 @@
-"""The records of what is configured: platforms, scan folders, builders and their rules; `config` makes them, everybody reads them.
+"""The records of what is configured: platforms, scan folders, builders and their rules; made by `config`, read everywhere.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -62,7 +62,7 @@ class Pattern(Struct, frozen=True):
 
 
 class BuilderKind(StrEnum):
-    """Who does the work: `copy` needs no code; `command` runs a program; `python` is a class."""
+    """What does the work: `copy` needs no code; `command` runs a program; `python` is a class."""
 
     COPY = "copy"
     COMMAND = "command"

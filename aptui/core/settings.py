@@ -309,10 +309,10 @@ def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]
 
 def _entries(values: Mapping[Slot, Value], builder: str) -> tuple[Entry, ...]:
     """Return one entry of a manifest for each file that has a say."""
-    said: dict[str, list[tuple[Slot, Json]]] = {}
+    by_name: dict[str, list[tuple[Slot, Json]]] = {}
     for slot, value in sorted(values.items()):
-        said.setdefault(value.file, []).append((slot, value.value))
-    return tuple(("setting", f"{key_of(file)}:{builder}", short(_canonical(said[file]).encode())) for file in sorted(said))
+        by_name.setdefault(value.file, []).append((slot, value.value))
+    return tuple(("setting", f"{key_of(file)}:{builder}", short(_canonical(by_name[file]).encode())) for file in sorted(by_name))
 
 
 def _order(values: Mapping[Slot, Value]) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aptui import __version__
 from aptui.batch.alerts import Alerter, failing_jobs
 from aptui.config.model import Config
-from aptui.core.notices import JobChanged, Notice, Said
+from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.link import places, port
 from aptui.shared import printing
 from aptui.shared.errors import HostError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 START_LIMIT_S = 60.0
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _OUTPUT_BYTES = 1 << 20
 """The output of earlier daemons is kept up to this size."""
 
@@ -63,8 +63,8 @@ def serve(
     from aptui.link.server import LinkServer
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
-    teller = _DaemonLog() if is_detached else _reporter(config)
-    live.listeners.append(teller)
+    reporter = _DaemonLog() if is_detached else _reporter(config)
+    live.listeners.append(reporter)
     alerter = Alerter(lambda: live.config, failing_jobs(config), printing.complain)
     live.listeners.append(alerter)
     _take_signals(live, is_detached=is_detached)
@@ -82,7 +82,7 @@ def serve(
         live.run()
     finally:
         places.retract(config.cache_dir)
-        teller.close()
+        reporter.close()
         live.close()
         alerter.close()
 
@@ -97,7 +97,7 @@ class _DaemonLog:
     """What a daemon's output is for: one line for whatever somebody may look for tomorrow."""
 
     def __call__(self, notice: Notice) -> None:
-        if isinstance(notice, Said):
+        if isinstance(notice, EngineMessage):
             self._write(notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
             self._write(notice.failure)
@@ -162,7 +162,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
                     return child.pid
         except (NoEngine, HostError):
             pass
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     raise HostError(f"the engine (process {child.pid}) does not answer", hint=f"see '{output}'")
 
 

@@ -31,7 +31,7 @@ class Extra(Struct, frozen=True):
     product_count: int
     config: str
     files: Mapping[str, str | Callable[[], bytes]]
-    told: str
+    description: str
     needs: str
 
 
@@ -142,20 +142,20 @@ def _font() -> bytes:
     from fontTools.fontBuilder import FontBuilder
     from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-    letters = {"L": (500, 700), "a": (400, 450), "m": (600, 450), "p": (400, 300)}
+    sizes = {"L": (500, 700), "a": (400, 450), "m": (600, 450), "p": (400, 300)}
     builder = FontBuilder(1000, isTTF=True)
-    builder.setupGlyphOrder([".notdef", *letters])
-    builder.setupCharacterMap({ord(letter): letter for letter in letters})
+    builder.setupGlyphOrder([".notdef", *sizes])
+    builder.setupCharacterMap({ord(character): character for character in sizes})
     glyphs = {".notdef": TTGlyphPen(None).glyph()}
-    for letter, (width, height) in letters.items():
+    for character, (width, height) in sizes.items():
         pen = TTGlyphPen(None)
         pen.moveTo((50, 0))
         for corner in ((50, height), (width, height), (width, 0)):
             pen.lineTo(corner)
         pen.closePath()
-        glyphs[letter] = pen.glyph()
+        glyphs[character] = pen.glyph()
     builder.setupGlyf(glyphs)
-    builder.setupHorizontalMetrics({".notdef": (500, 0)} | {letter: (width + 50, 50) for letter, (width, _) in letters.items()})
+    builder.setupHorizontalMetrics({".notdef": (500, 0)} | {character: (width + 50, 50) for character, (width, _) in sizes.items()})
     builder.setupHorizontalHeader(ascent=800, descent=-200)
     builder.setupNameTable({"familyName": "Lantern", "styleName": "Regular"})
     builder.setupOS2(sTypoAscender=800, sTypoDescender=-200, usWinAscent=800, usWinDescent=200)

@@ -242,7 +242,7 @@ def possible_extras() -> list[Extra]:
 def explain() -> str:
     """Return what the demo shows, for people."""
     possible = possible_extras()
-    told = "".join(f"  {extra.told}\n" for extra in possible)
+    extras_text = "".join(f"  {extra.description}\n" for extra in possible)
     copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
     return f"""\
 The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
@@ -255,7 +255,7 @@ Its aptui.yaml says, with comments, what is done with each file; {count_expected
   levels/    are checked YAML, held against a JSON Schema, and become JSON
   dialogue/  is checked XML, without comments and blanks for linux
   models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
-{told}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
+{extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
   signs/     are put into capitals by a command, `tr a-z A-Z`
   words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes
 

@@ -55,7 +55,7 @@ def complete(
     project_dir: Path,
     cache_file: Path,
     platforms: tuple[str, ...] = (),
-    tell: Callable[[str], None] = lambda _sentence: None,
+    notify: Callable[[str], None] = lambda _sentence: None,
     places: Mapping[str, str] = MappingProxyType({}),
     variables: tuple[tuple[str, str], ...] = (),
 ) -> tuple[Builder, ...]:
@@ -80,7 +80,7 @@ def complete(
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
     memory = _read_remembered(cache_file)
-    builders, adapted = _adapt_builders(builders, memory, tell)
+    builders, adapted = _adapt_builders(builders, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
@@ -90,7 +90,7 @@ def complete(
         _raise_file_error(files[path], path)
         if not files[path].classes:
             name = f"{FOLDER}/{os.path.basename(path)}"
-            tell(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
+            notify(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, places)
     completed = [_complete_builder(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
@@ -108,7 +108,7 @@ def complete(
 
 
 def _adapt_builders(
-    builders: tuple[Builder, ...], memory: _RegistryCache, tell: Callable[[str], None]
+    builders: tuple[Builder, ...], memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
@@ -123,10 +123,10 @@ def _adapt_builders(
             completed.append(builder)
             continue
         answer = answers[_adapter_key(builder)]
-        _check_adapted(answer, builder, known, tell)
+        _check_adapted(answer, builder, known, notify)
         for found in answer.found:
             if found.name in taken:
-                tell(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
+                notify(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
             else:
                 taken.add(found.name)
                 completed.append(replace(found, platforms=builder.platforms, variables=builder.variables))
@@ -154,7 +154,7 @@ def read_remembered_names(cache_file: Path) -> dict[bytes, str]:
     return names | {builder.uuid: builder.name for answer in memory.adapted.values() for builder in answer.found}
 
 
-def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
+def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], notify: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(
             f"{stand_in.name} cannot be loaded: {answer.error}", hint="'aptui doctor' says more; fix the file that is named"
@@ -165,7 +165,7 @@ def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Build
         if lost:
             # Without its builder a source loses its products: a slip in a script must not cost them.
             raise UserError(problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; fix it, or remove the script")
-        tell(problem.text)
+        notify(problem.text)
 
 
 def _is_stand_in(builder: Builder) -> bool:

@@ -17,7 +17,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.param_schema import ParamError, mistakes
 
 
-def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
+def complete(config: Config, memory: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
     """Return the builders of a configuration as `registry.complete` does, their parameters checked.
 
     Args:
@@ -29,7 +29,7 @@ def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda 
     """
     platforms = tuple(platform.id for platform in config.project.platforms)
     builders = registry.complete(
-        config.project.builders, config.project_dir, memory, platforms, tell, config.places, config.project.variables
+        config.project.builders, config.project_dir, memory, platforms, notify, config.places, config.project.variables
     )
     check(builders, config.places)
     return builders

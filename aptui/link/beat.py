@@ -1,4 +1,4 @@
-"""News for those who draw now and then: of each thing the newest since the last beat, many in a line. Who hears is not known here.
+"""Notices for clients that draw now and then: the newest of each thing since the last beat, many in a line.
 
 What is told so ends where all news one by one would: a job is as its newest notice says, and so are products, sources and health.
 What is left out lies between. Of a job that ended, became pending again and so on within one beat its last end is told too, before
@@ -72,25 +72,25 @@ class NewsBeat:
         self._waiting.pop(key, None)
         self._waiting[key] = NoticeLine(epoch, seq, notice)
 
-    def deadline(self, outboxes: Iterable[Outbox], patience_s: float) -> float | None:
+    def deadline(self, outboxes: Iterable[Outbox], timeout_s: float) -> float | None:
         """Return when `lines` is to be told, None = nothing waits.
 
-        While one who hears it has not taken the last beat it waits, so that more becomes one; but at most `patience_s` seconds, and
+        While one who hears it has not taken the last beat it waits, so that more becomes one; but at most `timeout_s` seconds, and
         not for one who has taken nothing for so long.
         """
         if not self._waiting:
             return None
-        taken = (outbox.taken_s + patience_s for outbox in outboxes if outbox.is_blocked)
-        return max([self._due_s, *(min(until, self._due_s + patience_s) for until in taken)])
+        taken = (outbox.taken_s + timeout_s for outbox in outboxes if outbox.is_blocked)
+        return max([self._due_s, *(min(until, self._due_s + timeout_s) for until in taken)])
 
     def lines(self, now: float) -> list[bytes]:
         """Return the lines of a beat: all that waits, or of very much the older part."""
         if not self._waiting:
             return []
         keys = list(islice(self._waiting, self._most))
-        told = [self._waiting.pop(key) for key in keys]
-        self._due_s = now if self._waiting else now + (BUSY_BEAT_S if len(told) > _MANY else BEAT_S)
-        whole = [line if isinstance(line.notice, JobChanged) else self._whole(line) for line in told]
+        due_lines = [self._waiting.pop(key) for key in keys]
+        self._due_s = now if self._waiting else now + (BUSY_BEAT_S if len(due_lines) > _MANY else BEAT_S)
+        whole = [line if isinstance(line.notice, JobChanged) else self._whole(line) for line in due_lines]
         return [
             codec.encode_notices([line.notice for line in lines], epoch, [line.seq for line in lines])
             for (_kind, epoch), lines in _alike(whole)
@@ -114,7 +114,7 @@ class NewsBeat:
         self._sources.clear()
 
 
-def _alike(told: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
+def _alike(notices: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
     """Give what follows each other and is of one kind and one engine together."""
-    for key, lines in groupby(told, lambda line: (type(line.notice), line.epoch)):
+    for key, lines in groupby(notices, lambda line: (type(line.notice), line.epoch)):
         yield key, list(lines)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from aptui import __version__
 from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
-from aptui.link.port import PROTOCOL, Answer, Hello, Verb
+from aptui.link.port import PROTOCOL, Answer, EngineHello, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.forms import prepare_form
 
@@ -89,7 +89,7 @@ class EngineClient:
         self._writing = threading.Lock()
         self._awaited: dict[int, Then] = {}
         self._count = 0
-        self._kept: deque[NoticeLine] = deque()
+        self._unread_notices: deque[NoticeLine] = deque()
         self._end: KnownError | None = None
         self._last_words: KnownError | None = None
         self.hello = EngineWelcome()
@@ -98,7 +98,7 @@ class EngineClient:
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
         """Connect to the engine that listens at `path` and exchange hellos.
 
-        Whether it speaks our protocol stands in `hello`; if not, it takes `Ping`, `Status` and `Shutdown` only.
+        Whether it speaks our protocol stands in `hello`; if not, it takes `Ping`, `ReadStatus` and `StopEngine` only.
 
         Raises:
             NoEngine: nobody listens there. Refused: it has too many clients. NoAnswer, EngineGone: it does not say hello.
@@ -117,7 +117,7 @@ class EngineClient:
             raise _as_refused(path, error) from None
         client = cls(channel)
         try:
-            answer = client.ask(Hello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
+            answer = client.ask(EngineHello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
             client.hello = msgspec.convert(answer, prepare_form(EngineWelcome))
         except msgspec.ValidationError as error:
             client.close()
@@ -157,14 +157,14 @@ class EngineClient:
         Raises:
             Refused: the engine refuses. NoAnswer: it is too late. EngineGone: the connection has ended.
         """
-        heard: list[Answer | KnownError] = []
-        number = self.post(verb, heard.append)
-        if not self.listen_until(lambda: heard, timeout_s, on_news=on_news):
+        answers: list[Answer | KnownError] = []
+        number = self.post(verb, answers.append)
+        if not self.listen_until(lambda: answers, timeout_s, on_news=on_news):
             self._awaited.pop(number, None)
             raise NoAnswer(f"the engine did not answer within {timeout_s:g} s", hint="it may be busy; try again")
-        if isinstance(heard[0], KnownError):
-            raise heard[0]
-        return heard[0]
+        if isinstance(answers[0], KnownError):
+            raise answers[0]
+        return answers[0]
 
     # ---------------------------------------------------------------------------------------------------------- listening
 
@@ -186,8 +186,8 @@ class EngineClient:
         while not is_over():
             if not self._listen(deadline):
                 return False
-            while on_news is not None and self._kept:
-                on_news(self._kept.popleft())
+            while on_news is not None and self._unread_notices:
+                on_news(self._unread_notices.popleft())
         return True
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
@@ -197,10 +197,10 @@ class EngineClient:
             EngineGone: the connection has ended, and all news were returned.
         """
         deadline = _deadline(timeout_s)
-        while not self._kept:
+        while not self._unread_notices:
             if not self._listen(deadline):
                 return None
-        return self._kept.popleft()
+        return self._unread_notices.popleft()
 
     def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
         """Return all news that came, none if none came in time; None as time = wait for ever for the first.
@@ -209,11 +209,11 @@ class EngineClient:
             EngineGone: the connection has ended, and all news were returned.
         """
         deadline = _deadline(timeout_s)
-        while not self._kept:
+        while not self._unread_notices:
             if not self._listen(deadline):
                 return []
-        news = list(self._kept)
-        self._kept.clear()
+        news = list(self._unread_notices)
+        self._unread_notices.clear()
         return news
 
     def fileno(self) -> int:
@@ -249,18 +249,18 @@ class EngineClient:
         poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
 
-    def _take(self, said: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
-        match said:
+    def _take(self, message: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
+        match message:
             case NoticeLine():
-                self._kept.append(said)
+                self._unread_notices.append(message)
             case NoticeLines():
-                self._kept.extend(said.all)
+                self._unread_notices.extend(message.all)
             case AnswerLine():
-                self._hand_over(said.number, said.answer)
+                self._hand_over(message.number, message.answer)
             case RefusalLine(number=0):
-                self._last_words = _refusal_of(said)
+                self._last_words = _refusal_of(message)
             case RefusalLine():
-                self._hand_over(said.number, _refusal_of(said))
+                self._hand_over(message.number, _refusal_of(message))
 
     def _hand_over(self, number: int, answer: Answer | KnownError) -> None:
         then = self._awaited.pop(number, None)
@@ -306,8 +306,8 @@ def _deadline(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
-def _refusal_of(said: RefusalLine) -> RequestRefused:
-    return _FAMILIES.get(said.code, _Troubled)(said.what, hint=said.hint)
+def _refusal_of(line: RefusalLine) -> RequestRefused:
+    return _FAMILIES.get(line.code, _Troubled)(line.what, hint=line.hint)
 
 
 def _as_refused(path: str, error: OSError) -> HostError:

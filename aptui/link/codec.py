@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.link import bounds
-from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
+from aptui.link.port import PROTOCOL, VERB_NAMES, VERBS, Answer, EngineHello, Verb
 from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.shared.forms import json_decoder
 
@@ -34,7 +34,8 @@ _BOUNDS = bounds.Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
 """So begins a line of many notices, and no other."""
-_NAMES = {record: name for name, record in VERBS.items()}
+_NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
+"""{class of a notice: its name on the wire}, where older clients and recordings have another than ours."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -53,7 +54,7 @@ class LineTooLong(Exception):
 
 
 class LineBuffer:
-    """Puts lines together from whatever pieces `recv` returned; empty lines mean nothing."""
+    """Puts lines together from the pieces that `recv` returned; empty lines mean nothing."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -91,7 +92,7 @@ class LineBuffer:
 
 def encode_request(number: int, verb: Verb) -> bytes:
     """Return the line that says `verb`; its answer will carry `number`, which is not 0."""
-    return _line(f'{{"id":{number},"verb":"{_NAMES[type(verb)]}"', _robust(verb))
+    return _line(f'{{"id":{number},"verb":"{VERB_NAMES[type(verb)]}"', _robust(verb))
 
 
 def decode_request(line: bytes) -> tuple[int, Verb]:
@@ -108,9 +109,9 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     record = VERBS.get(name)
     if record is None:
         raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, VERBS), number=number)
-    if record is Hello and _is_foreign(given, number):
-        stranger = _decode(line, _UnknownField, number, "verb 'hello': ")
-        return number, Hello(stranger.protocol, stranger.version, stranger.kind, stranger.pid, stranger.name)
+    if record is EngineHello and _is_foreign(given, number):
+        unknown = _decode(line, _UnknownField, number, "verb 'hello': ")
+        return number, EngineHello(unknown.protocol, unknown.version, unknown.kind, unknown.pid, unknown.name)
     _refuse_unknown(name, record, given, number)
     verb = _decode(line, record, number, f"verb '{name}': ")
     _refuse_huge(name, verb, number)
@@ -202,12 +203,12 @@ def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> byt
 
 def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
     """Return the line of a notice."""
-    return _line(f'{{"notice":"{type(notice).__name__}","epoch":{epoch},"seq":{seq}', _robust(notice))
+    return _line(f'{{"notice":"{_name_notice(type(notice))}","epoch":{epoch},"seq":{seq}', _robust(notice))
 
 
 def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
     """Return the line of notices that are all of one kind; `seqs` are their places."""
-    head = f'{type(notices[0]).__name__}","epoch":{epoch},"seqs":['
+    head = f'{_name_notice(type(notices[0]))}","epoch":{epoch},"seqs":['
     return b"".join((_MANY, head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
 
 
@@ -217,15 +218,15 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | Notic
     Raises:
         Nonsense: it is no object in JSON.
     """
-    if line.startswith(_MANY) and (told := _decode_notices(line)):
-        return NoticeLines(told)
-    said = _decode(line, _LineForm, 0, "")
-    if said.notice:
-        notice = _decode_notice(said.notice, line)
-        return NoticeLine(said.epoch, said.seq, notice) if notice is not None else None
-    if said.refusal is not None:
-        return RefusalLine(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
-    return AnswerLine(said.id, said.answer) if said.answer is not None else None
+    if line.startswith(_MANY) and (notices := _decode_notices(line)):
+        return NoticeLines(notices)
+    form = _decode(line, _LineForm, 0, "")
+    if form.notice:
+        notice = _decode_notice(form.notice, line)
+        return NoticeLine(form.epoch, form.seq, notice) if notice is not None else None
+    if form.refusal is not None:
+        return RefusalLine(form.id, form.refusal.what, form.refusal.hint, form.refusal.code)
+    return AnswerLine(form.id, form.answer) if form.answer is not None else None
 
 
 class _Words(Struct, frozen=True):
@@ -262,14 +263,14 @@ def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
     if record is None:
         return ()
     try:
-        said = _decode(line, _find_told_form(record), 0, "")
+        form = _decode(line, _find_notices_form(record), 0, "")
     except MalformedLine:
         return ()
-    return tuple(map(NoticeLine, repeat(said.epoch), said.seqs, said.told))
+    return tuple(map(NoticeLine, repeat(form.epoch), form.seqs, form.told))
 
 
 @cache
-def _find_told_form(record: type[Notice]) -> Any:
+def _find_notices_form(record: type[Notice]) -> Any:
     """Return the form of a line with many notices of one kind."""
     fields: list[tuple[str, Any]] = [("epoch", int), ("seqs", tuple[int, ...]), ("told", tuple[record, ...])]  # type: ignore[valid-type]  # made at run time
     return msgspec.defstruct("_Told", fields, frozen=True)
@@ -280,7 +281,11 @@ def _notices() -> dict[str, type[Notice]]:
     """{name on the wire: record}; asked for by who hears news: the records cost as much to import as all the rest of a client."""
     from aptui.core import notices
 
-    return {record.__name__: record for record in get_args(notices.Notice)}
+    return {_name_notice(record): record for record in get_args(notices.Notice)}
+
+
+def _name_notice(record: type[Notice]) -> str:
+    return _NOTICE_NAMES.get(record.__name__, record.__name__)
 
 
 # -------------------------------------------------------------------------------------------------------------------- JSON

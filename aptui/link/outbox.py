@@ -79,9 +79,9 @@ class Outbox:
 
     def _drop_sent(self, count: int) -> None:
         self.waiting_bytes -= count
-        kept, count = self._cut[count:], max(0, count - len(self._cut))
+        remaining, count = self._cut[count:], max(0, count - len(self._cut))
         while count:
             line = self._lines.popleft()
             self._sent += 1
-            kept, count = line[count:], max(0, count - len(line))
-        self._cut = kept
+            remaining, count = line[count:], max(0, count - len(line))
+        self._cut = remaining

@@ -293,4 +293,4 @@ def remove_stale(path: str) -> None:
                 f"socket '{path}' cannot be created: {error.strerror or error}",
                 hint="check its permissions and the free space on its disk",
             ) from error
-    raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")
+    raise BusyError(f"a process answers on socket '{path}'", hint="another engine runs; stop it")

@@ -1,7 +1,8 @@
-"""The EnginePort: every verb a client may say to an engine, one record each, and the seam to who answers them. No socket here.
+"""The EnginePort: every verb a client may say to an engine, one record each, and the seam to what answers them. No socket here.
 
-A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to
-those who said `subscribe`. What rests (jobs, assets, logs of runs that ended, why) is read from the database and has no verb.
+A client's first verb is `EngineHello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; notices
+go to clients that have sent `subscribe`. What is settled (jobs, assets, logs of runs that ended, why) is read from the database
+and has no verb.
 
 Tests: `tests/link/test_client.py`.
 """
@@ -19,7 +20,7 @@ PROTOCOL = 2
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
 
 
-class Hello(Struct, frozen=True):
+class EngineHello(Struct, frozen=True):
     """Who is there.
 
     Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client.
@@ -32,7 +33,7 @@ class Hello(Struct, frozen=True):
     name: str = ""
 
 
-class Ping(Struct, frozen=True):
+class PingEngine(Struct, frozen=True):
     """Answered with {}."""
 
 
@@ -50,7 +51,7 @@ class Subscribe(Struct, frozen=True):
     is_coalesced: bool = False
 
 
-class Reprocess(Struct, frozen=True):
+class ReprocessJobs(Struct, frozen=True):
     """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs.
 
     Answered with {count}.
@@ -73,7 +74,7 @@ class Cancel(Struct, frozen=True):
     job_ids: tuple[int, ...]
 
 
-class Escalate(Struct, frozen=True):
+class EscalateJobs(Struct, frozen=True):
     """Raise the urgency of these jobs; it never sinks again before they ran. Answered with {count}."""
 
     job_ids: tuple[int, ...] = ()
@@ -81,17 +82,17 @@ class Escalate(Struct, frozen=True):
     amount: int = 100
 
 
-MOST_LOOKED_AT = 1_000
-"""So many sources may be named in one `Interest`."""
+MOST_INTERESTING = 1_000
+"""So many sources may be named in one `NoteInterest`."""
 
 
-class Interest(Struct, frozen=True):
+class NoteInterest(Struct, frozen=True):
     """Somebody looks at these sources: their jobs come before others for a while, the newest first. Answered with {count}."""
 
     keys: tuple[str, ...] = ()
 
 
-class TellLog(Struct, frozen=True):
+class ReadRunLog(Struct, frozen=True):
     """What has a job that runs logged so far? The asker knows that of its run `run_key` as it was at the stamp `seen`, if any.
 
     Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = it does not run, or no more;
@@ -103,7 +104,7 @@ class TellLog(Struct, frozen=True):
     seen: int = -1
 
 
-class Rescan(Struct, frozen=True):
+class RescanSources(Struct, frozen=True):
     """Look at everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
 
     is_full: bool = False
@@ -136,7 +137,7 @@ class RestartWorker(Struct, frozen=True):
     number: int
 
 
-class Status(Struct, frozen=True):
+class ReadStatus(Struct, frozen=True):
     """Answered with {pid, version, project, cache, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
 
 
@@ -158,7 +159,7 @@ class Settle(Struct, frozen=True):
     debug_output: bool | None = None
 
 
-class Pause(Struct, frozen=True):
+class PauseJobs(Struct, frozen=True):
     """Start no more runs. Answered with {is_paused: true}."""
 
 
@@ -168,7 +169,7 @@ class RunNext(Struct, frozen=True):
     job_id: int = 0
 
 
-class Resume(Struct, frozen=True):
+class ResumeJobs(Struct, frozen=True):
     """Go on after `pause`. Answered with {is_paused: false}."""
 
 
@@ -225,14 +226,14 @@ class Readiness(Struct, frozen=True):
     """
 
 
-class SaveCatalog(Struct, frozen=True):
+class WriteCatalog(Struct, frozen=True):
     """Write the catalogs of all platforms. Answered with {} when they are on the disk."""
 
 
-class Show(Struct, frozen=True):
+class ShowSource(Struct, frozen=True):
     """A person wants to see a source, or this product (a name) of it, in the editor.
 
-    Answered with {}; `ShowAsked` tells whoever listens.
+    Answered with {}; `ShowRequested` tells whoever listens.
     """
 
     source: str = ""
@@ -251,39 +252,40 @@ class OrderPeers(Struct, frozen=True):
     order: PeerOrder
 
 
-class Shutdown(Struct, frozen=True):
+class StopEngine(Struct, frozen=True):
     """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
 
     is_when_idle: bool = False
 
 
 Verb = (
-    Hello | Ping | Subscribe | Reprocess | Restore | Cancel | Escalate | Interest | TellLog | Rescan | SetOption | ReloadConfig
-    | Connections | Disconnect | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate
-    | Shutdown | ScanMissing | ClearMissing | Barrier | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
+    EngineHello | PingEngine | Subscribe | ReprocessJobs | Restore | Cancel | EscalateJobs | NoteInterest | ReadRunLog
+    | RescanSources | SetOption | ReloadConfig | Connections | Disconnect | RestartWorker | ReadStatus | Settle | PauseJobs
+    | RunNext | ResumeJobs | Drain | Hold | Release | Relocate | StopEngine | ScanMissing | ClearMissing | Barrier
+    | Readiness | WriteCatalog | ShowSource | ReportPeers | OrderPeers
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
-    "hello": Hello,
-    "ping": Ping,
+    "hello": EngineHello,
+    "ping": PingEngine,
     "subscribe": Subscribe,
-    "reprocess": Reprocess,
+    "reprocess": ReprocessJobs,
     "restore": Restore,
     "cancel": Cancel,
-    "escalate": Escalate,
-    "interest": Interest,
-    "tell_log": TellLog,
-    "rescan": Rescan,
+    "escalate": EscalateJobs,
+    "interest": NoteInterest,
+    "tell_log": ReadRunLog,
+    "rescan": RescanSources,
     "set_option": SetOption,
     "reload_config": ReloadConfig,
     "connections": Connections,
     "disconnect": Disconnect,
     "restart_worker": RestartWorker,
-    "status": Status,
+    "status": ReadStatus,
     "settle": Settle,
-    "pause": Pause,
+    "pause": PauseJobs,
     "run_next": RunNext,
-    "resume": Resume,
+    "resume": ResumeJobs,
     "drain": Drain,
     "hold": Hold,
     "release": Release,
@@ -292,13 +294,20 @@ VERBS: dict[str, type[Verb]] = {
     "relocate": Relocate,
     "report_peers": ReportPeers,
     "peer_order": OrderPeers,
-    "shutdown": Shutdown,
+    "shutdown": StopEngine,
     "fence": Barrier,
     "readiness": Readiness,
-    "save_catalog": SaveCatalog,
-    "show": Show,
+    "save_catalog": WriteCatalog,
+    "show": ShowSource,
 }
 """{name on the wire: record}."""
+VERB_NAMES = {record: name for name, record in VERBS.items()}
+
+
+def name_verb(verb: Verb) -> str:
+    """Return the words for a verb, for people: "run next"."""
+    return VERB_NAMES[type(verb)].replace("_", " ")
+
 
 Answer = dict[str, object]
 """What goes into JSON; records of core/ among the values are written as objects."""
@@ -322,7 +331,7 @@ class Answerer(Protocol):
     """Who answers: the engine behind its desk. Both are called in the engine's thread and may not wait."""
 
     def take(self, request: Request) -> None:
-        """Take a verb; answer it now or later. `Hello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
+        """Take a verb; answer it now or later. `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
 
     def forget_client(self, client: int) -> None:
         """A client is gone: its holds end."""

@@ -322,9 +322,9 @@ def _unfold(data: bytes) -> bytes:
 def _decode_lines(lines: bytes) -> Iterator[TimedNews]:
     for entry in lines.splitlines():
         at_ms, _, line = entry.partition(b" ")
-        said = codec.decode_message(line)
-        if isinstance(said, NoticeLine):
-            yield TimedNews(int(at_ms), said)
+        message = codec.decode_message(line)
+        if isinstance(message, NoticeLine):
+            yield TimedNews(int(at_ms), message)
 
 
 def _as_damaged(path: Path, offset: int) -> UserError:

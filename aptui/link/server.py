@@ -1,4 +1,4 @@
-"""The engine's end of the local socket: who is connected, what they ask, what waits to be sent. Who answers is `port.Answerer`.
+"""The engine's end of the local socket: its clients, their requests, what waits to be sent. `port.Answerer` answers.
 
 It lives in the engine's thread, on the engine's selector, and never waits. Whatever is said to clients goes into their outboxes and
 leaves with `flush`, once per turn of the loop: a thousand notices are one system call. A line of news is encoded once and shared by
@@ -26,7 +26,7 @@ from aptui.core.notices import JobChanged, Notice
 from aptui.link import codec, places
 from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat
 from aptui.link.outbox import Outbox
-from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
+from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.floods import FloodGate, more_like_this
 from aptui.shared.health import Connection
@@ -42,10 +42,10 @@ _ACCEPT_AGAIN_S = 1.0
 """How long nobody is let in after the process ran out of file descriptors; the listening socket would wake the loop for ever."""
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
-_GATEWAY_PATIENCE = 4
+_GATEWAY_FACTOR = 4
 """So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would
 begin again."""
-_FOR_STRANGERS = (Ping, Status, Shutdown)
+_BEFORE_HELLO = (PingEngine, ReadStatus, StopEngine)
 """What a client of another protocol may say: enough to restart the engine."""
 
 
@@ -72,26 +72,26 @@ class LinkLimits(Struct, frozen=True):
 class _Client:
     """One connection: who it is, what it began to say, and what waits for it."""
 
-    __slots__ = ("begun_s", "channel", "hello", "is_coalesced", "lines", "number", "outbox", "pid", "said", "since_ms", "wants")
+    __slots__ = ("answers", "begun_s", "channel", "hello", "is_coalesced", "lines", "number", "outbox", "pid", "since_ms", "wants")
 
     def __init__(self, number: int, channel: socket.socket, pid: int, now: float) -> None:
         self.number, self.channel, self.pid = number, channel, pid
         self.since_ms = time.time_ns() // 1_000_000
-        self.hello: Hello | None = None
+        self.hello: EngineHello | None = None
         self.wants: bool | None = None
         """None until it subscribed, then whether to all news or to what settled."""
         self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
-        self.said: Iterator[bytes] = iter(())
+        self.answers: Iterator[bytes] = iter(())
         """Lines that came and were not taken yet."""
         self.begun_s: float | None = now
         """Since when it owes the rest of a message, or the first one."""
         self.outbox = Outbox(channel, now)
 
     @property
-    def patience(self) -> int:
+    def deadline_factor(self) -> int:
         """How many times the limits of what waits it may use."""
-        return _GATEWAY_PATIENCE if self.hello is not None and self.hello.kind == "gateway" else 1
+        return _GATEWAY_FACTOR if self.hello is not None and self.hello.kind == "gateway" else 1
 
 
 class ClientRequest:
@@ -158,7 +158,7 @@ class LinkServer:
         self._drawing: tuple[_Client, ...] = ()
         """Those who hear of a beat instead; replaced, too."""
         self._beat = NewsBeat()
-        self._told: set[_Client] = set()
+        self._reported: set[_Client] = set()
         """Those who got something to hear since the last flush."""
         self._gone: list[int] = []
         """Clients of which the answerer does not know yet that they left; it is told when nothing else is in hand."""
@@ -193,7 +193,7 @@ class LinkServer:
 
     def close(self) -> None:
         """Send what fits without waiting, hang up on everybody, remove the socket; nobody is told any more who left."""
-        self._tell_beat()
+        self._send_beat()
         for client in list(self._clients.values()):
             with contextlib.suppress(OSError):
                 client.outbox.send(self._clock())
@@ -213,7 +213,7 @@ class LinkServer:
         """Let a client hear the news from now on, or once a beat what became of them."""
         client = self._clients.get(number)
         if client is not None:
-            self._tell_beat()
+            self._send_beat()
             client.wants, client.is_coalesced = wants_all, is_coalesced
             self._note_subscribers()
 
@@ -235,7 +235,7 @@ class LinkServer:
                 line = line or codec.encode_notice(notice, epoch, seq)
                 self._put(client, type(notice) if isinstance(notice, REPLACED) else None, line)
 
-    def _tell_beat(self) -> None:
+    def _send_beat(self) -> None:
         for line in self._beat.lines(self._clock()) if self._drawing else ():
             for client in self._drawing:
                 self._put(client, None, line)
@@ -247,7 +247,7 @@ class LinkServer:
         """Let a line wait for a client, if it is still there."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
-            self._tell_beat()  # what led to the answer comes before it
+            self._send_beat()  # what led to the answer comes before it
         if client is not None:
             self._put(client, None, line)
             if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
@@ -258,17 +258,17 @@ class LinkServer:
         now = self._clock()
         due = self._beat_deadline()
         if due is not None and now >= due:
-            self._tell_beat()
-        while self._told or self._gone:
-            told, self._told = self._told, set()
-            for client in told:
+            self._send_beat()
+        while self._reported or self._gone:
+            reported, self._reported = self._reported, set()
+            for client in reported:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
                     self._listen(client)  # it may have been blocked in between, with half of what it said untaken
-                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.patience
+                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
-            self._tell_who_left()
+            self._report_gone_clients()
 
     def connections(self) -> tuple[Connection, ...]:
         """Return those who said hello."""
@@ -297,9 +297,9 @@ class LinkServer:
 
     def next_deadline(self) -> float | None:
         """Return when `poll` must be called at the latest, in seconds of the clock."""
-        owed = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
+        deadlines = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
         due = self._beat_deadline()
-        return min([*owed, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
+        return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
         """Drop who is too late with a message."""
@@ -310,7 +310,7 @@ class LinkServer:
             if client.begun_s is not None and now >= client.begun_s + self._limits.message_s:
                 what = "a message that does not end" if client.hello else "no hello"
                 self._dismiss(client, f"{what} within {self._limits.message_s:g} s")
-        self._tell_who_left()
+        self._report_gone_clients()
 
     # --------------------------------------------------------------------------------------------------------- who comes
 
@@ -356,7 +356,7 @@ class LinkServer:
         else:
             self._receive(client)
         self._listen(client)
-        self._tell_who_left()
+        self._report_gone_clients()
 
     def _receive(self, client: _Client) -> None:
         try:
@@ -365,7 +365,7 @@ class LinkServer:
             return
         except OSError:
             data = b""
-        client.said = client.lines.feed(data)
+        client.answers = client.lines.feed(data)
         if not data:
             self._drop(client)
 
@@ -373,7 +373,7 @@ class LinkServer:
         """Take what a client said, as long as it takes the answers."""
         try:
             while client.number in self._clients and not client.outbox.is_blocked:
-                line = next(client.said, None)
+                line = next(client.answers, None)
                 if line is None:
                     self._note_begun(client)
                     return
@@ -400,16 +400,16 @@ class LinkServer:
                 self.say(client.number, codec.encode_refusal(error.number, error.what, error.hint))
             return
         request = ClientRequest(self, client.number, number, verb)
-        if isinstance(verb, Hello) and client.hello is None:
-            client.hello = Hello(verb.protocol, verb.version, _word(verb.kind), verb.pid, _word(verb.name))
+        if isinstance(verb, EngineHello) and client.hello is None:
+            client.hello = EngineHello(verb.protocol, verb.version, _word(verb.kind), verb.pid, _word(verb.name))
             client.lines.limit_bytes = codec.LINE_LIMIT_BYTES
         elif client.hello is None:
             self._dismiss(client, "the first message must be 'hello'", number=number)
             return
-        elif isinstance(verb, Hello):
-            request.refuse("hello was said already")
+        elif isinstance(verb, EngineHello):
+            request.refuse("'hello' was sent already")
             return
-        if client.hello.protocol != PROTOCOL and not isinstance(verb, (Hello, *_FOR_STRANGERS)):
+        if client.hello.protocol != PROTOCOL and not isinstance(verb, (EngineHello, *_BEFORE_HELLO)):
             what = f"this engine (aptui {self._version}) speaks protocol {PROTOCOL}, you speak {client.hello.protocol}"
             request.refuse(what, "restart the engine", BusyError.exit_code)
             return
@@ -436,8 +436,8 @@ class LinkServer:
         if not outbox.waiting_bytes:
             outbox.taken_s = self._clock()
         outbox.put(key, line)
-        self._told.add(client)
-        limit_bytes = self._limits.waiting_bytes * client.patience
+        self._reported.add(client)
+        limit_bytes = self._limits.waiting_bytes * client.deadline_factor
         if outbox.waiting_bytes > limit_bytes:
             self._send(client, self._clock())
             if outbox.waiting_bytes > limit_bytes:
@@ -467,7 +467,7 @@ class LinkServer:
         """Forget a client at once; the answerer hears of it later, for it may be the one who is publishing."""
         if self._clients.pop(client.number, None) is None:
             return
-        self._told.discard(client)
+        self._reported.discard(client)
         self._selector.unregister(client.channel)
         client.channel.close()
         client.outbox.clear()
@@ -476,7 +476,7 @@ class LinkServer:
         if client.hello is not None:
             self._gone.append(client.number)
 
-    def _tell_who_left(self) -> None:
+    def _report_gone_clients(self) -> None:
         while self._gone:
             self._answerer.forget_client(self._gone.pop(0))
 

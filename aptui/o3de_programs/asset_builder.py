@@ -108,14 +108,16 @@ class _Session:
             raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
         self._say(f"Platforms = {', '.join(platforms)}")
-        kept = _make_kept_folder() if self._given.processes else ""
-        with Workers(self._config, wanted, 1, writes=[kept] if kept else []) as workers:
-            work, is_well = self._analyse(workers, planner, wanted, kept)
-            if kept:
-                is_well &= self._process(workers, work, kept)
+        settings_folder = _make_settings_folder() if self._given.processes else ""
+        with Workers(self._config, wanted, 1, writes=[settings_folder] if settings_folder else []) as workers:
+            work, is_well = self._analyse(workers, planner, wanted, settings_folder)
+            if settings_folder:
+                is_well &= self._process(workers, work, settings_folder)
         return 0 if is_well else FAILED
 
-    def _analyse(self, workers: Workers, planner: Planner, wanted: Iterable[Builder], kept: str) -> tuple[list[_Work], bool]:
+    def _analyse(
+        self, workers: Workers, planner: Planner, wanted: Iterable[Builder], settings_folder: str
+    ) -> tuple[list[_Work], bool]:
         work: list[_Work] = []
         is_well = True
         for builder in wanted:
@@ -129,7 +131,7 @@ class _Session:
                 self._settings.adjustment(self._source.key, builder).order,
             )  # fmt: skip
             answer = workers.analyse([order])[1]
-            is_well &= self._report(answer, "CreateJobs", kept)
+            is_well &= self._report(answer, "CreateJobs", settings_folder)
             for edge in answer.edges:
                 self._say(f"Source dependency = {edge.target}")
             work += [_Work(builder, plan) for plan in answer.plans]
@@ -139,17 +141,17 @@ class _Session:
                 self._say(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
         return work, is_well
 
-    def _process(self, workers: Workers, work: Sequence[_Work], kept: str) -> bool:
+    def _process(self, workers: Workers, work: Sequence[_Work], settings_folder: str) -> bool:
         is_well = True
         for at, item in enumerate(work, 1):
-            staging = os.path.join(kept, str(at))
+            staging = os.path.join(settings_folder, str(at))
             self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
             result = workers.run([self._order(item, at, staging)])[at]
-            is_well &= self._report(result, "ProcessJob", kept)
+            is_well &= self._report(result, "ProcessJob", settings_folder)
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
                 self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
-        self._say(f"Products are kept in {kept}")
+        self._say(f"Products are kept in {settings_folder}")
         return is_well
 
     def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:
@@ -172,7 +174,7 @@ class _Session:
     def _say(self, text: str) -> None:
         self._console.say(text, WINDOW)
 
-    def _report(self, result: AnalyseResult | RunResult, step: str, kept: str) -> bool:
+    def _report(self, result: AnalyseResult | RunResult, step: str, settings_folder: str) -> bool:
         """Say what a builder said and how it ended, and keep its log beside the products; return whether it succeeded."""
         counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
         for record in result.log:
@@ -185,9 +187,9 @@ class _Session:
             counts[LogLevel.ERROR] = 1
             self._say(f"E: {result.error}")
         self._say(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
-        if kept:
+        if settings_folder:
             self._logs += 1
-            log = Path(kept, f"{step}-{self._logs}.log")
+            log = Path(settings_folder, f"{step}-{self._logs}.log")
             if joblog.write(log, result.log, counts[LogLevel.WARNING], counts[LogLevel.ERROR]):
                 self._say(f"Log = {log}")
         ending = "succeeded" if is_well else f"failed: {result.error}"
@@ -212,7 +214,7 @@ def _complete_builders(config: Config) -> tuple[Builder, ...]:
         return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders"), platforms)
 
 
-def _make_kept_folder() -> str:
+def _make_settings_folder() -> str:
     """Return a new folder outside of the cache, which is the engine's alone."""
     try:
         return tempfile.mkdtemp(prefix="asset-builder-")

@@ -69,9 +69,9 @@ def _reachable(live: EngineSupervisor) -> Iterator[None]:
 def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> Iterator[None]:
     given = start.given
     with contextlib.ExitStack() as closing:
-        door = ListenerClosed(live.selector, start.first_port, start.tell_turned_away)
-        closing.callback(door.close)
-        start.console.say(lines.listening_port(door.port))
+        listener = ListenerClosed(live.selector, start.first_port, start.report_rejected)
+        closing.callback(listener.close)
+        start.console.say(lines.listening_port(listener.port))
         if given.has("acceptInput"):
             control = ControlChannel(live.selector, processor)
             closing.callback(control.close)
@@ -111,36 +111,36 @@ class _Processor:
     """The target of the control channel (`control.Processor`); it also reports events, and runs what is due at idle."""
 
     def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
-        self.teller = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
+        self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._live, self._start = live, start
         self._waiting: list[_IdleWaiter] = []
-        self._told: _Work | None = None
+        self._reported: _Work | None = None
         """What had been done when somebody was told last that it is idle."""
         self._done_at_idle: _Work | None = None
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
         self._is_finished = False
-        self._owes_full_scan = start.facts.user.zero_analysis is False and not start.given.has("zeroAnalysisMode")
+        self._needs_full_scan = start.facts.user.zero_analysis is False and not start.given.has("zeroAnalysisMode")
         """Whether the person has switched off that times are trusted; it is done once what they tell of is done."""
         self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
         live.wants_all = True
-        live.listeners.append(self.teller)
+        live.listeners.append(self.printer)
         live.parts.append(self)
 
     def begin(self) -> None:
         """The engine works: say so, and wait for what is to be done when it is idle."""
         if not self._start.facts.user.skips_start_scan:
-            self.teller.begin_scan()
+            self.printer.begin_scan()
         self.when_idle(self._rest)
 
     def end(self) -> int:
         """Say what came of it; return the exit code."""
         if self._is_finished:
-            work.finish(self._start, self.teller)
+            work.finish(self._start, self.printer)
         failed = work.find_failed_assets(self._start)
         self._start.console.say_all(lines.format_failed_assets(failed))
-        work.tell_totals(self._start, self.teller, len(failed), time.monotonic() - self._began_s)
-        work.tell_end(self._start, self.teller)
+        work.print_totals(self._start, self.printer, len(failed), time.monotonic() - self._began_s)
+        work.print_end(self._start, self.printer)
         return starting.FAILED if failed else 0
 
     # ------------------------------------------------------------------------------------------------------------- control
@@ -160,7 +160,7 @@ class _Processor:
         Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it
         waiting. The end of a second look at what had been too fresh is no news.
         """
-        known = self._done if self._told is None else self._told
+        known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again
         self._wait(_IdleWaiter(then, known if is_at_rest else (-1, -1)))
 
@@ -177,7 +177,7 @@ class _Processor:
 
     @property
     def _done(self) -> _Work:
-        return self._live.watching.looks, self.teller.ended_count
+        return self._live.watching.folder_checks, self.printer.ended_count
 
     def quit(self) -> None:
         """End as soon as that can be done cleanly."""
@@ -205,21 +205,21 @@ class _Processor:
                 if not self.is_idle():
                     break  # one of them has begun something
                 self._waiting.remove(waiting)
-                self._told = done
+                self._reported = done
                 waiting.then()
 
     def _become_idle(self, now: float) -> None:
-        if self.teller.is_scan_open:
-            self.teller.end_scan()
-            self.teller.end_analysis(work.source_count(self._start))
+        if self.printer.is_scan_open:
+            self.printer.end_scan()
+            self.printer.end_analysis(work.source_count(self._start))
         if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
             self._start.console.say(lines.idle(now - self._busy_since_s))
         self._done_at_idle = self._done
 
     def _rest(self) -> None:
         """Run what is due at idle, one after the other: a full scan, files to process again; then end, if asked to."""
-        if self._owes_full_scan and self._live.engine is not None:
-            self._owes_full_scan = self._was_idle = False
+        if self._needs_full_scan and self._live.engine is not None:
+            self._needs_full_scan = self._was_idle = False
             self._live.engine.start_scan(is_full=True)
             self.when_idle(self._rest)
             return

@@ -43,12 +43,12 @@ def _process(start: RunRequest) -> int:
     batch = _Batch(start)
     is_whole = batch.run()
     if is_whole:
-        work.finish(start, batch.teller)
+        work.finish(start, batch.printer)
     failed = work.find_failed_assets(start)
     start.console.say_all([lines.RULER, lines.COMPLETE, *lines.format_failed_assets(failed)])
-    work.tell_totals(start, batch.teller, len(failed), time.monotonic() - began_s)
+    work.print_totals(start, batch.printer, len(failed), time.monotonic() - began_s)
     start.console.say(lines.COMPLETED)
-    work.tell_end(start, batch.teller)
+    work.print_end(start, batch.printer)
     return 0 if is_whole and not failed else starting.FAILED
 
 
@@ -56,7 +56,7 @@ class _Batch:
     """One run. It is what the control channel controls (`o3de.control.Processor`)."""
 
     def __init__(self, start: RunRequest) -> None:
-        self.teller = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
+        self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._start = start
         self._engine: Engine | None = None
         self._is_quitting = False
@@ -85,7 +85,7 @@ class _Batch:
         if self._is_quitting:
             opening.close()
             return
-        self.teller.begin_scan(reads_all=not self._start.given.has("zeroAnalysisMode"))
+        self.printer.begin_scan(reads_all=not self._start.given.has("zeroAnalysisMode"))
         if opening.is_current and not to_reprocess:
             opening.close()
             self._start.console.say_all((*opening.sentences, *(opening.walk.sentences if opening.walk else ())))
@@ -95,7 +95,7 @@ class _Batch:
 
         is_full_scan = not self._start.given.has("zeroAnalysisMode")
         engine = Engine(
-            self._start.config, [self.teller], wants_all_news=True, is_full_scan=is_full_scan, opening=opening, selector=selector
+            self._start.config, [self.printer], wants_all_news=True, is_full_scan=is_full_scan, opening=opening, selector=selector
         )
         engine.open()
         try:
@@ -120,8 +120,8 @@ class _Batch:
                 engine.run_until_idle()
 
     def _end_scan(self, files_seen: int | None) -> None:
-        self.teller.end_scan(files_seen)
-        self.teller.end_analysis(work.source_count(self._start))
+        self.printer.end_scan(files_seen)
+        self.printer.end_analysis(work.source_count(self._start))
 
     # ---------------------------------------------------------------------------------------------- beside another engine
 
@@ -141,16 +141,16 @@ class _Batch:
         given = self._start.given
         requests = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]
         for key in work.to_reprocess(self._start):
-            client.ask(port.Reprocess(keys=(key,)))
+            client.ask(port.ReprocessJobs(keys=(key,)))
             requests.append(port.Settle())
         for request in requests:
-            heard: list[object] = []
-            client.post(request, heard.append)
-            while not (heard or self._is_quitting):
-                client.listen_until(heard.copy, _LISTEN_S, on_news=lambda news: self.teller(news.notice))
+            notices: list[object] = []
+            client.post(request, notices.append)
+            while not (notices or self._is_quitting):
+                client.listen_until(notices.copy, _LISTEN_S, on_news=lambda news: self.printer(news.notice))
                 self._take_news(selector)
-            if heard and isinstance(heard[0], KnownError):
-                raise heard[0]
+            if notices and isinstance(notices[0], KnownError):
+                raise notices[0]
 
     # --------------------------------------------------------------------------------------------------------- being driven
 
@@ -160,9 +160,9 @@ class _Batch:
         with contextlib.ExitStack() as closing:
             first = self._start.first_port
             first = first and first + 1  # the program with a window may listen on the first one
-            door = ListenerClosed(selector, first, self._start.tell_turned_away)
-            closing.callback(door.close)
-            console.say(lines.listening_port(door.port))
+            listener = ListenerClosed(selector, first, self._start.report_rejected)
+            closing.callback(listener.close)
+            console.say(lines.listening_port(listener.port))
             if given.has("acceptInput"):
                 control = ControlChannel(selector, self)
                 closing.callback(control.close)

@@ -19,7 +19,7 @@ SWITCHES = {
     "debug_process": "analyse and process this source, as -debug",
     "task": "debug, debug_create or debug_process, with -input",
     "input": "the source of -task",
-    "project-path": "the project's folder; the nearest one above the source unless said",
+    "project-path": "the project's folder; the nearest one above the source by default",
     "gamename": "the name of the project's folder beside or above the source; older",
     "engine-path": "the engine's folder",
     "project-cache-path": "where products and the asset database lie",

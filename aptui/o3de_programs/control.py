@@ -195,12 +195,12 @@ class ControlChannel:
             self._leave(peer)
             return
 
-        def tell() -> None:
+        def report() -> None:
             peer.waiting_count -= 1
             self._send(peer, "idle")
 
         peer.waiting_count += 1
-        ask(tell)
+        ask(report)
 
     def _send(self, peer: _Peer, text: str) -> None:
         """Answer with a few bytes; whoever leaves no room for those does not read at all."""
@@ -227,8 +227,8 @@ class ListenerClosed:
         tell: called when somebody is turned away for the first time.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, first_port: int, tell: Callable[[], None] = lambda: None) -> None:
-        self._tell: Callable[[], None] | None = tell
+    def __init__(self, selector: selectors.BaseSelector, first_port: int, report: Callable[[], None] = lambda: None) -> None:
+        self._report: Callable[[], None] | None = report
         self._listener = _Listener(selector, _free_listener(first_port), self._turn_away)
 
     @property
@@ -242,9 +242,9 @@ class ListenerClosed:
 
     def _turn_away(self, channel: socket.socket) -> None:
         channel.close()
-        if self._tell is not None:
-            self._tell()
-        self._tell = None
+        if self._report is not None:
+            self._report()
+        self._report = None
 
 
 def listener(port: int) -> socket.socket:

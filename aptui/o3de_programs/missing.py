@@ -45,11 +45,11 @@ def scan(start: RunRequest, pattern: str) -> None:
         ]
     if wanted:
         _scan_products(start, search, wanted, limit)
-    _tell_products(start, wanted)
+    _print_products(start, wanted)
     paths = [path for path in _files(start) if names.fullmatch(path) or names.fullmatch(os.path.basename(path))]
     if paths:
         found, _tally = search.files(paths)
-        _tell_files(start, paths, found)
+        _print_files(start, paths, found)
 
 
 def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Scanned], limit: int) -> None:
@@ -72,7 +72,7 @@ def _files(start: RunRequest) -> Iterator[str]:
             yield from (os.path.join(parent, name) for name in sorted(names))
 
 
-def _tell_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
+def _print_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
     with closing(open_reader(start.database)) as reader:
         rows = store.results(reader, [each.product_id for each in wanted])
     hits = {number: list(group) for number, group in groupby(rows, key=lambda row: row.product_id)}
@@ -83,7 +83,7 @@ def _tell_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
                 start.console.say(lines.missing_dependency(hit.text, uuid_text(hit.uuid), hit.sub_id))
 
 
-def _tell_files(start: RunRequest, paths: Sequence[str], found: Sequence[FileFound]) -> None:
+def _print_files(start: RunRequest, paths: Sequence[str], found: Sequence[FileFound]) -> None:
     by_path = {each.path: each for each in found}
     for path in paths:
         start.console.say(lines.missing_scan(path))

@@ -49,8 +49,8 @@ def perform(start: RunRequest) -> None:
 
 def _format_switches(given: GivenSwitches) -> list[str]:
     """Return the switches in the form that `from_switches` takes."""
-    said = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
-    return [*said, *(name for name in _OTHERS if given.has(name))]
+    given_commands = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
+    return [*given_commands, *(name for name in _OTHERS if given.has(name))]
 
 
 def _perform(start: RunRequest, order: Relocate) -> RelocationReport:

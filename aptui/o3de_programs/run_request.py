@@ -43,10 +43,10 @@ class RunRequest(Struct):
         asked = self.given.number("port")
         if asked is not None or self.given.has("randomListeningPort"):
             return asked or 0
-        said = self.facts.bootstrap.get("remote_port", "")
-        return int(said) if said.isdecimal() else DEFAULT_PORT
+        port = self.facts.bootstrap.get("remote_port", "")
+        return int(port) if port.isdecimal() else DEFAULT_PORT
 
-    def tell_turned_away(self) -> None:
+    def report_rejected(self) -> None:
         """Say what whoever connects to the listening port should know."""
         self.console.say(lines.format_turned_away(str(self.config.cache_dir)))
 

@@ -83,7 +83,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     console.is_verbose = facts.user.is_verbose
     with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
         (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
-    _tell_doubts(given, config, console)
+    _print_doubts(given, config, console)
     console.say(lines.project_root(str(config.project_dir)))
     console.say(lines.job_slots(facts.max_jobs, config.workers))
     return RunRequest(given, config, console, lambda: load(given, base), facts)
@@ -172,8 +172,8 @@ def project_dir(given: GivenSwitches) -> str:
 
 def _regset(given: GivenSwitches, pointer: str) -> str:
     """Return what `--regset` says of a key, "" for nothing; the last says it."""
-    said = [option.partition("=") for option in given.all("regset")]
-    return next((value.strip(' "') for key, _, value in reversed(said) if key.strip().lower() == pointer.lower()), "")
+    options = [option.partition("=") for option in given.all("regset")]
+    return next((value.strip(' "') for key, _, value in reversed(options) if key.strip().lower() == pointer.lower()), "")
 
 
 # ------------------------------------------------------------------------------------------------------------------ saying
@@ -186,7 +186,7 @@ def _print_settings(given: GivenSwitches, base: str) -> None:
     sys.stdout.flush()
 
 
-def _tell_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
+def _print_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
     """Say once what is accepted and changes nothing, and what nobody understands."""
     for switch in given.ignored:
         console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")

@@ -153,7 +153,7 @@ def source_count(start: RunRequest) -> int:
 # --------------------------------------------------------------------------------------------------------------------- end
 
 
-def finish(start: RunRequest, teller: EventPrinter) -> None:
+def finish(start: RunRequest, printer: EventPrinter) -> None:
     """Do what is done once, when nothing is left in the queue and this process does not hold the cache any more."""
     pattern = start.given.first("dependencyScanPattern")
     if pattern is not None:
@@ -166,10 +166,10 @@ def finish(start: RunRequest, teller: EventPrinter) -> None:
         perform(start)
     start.console.say(lines.SHUTTING_DOWN)
     for platform in start.config.project.platforms:
-        _tell_catalog(start, teller, path_of(start.config.cache_dir, platform.id), platform.id)
+        _print_catalog(start, printer, path_of(start.config.cache_dir, platform.id), platform.id)
 
 
-def _tell_catalog(start: RunRequest, teller: EventPrinter, path: Path, platform: str) -> None:
+def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
     """Say that a catalog was saved, if this run did: the engine saves those that are out of date as soon as it has come to rest."""
     try:
         saved_s = path.stat().st_mtime
@@ -178,21 +178,21 @@ def _tell_catalog(start: RunRequest, teller: EventPrinter, path: Path, platform:
     except OSError:
         return
     if saved_s * 1000 >= start.console.started_ms:
-        start.console.say(lines.format_saved_catalog(platform, count, max(0.0, saved_s - teller.heard_s)))
+        start.console.say(lines.format_saved_catalog(platform, count, max(0.0, saved_s - printer.last_notice_s)))
 
 
-def tell_totals(start: RunRequest, teller: EventPrinter, failed_count: int, seconds: float) -> None:
+def print_totals(start: RunRequest, printer: EventPrinter, failed_count: int, seconds: float) -> None:
     """Print the sums."""
-    start.console.say_all(lines.totals(teller.processed_count, failed_count, teller.warnings, teller.errors, seconds))
+    start.console.say_all(lines.totals(printer.processed_count, failed_count, printer.warnings, printer.errors, seconds))
 
 
-def tell_end(start: RunRequest, teller: EventPrinter) -> None:
+def print_end(start: RunRequest, printer: EventPrinter) -> None:
     """Print what comes last: with `--debugOutput` what each builder processed, and the report on times."""
     if start.given.has("debugOutput"):
-        for builder, paths in teller.processed_by.items():
+        for builder, paths in printer.processed_by.items():
             start.console.say_all(lines.builder_list(builder, paths), lines.BUILDERS_WINDOW)
     began_s = time.monotonic()
-    stats = {**teller.stats, "AssetScanning": Stat(teller.scan_ms)}
+    stats = {**printer.stats, "AssetScanning": Stat(printer.scan_ms)}
     report(stats, start.facts.stats)
     stats["ComputeStatsTime"] = Stat(int((time.monotonic() - began_s) * 1000))
     start.console.say_all(report(stats, start.facts.stats))

@@ -49,9 +49,9 @@ class GatewayContext:
     app: web.Application | None = None
 
 
-ROOM = web.AppKey("room", GatewayContext)
+CONTEXT = web.AppKey("room", GatewayContext)
 
 
-def room_of(request: web.Request) -> GatewayContext:
+def context_of(request: web.Request) -> GatewayContext:
     """Return the room of a request, in applications inside the application too."""
-    return request.config_dict[ROOM]
+    return request.config_dict[CONTEXT]

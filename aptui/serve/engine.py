@@ -37,10 +37,10 @@ class EngineLink:
     """
 
     def __init__(
-        self, cache_dir: places.Folder, heard: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
+        self, cache_dir: places.Folder, on_notices: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
     ) -> None:
         self._cache_dir = cache_dir
-        self._take, self._came = heard, came
+        self._take, self._came = on_notices, came
         self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.also_came: list[Callable[[bool], object]] = []
         """Others who are told the same, in the event loop too."""
@@ -138,15 +138,15 @@ class EngineLink:
     def _set_here(self, welcome: Answer) -> None:
         if self._ends.is_set():
             return
-        met = msgspec.convert(welcome, prepare_form(_Met), strict=False)
+        met = msgspec.convert(welcome, prepare_form(_EngineState), strict=False)
         self.epoch, self.seq, self.progress, self.running = met.epoch, met.seq, met.progress, set(met.running)
         self.is_here = True
-        self._tell_came(True)
+        self._report_state(True)
 
     def _set_gone(self) -> None:
         if self.is_here and not self._ends.is_set():
             self.is_here, self.progress = False, None
-            self._tell_came(False)
+            self._report_state(False)
 
     def _take_news(self, batch: Sequence[NoticeLine]) -> None:
         if not self._ends.is_set():
@@ -154,8 +154,8 @@ class EngineLink:
             for news in batch:
                 if isinstance(news.notice, JobChanged):
                     self._note(news.notice)
-            for hear in (self._take, *self.listeners):
-                hear(batch)
+            for listener in (self._take, *self.listeners):
+                listener(batch)
 
     def _note(self, notice: JobChanged) -> None:
         if notice.status == "processing":
@@ -163,12 +163,12 @@ class EngineLink:
         else:
             self.running.discard(notice.job_id)
 
-    def _tell_came(self, is_here: bool) -> None:
+    def _report_state(self, is_here: bool) -> None:
         for come in (self._came, *self.also_came):
             come(is_here)
 
 
-class _Met(msgspec.Struct):
+class _EngineState(msgspec.Struct):
     epoch: int = 0
     seq: int = 0
     progress: Progress | None = None

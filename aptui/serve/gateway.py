@@ -27,8 +27,8 @@ from aptui.serve import http_document, tasks
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import GUARD, Audit, Guard
-from aptui.serve.access.limits import STRANGERS_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
-from aptui.serve.context import ROOM, GatewayContext
+from aptui.serve.access.limits import UNIDENTIFIED_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
+from aptui.serve.context import CONTEXT, GatewayContext
 from aptui.serve.database import Database
 from aptui.serve.engine import EngineLink
 from aptui.serve.http import dav, demo_page, feed, files, metrics
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
-_REVOKED_LOOK_S = 1.0
+_REVOKED_CHECK_S = 1.0
 _COLLECTED = (700, 5, 5)
 """Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent
 last."""
@@ -80,7 +80,7 @@ class GatewayRunner(web.AppRunner):
 
 
 @dataclass(slots=True, kw_only=True)
-class GatewayRoom(GatewayContext):
+class GatewayParts(GatewayContext):
     """What the gateway itself starts and ends, beside what its parts share.
 
     Args:
@@ -89,19 +89,19 @@ class GatewayRoom(GatewayContext):
     """
 
     sessions: WireSessions
-    teller: NewsPublisher
+    publisher: NewsPublisher
 
 
-def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayRoom:
+def build_parts(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayParts:
     """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
-    teller = NewsPublisher(config, database, sessions)
-    engine = EngineLink(config.cache_dir, teller.take_news, teller.engine_came)
-    teller.engine = engine
-    keeper = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
-    return GatewayRoom(config, database, engine, keeper, teller.pulse, sessions=sessions, teller=teller)
+    publisher = NewsPublisher(config, database, sessions)
+    engine = EngineLink(config.cache_dir, publisher.take_news, publisher.engine_came)
+    publisher.engine = engine
+    guard = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
+    return GatewayParts(config, database, engine, guard, publisher.pulse, sessions=sessions, publisher=publisher)
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
@@ -110,12 +110,12 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
     return await answer(session, name, request)
 
 
-def build_app(room: GatewayRoom) -> web.Application:
+def build_app(parts: GatewayParts) -> web.Application:
     """Return the application: the WebSocket, and the routes of every other part there is."""
     app = web.Application(middlewares=[guard.middleware, http_document.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
-    app[ROOM], app[GUARD], app[SESSIONS], room.app = room, room.guard, room.sessions, app
+    app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
-    app.router.add_get(codec.PATH, room.sessions.connect)
+    app.router.add_get(codec.PATH, parts.sessions.connect)
     for module in (files, dav, feed, metrics, peers, proxy, demo_page, http_document):
         module.add_routes(app)
     return app
@@ -138,7 +138,7 @@ class Gateway:
         self._connections: ConnectionLimits | None = None
         self._acceptor: Acceptor | None = None
         self._revoking: asyncio.Task[None] | None = None
-        self.room: GatewayRoom | None = None
+        self.parts: GatewayParts | None = None
 
     async def open(self) -> ListenAddress:
         """Listen, and begin to look for the engine.
@@ -151,13 +151,13 @@ class Gateway:
         context = tls_context(serve)
         listening = listen(serve)
         try:
-            room = self.room = build_room(self.config, local_token=self._token, token_file=self._token_file)
-            room.reread = self._reread
-            room.port = listening.getsockname()[1]
-            self._connections = room.connections = ConnectionLimits(2 * serve.clients_limit + STRANGERS_LIMIT)
-            self._connections.refuses = room.guard.refusal
+            parts = self.parts = build_parts(self.config, local_token=self._token, token_file=self._token_file)
+            parts.reread = self._reread
+            parts.port = listening.getsockname()[1]
+            self._connections = parts.connections = ConnectionLimits(2 * serve.clients_limit + UNIDENTIFIED_LIMIT)
+            self._connections.refuses = parts.guard.refusal
             self._runner = GatewayRunner(
-                build_app(room),
+                build_app(parts),
                 self._connections,
                 access_log=None,
                 auto_decompress=False,  # what is forwarded stays as it came, and nobody has us unpack a bomb
@@ -169,56 +169,56 @@ class Gateway:
             assert self._runner.server is not None
             connections = self._connections
             self._acceptor = Acceptor(
-                listening, self._runner.server, context=context, make_room=connections.make_room, refuses=room.guard.refusal
+                listening, self._runner.server, context=context, end_connection=connections.end_oldest, refuses=parts.guard.refusal
             )
             self._acceptor.start()
-            self._revoking = tasks.begin(_keep_watch(room, connections), "the watch over tokens")
-            room.engine.start()
-            room.teller.start()
+            self._revoking = tasks.begin(_keep_watch(parts, connections), "the watch over tokens")
+            parts.engine.start()
+            parts.publisher.start()
         except BaseException:
             listening.close()
             await self.close()
             raise
         host = f"[{serve.address}]" if ":" in serve.address else serve.address
         scheme = "https" if context is not None else "http"
-        return ListenAddress(f"{scheme}://{host}:{room.port}", serve.address, room.port, self._token)
+        return ListenAddress(f"{scheme}://{host}:{parts.port}", serve.address, parts.port, self._token)
 
     async def close(self) -> None:
         """Say good-bye to clients and let go of everything."""
-        room, self.room = self.room, None
-        if room is None:
+        parts, self.parts = self.parts, None
+        if parts is None:
             return
         if self._acceptor is not None:
             await self._acceptor.close()
         if self._revoking is not None:
             self._revoking.cancel()
             await asyncio.gather(self._revoking, return_exceptions=True)
-        await room.teller.close()
-        await room.sessions.close()
+        await parts.publisher.close()
+        await parts.sessions.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._connections is not None:
             self._connections.close()
-        await asyncio.to_thread(room.engine.close)
-        await asyncio.to_thread(room.database.close)
+        await asyncio.to_thread(parts.engine.close)
+        await asyncio.to_thread(parts.database.close)
 
 
-async def _keep_watch(room: GatewayRoom, connections: ConnectionLimits) -> None:
+async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
     """Each second, end what tokens have open that is revoked or over: WebSockets are told why, all else is cut off.
 
     It is noted as well what the audit log held back.
     """
-    told: set[ClientConnection] = set()
+    warned: set[ClientConnection] = set()
     while True:
-        await asyncio.sleep(_REVOKED_LOOK_S)
-        await asyncio.to_thread(room.guard.audit.tell_held_back)
-        unknown = connections.unknown(room.guard.is_known)
-        for door in told.intersection(unknown):
-            door.drop()
-        told = set(unknown)
-        revoked = [session for session in room.sessions if not room.guard.is_known(session.identity)]
+        await asyncio.sleep(_REVOKED_CHECK_S)
+        await asyncio.to_thread(parts.guard.audit.report_held_back)
+        unknown = connections.unknown(parts.guard.is_known)
+        for connection in warned.intersection(unknown):
+            connection.drop()
+        warned = set(unknown)
+        revoked = [session for session in parts.sessions if not parts.guard.is_known(session.identity)]
         await asyncio.gather(
-            *(asyncio.wait_for(session.close(1008, REVOKED), _REVOKED_LOOK_S) for session in revoked), return_exceptions=True
+            *(asyncio.wait_for(session.close(1008, REVOKED), _REVOKED_CHECK_S) for session in revoked), return_exceptions=True
         )
 
 

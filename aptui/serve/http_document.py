@@ -79,7 +79,7 @@ def addresses() -> tuple[Address, ...]:
     listed, waited = tuple(_LIST.items()), tuple(_WAIT.items())
     of_platform = tuple(_PLATFORM.items())
     return (
-        Address("/", "/", tell_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
+        Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
         Address("/v1/products{rest}", "/v1/products/{platform}/{path}", files.product, answers=_FILE, query=(*waited, *listed)),
         Address("/v1/assets/{id}", "/v1/assets/{id}", files.asset, answers=_FILE, query=(*of_platform, *waited)),
         Address(
@@ -99,8 +99,8 @@ def addresses() -> tuple[Address, ...]:
                 answers=(("200", "The figures."),)),
         Address("/v1/connect", codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
-        Address("/v1/protocol", "/v1/protocol", tell_protocol, kind="application/json", answers=(("200", "The document."),)),
-        Address("/v1/openapi", "/v1/openapi", tell_document, kind="application/json", answers=(("200", "The document."),)),
+        Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json", answers=(("200", "The document."),)),
+        Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json", answers=(("200", "The document."),)),
         Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"),
         answers=(("200", "The file, or the names in a folder."),),
                 more="WebDAV, class 1, read only: `PROPFIND` as well. The password of Basic authentication is a token."),
@@ -142,13 +142,13 @@ def _operation(address: Address, method: str) -> _Json:
     text = " ".join((inspect.getdoc(address.handler) or "").split("\n\n")[0].split())
     content: _Json = {"content": {address.kind: {}}} if address.kind else {}
     answers: _Json = {
-        status: {"description": said, **(content if status.startswith("2") else {})} for status, said in address.answers
+        status: {"description": text, **(content if status.startswith("2") else {})} for status, text in address.answers
     }
-    errors: _Json = {status: {"description": said} for status, said in _ERRORS.items()} if address.scope else {}
+    errors: _Json = {status: {"description": text} for status, text in _ERRORS.items()} if address.scope else {}
     made: _Json = {
         "summary": text,
         "description": address.more or text,
-        "parameters": [*_of_path(address.path), *(_of_query(name, *said) for name, said in address.query)],
+        "parameters": [*_of_path(address.path), *(_of_query(name, *text) for name, text in address.query)],
         "responses": answers | errors,
     }
     made["operationId"] = _name(address, method)
@@ -170,8 +170,8 @@ def _of_path(path: str) -> list[_Json]:
     return [{"name": word, "in": "path", "required": True, "schema": _TEXT} for word in words]
 
 
-def _of_query(name: str, schema: _Json, said: str) -> _Json:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": said}
+def _of_query(name: str, schema: _Json, text: str) -> _Json:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -179,9 +179,9 @@ def _of_query(name: str, schema: _Json, said: str) -> _Json:
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
-    app.router.add_get("/", tell_addresses)
-    app.router.add_get("/v1/openapi", tell_document)
-    app.router.add_get("/v1/protocol", tell_protocol)
+    app.router.add_get("/", list_addresses)
+    app.router.add_get("/v1/openapi", send_document)
+    app.router.add_get("/v1/protocol", send_protocol)
 
 
 @web.middleware
@@ -192,18 +192,18 @@ async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.St
     return await handler(request)
 
 
-async def tell_addresses(_request: web.Request) -> web.Response:
+async def list_addresses(_request: web.Request) -> web.Response:
     """Name the addresses that can be asked; the only one that needs no token."""
     return web.Response(body=_addresses(), content_type="application/json")
 
 
-async def tell_document(request: web.Request) -> web.Response:
+async def send_document(request: web.Request) -> web.Response:
     """Answer with this list as OpenAPI."""
     guard.require(request)
     return web.Response(body=_document(), content_type="application/json")
 
 
-async def tell_protocol(request: web.Request) -> web.Response:
+async def send_protocol(request: web.Request) -> web.Response:
     """Answer with what is said on the WebSocket, as AsyncAPI."""
     guard.require(request)
     return web.Response(body=_protocol(), content_type="application/json")
@@ -212,8 +212,8 @@ async def tell_protocol(request: web.Request) -> web.Response:
 @cache
 def _addresses() -> bytes:
     named = {address.path: (inspect.getdoc(address.handler) or "").partition("\n")[0] for address in addresses()}
-    said = {"gateway": "aptui", "token": "Authorization: Bearer TOKEN ('aptui token add NAME' makes one)", "addresses": named}
-    return json.dumps(said, indent=2).encode() + b"\n"
+    text = {"gateway": "aptui", "token": "Authorization: Bearer TOKEN ('aptui token add NAME' makes one)", "addresses": named}
+    return json.dumps(text, indent=2).encode() + b"\n"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Work that goes on beside requests: what it fails of is told when it happens, not when nobody holds it any more.
+"""Background tasks beside requests: a failure is logged when it happens, not when the task is collected.
 
 Tests: `tests/serve/test_tasks.py`.
 """
@@ -13,10 +13,10 @@ from typing import Any
 def begin(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """Let work begin in the running loop, whose exception handler hears of errors; of a peer that is gone nobody does."""
     task = asyncio.get_running_loop().create_task(work, name=name)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_log_failure)
     return task
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ConnectionError):
         task.get_loop().call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})

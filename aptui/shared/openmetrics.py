@@ -25,13 +25,13 @@ class Family(Struct, frozen=True):
 
     name: str
     kind: str
-    told: str
+    help_text: str
     samples: Sequence[Sample]
 
 
-def gauge(name: str, told: str, value: float, **labels: str) -> Family:
+def gauge(name: str, help_text: str, value: float, **labels: str) -> Family:
     """Return a family of one value."""
-    return Family(name, "gauge", told, (Sample(value, labels),))
+    return Family(name, "gauge", help_text, (Sample(value, labels),))
 
 
 def text(families: Iterable[Family]) -> str:
@@ -41,7 +41,7 @@ def text(families: Iterable[Family]) -> str:
 
 def _lines(family: Family) -> Iterator[str]:
     yield f"# TYPE {family.name} {family.kind}"
-    yield f"# HELP {family.name} {_escape(family.told)}"
+    yield f"# HELP {family.name} {_escape(family.help_text)}"
     for sample in family.samples:
         labels = ",".join(f'{name}="{_escape(value)}"' for name, value in sample.labels.items())
         yield f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}"

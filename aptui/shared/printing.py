@@ -121,7 +121,7 @@ def silence_stdout() -> None:
 # ------------------------------------------------------------------------------------------------------------------ tables
 
 
-class Lines(io.StringIO):
+class LineOutput(io.StringIO):
     """What is listened to line by line: a table says in each row which value is which."""
 
 
@@ -133,18 +133,18 @@ def table(
     spare: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write an aligned table; on a terminal a row is one line, a pipe and `Lines` get everything. Cells are made safe here.
+    """Write an aligned table; on a terminal a row is one line, a pipe and `LineOutput` get everything. Cells are made safe here.
 
     Args:
         header: one text a column.
         rows: as many texts each.
         right: indices of columns that are numbers; they are never cut.
         spare: indices of columns that a narrow terminal can do without, the first to go first.
-        stream: stdout unless said.
+        stream: stdout by default.
     """
     stream = stream or sys.stdout
     cells = [[line(cell) for cell in row] for row in rows]
-    if isinstance(stream, Lines):
+    if isinstance(stream, LineOutput):
         for first, *rest in cells:
             named = [f"{name} {cell}" for name, cell in zip(header[1:], rest, strict=True) if cell]
             stream.write(f"{first}: {', '.join(named)}\n")

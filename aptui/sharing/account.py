@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class SharingSum(Struct):
@@ -23,7 +23,7 @@ class SharingSum(Struct):
     built_ms: int = 0
     fetch_ms: int = 0
     fetched_bytes: int = 0
-    kept: int = 0
+    stored: int = field(default=0, name="kept")
     uploads: int = 0
     uploaded_bytes: int = 0
     not_uploaded: int = 0
@@ -51,7 +51,8 @@ class SharingSum(Struct):
 
 def sum_of(counts: Mapping[str, int]) -> SharingSum:
     """Return counts as they were written down, perhaps by another version: what it knows besides is left out."""
-    return SharingSum(**{name: int(counts.get(name, 0)) for name in SharingSum.__struct_fields__})
+    names = zip(SharingSum.__struct_fields__, SharingSum.__struct_encode_fields__, strict=True)
+    return SharingSum(**{name: int(counts.get(written, 0)) for name, written in names})
 
 
 class Account:

@@ -56,20 +56,20 @@ class ResultUploader:
         self,
         namespace: Namespace,
         account: Account,
-        teller: TroubleReporter,
+        reporter: TroubleReporter,
         breaker: Breaker,
         *,
         writes: bool,
         may_differ: Iterable[str],
     ) -> None:
-        self._namespace, self._account, self._teller, self._breaker = namespace, account, teller, breaker
+        self._namespace, self._account, self._reporter, self._breaker = namespace, account, reporter, breaker
         self._writes = writes
         self._may_differ = frozenset(may_differ)
         self._differing: set[str] = set()
         self._broken: set[str] = set()
         self._idle = threading.Condition()
         self._waiting = 0
-        self._keepers = DeadlineExecutor("aptui-shared-keep", 1)
+        self._uploads = DeadlineExecutor("aptui-shared-keep", 1)
         self._uploaders = DeadlineExecutor("aptui-shared-upload", _UPLOADERS)
 
     @property
@@ -80,13 +80,13 @@ class ResultUploader:
     def put(self, made: MadeResult) -> None:
         """Keep a result, and upload it, in the background."""
         if reason := doubt(made.record):
-            self._teller.tell(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
+            self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
             return
         with self._idle:
-            has_room = self._waiting < _MOST_WAITING
-            self._waiting += has_room
-        if has_room:
-            self._keepers.ask(lambda: self._keep(made))
+            is_accepted = self._waiting < _MOST_WAITING
+            self._waiting += is_accepted
+        if is_accepted:
+            self._uploads.ask(lambda: self._keep(made))
         else:
             self._account.count(made.builder, not_uploaded=1)
 
@@ -101,7 +101,7 @@ class ResultUploader:
 
     def close(self) -> None:
         """Let the threads end; they do not keep the process alive."""
-        self._keepers.close()
+        self._uploads.close()
         self._uploaders.close()
 
     def _keep(self, made: MadeResult) -> None:
@@ -115,7 +115,7 @@ class ResultUploader:
                 if goes_on:
                     self._uploaders.ask(lambda: self._upload(made, result))
         except Exception as error:  # noqa: BLE001  # a result that is not kept is made again, no more
-            self._teller.about(error)
+            self._reporter.about(error)
         finally:
             if not goes_on:
                 self._on_end()
@@ -128,9 +128,9 @@ class ResultUploader:
             for digest in made.record.blobs:
                 local.put_blob(digest, made.files[digest])
             self._compare(made, results.publish(local, results.open_trusted, self._namespace.trust, result))
-            self._account.count(made.builder, kept=1)
+            self._account.count(made.builder, stored=1)
         except KnownError as error:
-            self._teller.about(error)
+            self._reporter.about(error)
 
     def _goes_out(self, made: MadeResult) -> bool:
         is_steady = made.builder not in self._differing or made.builder in self._may_differ
@@ -145,13 +145,13 @@ class ResultUploader:
                 self._breaker.note_success()
         except (StoreFull, StoreRefused) as error:
             self._breaker.open_now()
-            self._teller.tell(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
+            self._reporter.report(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
         except Mismatch as error:
             self._breaker.note_success()
-            self._teller.about(error)
+            self._reporter.about(error)
         except Exception as error:  # noqa: BLE001  # a result that is not uploaded is made again, no more
             self._breaker.note_failure()
-            self._teller.about(error)
+            self._reporter.about(error)
         finally:
             sent_bytes = sum(made.record.blobs.values()) if is_done else 0
             self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)
@@ -181,7 +181,7 @@ class ResultUploader:
         if text:
             self._differing.add(made.builder)
             self._account.count(made.builder, differences=1)
-            self._teller.tell(
+            self._reporter.report(
                 f"differs {made.builder}", f"builder '{made.builder}' makes other products of the same sources: {text}"
             )
 

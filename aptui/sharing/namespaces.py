@@ -1,4 +1,4 @@
-"""Which namespaces this machine reads and writes, whom it believes in them, and where their results are.
+"""Which namespaces this machine reads and writes, which signatures it trusts in them, and where their results are.
 
 Tests: `tests/sharing/test_simulation.py`.
 """
@@ -47,7 +47,7 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
     )
 
 
-def namespaces_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Namespace, ...]:
+def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tuple[Namespace, ...]:
     """Return the namespaces that are read, this machine's own first; only that one is written.
 
     Raises:
@@ -55,23 +55,23 @@ def namespaces_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tupl
     """
     own = seal_of(sharing)
     trusts = [own] if own.namespace == TRUSTED else [own, replace(own, namespace=TRUSTED)]
-    return tuple(_namespace(sharing, trust, teller) for trust in trusts)
+    return tuple(_namespace(sharing, trust, reporter) for trust in trusts)
 
 
-def _namespace(sharing: SharedCacheSettings, trust: Seal, teller: TroubleReporter) -> Namespace:
+def _namespace(sharing: SharedCacheSettings, trust: Seal, reporter: TroubleReporter) -> Namespace:
     remote = open_store(sharing.store, trust.namespace, limit_s=sharing.deadline_s) if sharing.is_remote else None
     if not sharing.local_store:
         return Namespace(trust, remote=remote)
     address = remote.address if remote is not None else ""
 
-    def tell(text: str) -> None:
-        teller.tell(text, text)
+    def report(text: str) -> None:
+        reporter.report(text, text)
 
     try:
-        local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], say=tell)
-        fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=tell)
+        local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], say=report)
+        fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=report)
     except HostError as error:
-        teller.about(error)
+        reporter.about(error)
         return Namespace(trust, remote=remote)
     return Namespace(trust, local, fetched, remote)
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
@@ -21,7 +21,7 @@ class ProbeAnswer(Struct, frozen=True):
     """What a test of a shared cache says."""
 
     address: str
-    said: str
+    message: str = field(name="said")
     is_bad: bool = False
     milliseconds: int = 0
 
@@ -34,16 +34,16 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
         try:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
             spent_ms = round(1000 * (time.monotonic() - began_s))
-            said = f"it answers after {spent_ms} ms"
+            message = f"it answers after {spent_ms} ms"
             if sharing.mode == "server":
                 _write(store)
-                said += ", and can be written to"
-            return ProbeAnswer(store.address, said, milliseconds=spent_ms)
+                message += ", and can be written to"
+            return ProbeAnswer(store.address, message, milliseconds=spent_ms)
         finally:
             store.close()
     except KnownError as error:
-        said = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
-        return ProbeAnswer(sharing.store.rpartition("@")[2], said, is_bad=True)
+        message = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
+        return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
 
 
 def _write(store: Store) -> None:

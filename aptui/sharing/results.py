@@ -61,7 +61,7 @@ def read(store: Records, opens: Open, base: str, present: Present) -> SharedResu
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in _by_what_tells_most(entry):
+    for discovered, key in _order_by_use(entry):
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
@@ -126,6 +126,6 @@ def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variant
     return records.decode_record(*opens(data), base)
 
 
-def _by_what_tells_most(entry: Variants) -> list[tuple[Discovered, str]]:
+def _order_by_use(entry: Variants) -> list[tuple[Discovered, str]]:
     """Return variants in the order in which they are tried: one that found nothing fits always, and says least."""
     return sorted(entry.variants, key=lambda pair: -len(pair[0]))

@@ -41,9 +41,9 @@ from aptui.sharing.stores.reporting import TroubleReporter
 T = TypeVar("T")
 _SHUNNED_S = 600.0
 """What was not as it should be is not asked for again so soon."""
-_ROOM_BYTES = 1 << 27
+_RESERVED_BYTES = 1 << 27
 """What a download leaves free: an engine starts nothing below that, and its database must be written."""
-_ASKERS = 8
+_LOOKUP_THREADS = 8
 THIS_MACHINE = "this machine"
 
 
@@ -54,7 +54,7 @@ class FoundResult(Struct, frozen=True):
     result: SharedResult
     namespace: Namespace
     is_remote: bool
-    look_ms: int = 0
+    lookup_ms: int = 0
 
     @property
     def record(self) -> Record:
@@ -104,14 +104,14 @@ class Service:
     ) -> None:
         self.account = Account()
         self._deadline_s, self._clock, self._stopwatch = sharing.deadline_s, clock, Stopwatch(clock)
-        self._teller, self._breaker = TroubleReporter(say), Breaker(clock=clock)
+        self._reporter, self._breaker = TroubleReporter(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
-        self._namespaces = namespaces_of(sharing, self._teller)
+        self._namespaces = namespaces_of(sharing, self._reporter)
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
-        self._askers = DeadlineExecutor("aptui-shared-ask", _ASKERS)
+        self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
         writing = Breaker(clock=clock)
         self._uploader = ResultUploader(
-            self._namespaces[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ
+            self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes, may_differ=may_differ
         )
 
     # ------------------------------------------------------------------------------------------------------------- reading
@@ -124,7 +124,7 @@ class Service:
                 found = self.look_up(facts, present, is_shared=is_shared)
                 hit = self.fetch(found, folder) if found is not None else None
         except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
-            self._teller.about(error)
+            self._reporter.about(error)
         if hit is None:
             self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
         return hit
@@ -138,17 +138,17 @@ class Service:
         """
         base, began, started_s = base_key(facts), self._stopwatch.now(), self._clock()
         for namespace in self._namespaces:
-            result = self._believe(namespace, self._read_local(namespace, base, present), facts)
+            result = self._check_result(namespace, self._read_local(namespace, base, present), facts)
             if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
-                return FoundResult(facts, result, namespace, is_remote=False, look_ms=self._since(began))
+                return FoundResult(facts, result, namespace, is_remote=False, lookup_ms=self._since(began))
         for namespace in self._namespaces if is_shared else ():
             if namespace.remote is None or self._is_shunned(base):
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
             result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
-            result = self._believe(namespace, result, facts, is_remote=True)
+            result = self._check_result(namespace, result, facts, is_remote=True)
             if result is not None:
-                return FoundResult(facts, result, namespace, is_remote=True, look_ms=self._since(began))
+                return FoundResult(facts, result, namespace, is_remote=True, lookup_ms=self._since(began))
         return None
 
     def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
@@ -160,7 +160,7 @@ class Service:
             missing = [index for index, item in enumerate(products) if not self._place(found.namespace, item, targets[index])]
             is_whole = not missing or self._bring(found, folder, {targets[index]: products[index] for index in missing})
         except OSError as error:
-            self._teller.tell("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
+            self._reporter.report("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
             is_whole, missing = False, []
         if not is_whole:
             _remove(targets)
@@ -170,7 +170,7 @@ class Service:
             with contextlib.suppress(KnownError):
                 results.publish(found.namespace.fetched, results.open_trusted, found.namespace.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
-        return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
+        return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
     def note_unused(self, hit: CacheHit) -> None:
         """A result came too late, the job had been done meanwhile: it saved nothing."""
@@ -208,7 +208,7 @@ class Service:
     def close(self) -> None:
         """Give the lease back and let the threads end; what is not uploaded yet never is."""
         self._uploader.close()
-        self._askers.close()
+        self._lookups.close()
         if self._lease is not None:
             self._lease.close()
         for namespace in self._namespaces:
@@ -224,12 +224,12 @@ class Service:
             return results.read(namespace.local, results.open_trusted, base, present)
         except Mismatch as error:
             namespace.local.drop_record(base)
-            self._teller.about(error)
+            self._reporter.about(error)
         except StoreError as error:
-            self._teller.about(error)
+            self._reporter.about(error)
         return None
 
-    def _believe(
+    def _check_result(
         self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
         """Return a result whose run reported to have used what the job is made of.
@@ -243,7 +243,7 @@ class Service:
             self._shunned[result.record.base] = self._clock() + _SHUNNED_S
         elif namespace.local is not None:
             namespace.local.drop_record(result.key)
-        self._teller.about(Mismatch(flaw))
+        self._reporter.about(Mismatch(flaw))
         return None
 
     def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
@@ -258,11 +258,11 @@ class Service:
         if not self._breaker.allows():
             return None
         try:
-            answer = self._askers.ask(call).wait(limit_s)
+            answer = self._lookups.ask(call).wait(limit_s)
         except Mismatch as error:
             self._breaker.note_success()
             self._shunned[name] = self._clock() + _SHUNNED_S
-            self._teller.about(error)
+            self._reporter.about(error)
         except TooSlow:
             self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
         except StoreError as error:
@@ -275,9 +275,9 @@ class Service:
         return None
 
     def _fail(self, error: StoreError) -> None:
-        self._teller.about(error)
+        self._reporter.about(error)
         if self._breaker.note_failure():
-            self._teller.tell(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
+            self._reporter.report(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
 
     def _is_shunned(self, name: str) -> bool:
         return self._shunned.get(name, 0.0) > self._clock()
@@ -288,7 +288,7 @@ class Service:
         try:
             return namespace.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
         except StoreError as error:
-            self._teller.about(error)
+            self._reporter.about(error)
             return False
 
     def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
@@ -297,7 +297,7 @@ class Service:
         if remote is None or self._is_shunned(base):
             return False
         wanted = {item.digest.hex(): item.size for item in targets.values()}
-        if not self._has_room(folder, sum(wanted.values())):
+        if not self._fits_on_disk(folder, sum(wanted.values())):
             return False
         spool, is_given_up = f"{folder}.part-{secrets.token_hex(4)}", threading.Event()
         limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
@@ -312,14 +312,14 @@ class Service:
             is_given_up.set()
             shutil.rmtree(spool, ignore_errors=True)
 
-    def _has_room(self, folder: str, size: int) -> bool:
-        """Whether so many bytes leave the disk of `folder` what others need: whoever says how many they are may say anything."""
+    def _fits_on_disk(self, folder: str, size: int) -> bool:
+        """Whether so many bytes leave enough space on the disk of `folder`: the size comes from a record that may be wrong."""
         disk = os.statvfs(folder)
         free = disk.f_bavail * disk.f_frsize
-        if size + _ROOM_BYTES <= free:
+        if size + _RESERVED_BYTES <= free:
             return True
         text = f"a shared result of {size >> 20:,} MiB is made here instead: the disk of '{folder}' has {free >> 20:,} MiB left"
-        self._teller.tell("room", text)
+        self._reporter.report("room", text)
         return False
 
     def _forget(self, found: FoundResult) -> None:

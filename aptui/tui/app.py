@@ -116,7 +116,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self._filters = [each for each in self._filters if type(each).__name__ not in {"Monochrome", "NoColor"}]
         self.session, self.config, self.memory, self.person = session, config, memory, person
         self.panes = existing(panes)
-        self.keys = KeyBindings(self, self.tell)
+        self.keys = KeyBindings(self, self.show_toast)
         self.terminal = TerminalControl(self, person, self._read_again)
         self.engine_root = ""
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
@@ -126,7 +126,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again, self.keyboard.hold)
         self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
-        self.gate = KeyGate(self.keyboard.name_awaited, lambda text: self.tell(text, "warning"))
+        self.gate = KeyGate(self.keyboard.name_awaited, lambda text: self.show_toast(text, "warning"))
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
@@ -175,9 +175,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     async def _open(self) -> None:
         """Show the first pane, read what the database holds, attach."""
-        for mistake in self.themes.looks.mistakes:
-            self.tell(str(mistake), "warning", 15)
-        self.keys.tell_mistakes()
+        for mistake in self.themes.themes.mistakes:
+            self.show_toast(str(mistake), "warning", 15)
+        self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         load_numpy()
         await self.switcher.show_first()
@@ -230,7 +230,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Go to a pane and have it show something; keys wait until it was told."""
         self.switcher.reveal(pane_id, text, **how)
 
-    def on_sheet_closed(self) -> None:
+    def on_sheet_sheet_closed(self) -> None:
         """Go back to the pane."""
         self.switcher.close_sheet()
 
@@ -264,7 +264,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.person.remember("commands", event.text)
         shell_commands.run(self, event.text, self.commands())
 
-    def on_command_line_closed(self) -> None:
+    def on_command_line_command_closed(self) -> None:
         """Go back to the hints."""
         self.bar.close()
 
@@ -274,12 +274,12 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
         if self.query_one(CommandLine).display:
             self.bar.close()
-        Question.put(self, text, [(each.letter, each.text, each.run) for each in choices])
+        Question.put(self, text, [(each.character, each.text, each.run) for each in choices])
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner; it is made safe, and is never markup."""
         for toasts in self.drawing.screen.query(Toasts):
-            toasts.tell(text, severity, seconds)
+            toasts.show_toast(text, severity, seconds)
 
     def notify(  # ours takes what Textual's does
         self,
@@ -290,8 +290,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,  # noqa: ARG002  # nothing is
     ) -> None:
-        """Show a message; `tell` for those who call Textual's way."""
-        self.tell(f"{title}: {message}" if title else message, severity, timeout or 5.0)
+        """Show a message; `show_toast` in Textual's own form."""
+        self.show_toast(f"{title}: {message}" if title else message, severity, timeout or 5.0)
 
     def act(self, action: str) -> None:
         """Run an action of the app, soon."""
@@ -320,9 +320,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         """Look whether theme files were changed elsewhere meanwhile."""
         self.themes.reload()
 
-    def on_theme_picker_shown(self, event: ThemePicker.Shown) -> None:
+    def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
         """Show a theme; close the picker if it is for good."""
-        self.themes.preview(event.name, is_kept=event.is_kept)
+        self.themes.preview(event.name, is_final=event.is_final)
 
     async def on_event(self, event: events.Event) -> None:
         """Note when people did something."""
@@ -339,7 +339,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         if await super()._check_bindings(key, priority):
             return True
         if not priority and self.session.is_read_only and (what := self.keyboard.name_missed(key, self.engine)):
-            self.tell(f"cannot {what}: the screen is read-only", "warning")
+            self.show_toast(f"cannot {what}: the screen is read-only", "warning")
         return False
 
     # ------------------------------------------------------------------------------------------------- leaving and the screen

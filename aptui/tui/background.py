@@ -91,8 +91,8 @@ class LatestOnly(Generic[R]):
             try:
                 self._handle(*taken)
             except Exception as error:  # noqa: BLE001  # told as the end of any thread is, but the next request must not wait for ever
-                told = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
-                threading.excepthook(told)
+                hook_arguments = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+                threading.excepthook(hook_arguments)
 
     def _take(self) -> tuple[str, R] | None:
         """Wait for a request and take it; None = the end."""

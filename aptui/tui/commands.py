@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def shell_commands(app: Shell) -> list[Command]:
     """Return the commands that make sense now."""
-    from aptui.link.port import Drain, Pause, ReloadConfig, Resume, RunNext  # for start-up: after the first paint
+    from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # for start-up: after the first paint
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
 
@@ -31,9 +31,9 @@ def shell_commands(app: Shell) -> list[Command]:
     commands = [Command(spec.id, f"go to {spec.title}", act(f"switcher.show('{spec.id}')")) for spec in app.panes]
     commands += session_commands(app)
     commands += [
-        Command("pause", "start no more jobs", ask(Pause(), "paused"), needs_engine=True),
+        Command("pause", "start no more jobs", ask(PauseJobs(), "paused"), needs_engine=True),
         Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),
-        Command("resume", "go on after a pause", ask(Resume(), "going on"), needs_engine=True),
+        Command("resume", "go on after a pause", ask(ResumeJobs(), "going on"), needs_engine=True),
         Command("drain", "finish what is pending, then look at nothing new", ask(Drain(), "drained"), needs_engine=True),
         Command(
             "rescan",
@@ -78,27 +78,29 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
     if len({each.name for each in found}) == 1:
         found[0].run(rest.strip())
     elif found:
-        app.tell(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
+        app.show_toast(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
     else:
         near = get_close_matches(word, [each.name for each in commands], n=1)
-        app.tell(f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
+        app.show_toast(
+            f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning"
+        )
 
 
 def _rescan(app: Shell, rest: str) -> None:
-    from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
+    from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
 
-    app.ask(Rescan(is_full=rest == "full"), "scanning")
+    app.ask(RescanSources(is_full=rest == "full"), "scanning")
 
 
 def _start(app: Shell, _rest: str) -> None:
     if app.session.state is SessionState.ATTACHED:
-        app.tell("an engine runs already; ':restart' starts it anew")
+        app.show_toast("an engine runs already; ':restart' starts it anew")
     app.session.start_engine()
 
 
 def _restart(app: Shell, rest: str) -> None:
     app.session.restart_engine(is_when_idle=rest != "now")
-    app.tell("the engine restarts" if rest == "now" else "the engine restarts when it is idle")
+    app.show_toast("the engine restarts" if rest == "now" else "the engine restarts when it is idle")
 
 
 def _mouse(app: Shell, rest: str) -> None:

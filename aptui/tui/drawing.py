@@ -48,7 +48,7 @@ class FrameDrawing:
         self._switcher.draw()
         if self._switcher.pane is None or not self._switcher.pane.name_awaited(None):
             self.screen.show()
-        self._gate.look()
+        self._gate.check_again()
         return False
 
     def draw_lines(self) -> None:
@@ -56,4 +56,4 @@ class FrameDrawing:
         # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
-            line.look_again()
+            line.refresh_if_changed()

@@ -54,7 +54,7 @@ class FrameClock:
         self._context: contextvars.Context | None = None
         self._is_woken = self._is_news_due = False
         self._next_s = self._news_s = self._ended_s = 0.0
-        self._told_s, self._free, self._news_free = 0.0, _BURST, _NEWS_BURST
+        self._drawn_news_s, self._free, self._news_free = 0.0, _BURST, _NEWS_BURST
         self._is_amid = self._is_asked_amid = False
         self._spent_s = 0.0
 
@@ -101,7 +101,7 @@ class FrameClock:
         if not self._is_news_due:
             return  # another frame brought them
         now_s = self._clock()
-        if now_s - self._told_s > _NEWS_QUIET_S:
+        if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST
         apart_s = min(max(NEWS_FRAME_S, _STORM_SHARE * self._spent_s), MANY_NEWS_FRAME_S)
         next_s = self._news_s if self._news_free else max(self._news_s, self._ended_s + apart_s)
@@ -109,7 +109,7 @@ class FrameClock:
         if rest_s > 0:
             self._after(rest_s, self._arm_for_news)
             return
-        self._is_news_due, self._told_s, self._news_free = False, now_s, max(0, self._news_free - 1)
+        self._is_news_due, self._drawn_news_s, self._news_free = False, now_s, max(0, self._news_free - 1)
         self.wake()
 
     def _after(self, wait_s: float, do: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WITHIN_S = {"the first rows": 30.0}
 """So long keys wait for something; for all else `_WITHIN_S`."""
 _WITHIN_S = 20.0
-_LOOK_S = 0.05
+_CHECK_S = 0.05
 
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
@@ -94,7 +94,7 @@ class KeyGate:
         self._awaited, self._drop = awaited, drop
         self._moved = asyncio.Event()
 
-    def look(self) -> None:
+    def check_again(self) -> None:
         """Something changed: look again whether keys may pass."""
         self._moved.set()
 
@@ -107,7 +107,7 @@ class KeyGate:
                 return False
             self._moved.clear()
             try:
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_CHECK_S):
                     await self._moved.wait()
             except TimeoutError:
                 pass

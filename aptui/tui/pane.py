@@ -71,7 +71,7 @@ class Shell(Protocol):
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
         """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered."""
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner."""
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
 
-from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 
@@ -41,7 +41,7 @@ def line_of(notice: Notice, now_ms: int) -> str:
             found = ((notice.errors, "error"), (notice.warnings, "warning")) if notice.status == "completed" else ()
             counts = "".join(f"  {count(number, thing)}" for number, thing in found if number)
             text = f"{glyph} {notice.status:<10} {notice.source}  {_job_of(notice)}{counts}{why}"
-        case Said():
+        case EngineMessage():
             text = f"{'!' if notice.level >= LogLevel.WARNING else '·'} {notice.text}"
         case HealthChanged() if notice.health.is_paused:
             text = "‖ paused"

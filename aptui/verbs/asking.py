@@ -24,6 +24,6 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
 
     try:
         with EngineClient.connect(socket, timeout_s=1.0) as client:
-            return client.ask(port.Status(), timeout_s=2.0)
+            return client.ask(port.ReadStatus(), timeout_s=2.0)
     except HostError:
         return None

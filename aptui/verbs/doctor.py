@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from aptui import __version__
@@ -54,7 +54,7 @@ class DoctorCheck(Struct, frozen=True):
 
     name: str
     state: str
-    said: str
+    message: str = field(name="said")
     advice: str = ""
 
 
@@ -71,7 +71,7 @@ def doctor(arguments: Namespace) -> int:
     else:
         for check in checks:
             state = printing.colour_text(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)
-            printing.say(f"{state}  {check.name:<13} {printing.line(check.said)}")
+            printing.say(f"{state}  {check.name:<13} {printing.line(check.message)}")
             if check.advice:
                 printing.say(f"      {'':<13} → {printing.line(check.advice)}")
     return TROUBLE if any(check.state == "fail" for check in checks) else 0
@@ -96,8 +96,8 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
         "warn" if config.warnings else "ok",
         "; ".join(config.warnings) or str(config.project_dir / ("project.json" if config.foreign else "aptui.yaml")),
     )
-    for look in _PROJECT_CHECKS:
-        yield look(config)
+    for check in _PROJECT_CHECKS:
+        yield check(config)
 
 
 # ----------------------------------------------------------------------------------------------------------------- machine
@@ -106,8 +106,8 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
 def _sqlite() -> DoctorCheck:
     version = ".".join(map(str, health.sqlite_version()))
     if health.has_wal_reset_bug():
-        said = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
-        return DoctorCheck("sqlite", "ok", said, "let no other program write to the asset database while an engine runs")
+        message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
+        return DoctorCheck("sqlite", "ok", message, "let no other program write to the asset database while an engine runs")
     return DoctorCheck("sqlite", "ok", version)
 
 
@@ -131,10 +131,10 @@ def _builders_need() -> DoctorCheck:
 
     packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
     programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
-    said = [f"without {', '.join(packages)}"] if packages else []
-    said += [f"no {', '.join(programs)} in PATH"] if programs else []
+    message = [f"without {', '.join(packages)}"] if packages else []
+    message += [f"no {', '.join(programs)} in PATH"] if programs else []
     advice = install_advice("builders") if packages else ""
-    return DoctorCheck("extras", "ok", "; ".join(said) or "every package and program that builders can use is there", advice)
+    return DoctorCheck("extras", "ok", "; ".join(message) or "every package and program that builders can use is there", advice)
 
 
 def _open_files() -> DoctorCheck:
@@ -162,18 +162,18 @@ def _terminal() -> DoctorCheck:
 def _logout() -> DoctorCheck:
     """Say whether an engine outlives the last login: systemd may be told to kill what a user leaves behind."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
-    said = ""
+    message = ""
     for file in files:
         try:
             lines = file.read_text("utf-8", "replace").splitlines()
         except OSError:
             continue
-        said = next(
-            (text.partition("=")[2].strip() for text in reversed(lines) if text.strip().startswith("KillUserProcesses")), said
+        message = next(
+            (text.partition("=")[2].strip() for text in reversed(lines) if text.strip().startswith("KillUserProcesses")), message
         )
     unit = data_dir() / "config" / "systemd" / "aptui@.service"
     lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
-    if said.lower() in ("yes", "true", "1", "on") and not lingers:
+    if message.lower() in ("yes", "true", "1", "on") and not lingers:
         return DoctorCheck(
             "logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'"
         )
@@ -195,10 +195,10 @@ def _tracing(config: Config) -> DoctorCheck:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
     from aptui.worker.commands.trace import fault
 
-    said = f"what the commands of {', '.join(tracing)} read"
+    message = f"what the commands of {', '.join(tracing)} read"
     if why := fault():
-        return DoctorCheck("tracing", "warn", f"{said} is not known: {why}", "install strace, or take 'trace_reads' out")
-    return DoctorCheck("tracing", "ok", f"strace tells {said}")
+        return DoctorCheck("tracing", "warn", f"{message} is not known: {why}", "install strace, or take 'trace_reads' out")
+    return DoctorCheck("tracing", "ok", f"strace tells {message}")
 
 
 def _scan_folders(config: Config) -> DoctorCheck:
@@ -286,9 +286,9 @@ def _gateway_lists(config: Config) -> DoctorCheck:
     file, configured = config.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(config.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if changed:
-        said = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
+        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
         advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
-        return DoctorCheck("connections", "warn", said, advice)
+        return DoctorCheck("connections", "warn", message, advice)
     return DoctorCheck("connections", "ok", "as configured")
 
 
@@ -310,8 +310,8 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
         return DoctorCheck(
             "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
         )
-    said = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
-    return DoctorCheck("shared cache", "ok", said)
+    message = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
+    return DoctorCheck("shared cache", "ok", message)
 
 
 def _cluster(config: Config) -> DoctorCheck:
@@ -319,8 +319,8 @@ def _cluster(config: Config) -> DoctorCheck:
     if not config.cluster.is_used:
         return DoctorCheck("cluster", "ok", "none")
     if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
-        said = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
-        return DoctorCheck("cluster", "warn", said, "use tls:// with certificates, and take 'pool.insecure' out")
+        message = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
+        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and take 'pool.insecure' out")
     return DoctorCheck(
         "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
     )
@@ -347,8 +347,8 @@ def _sandbox(config: Config) -> DoctorCheck:
 def _links(config: Config) -> DoctorCheck:
     """Say whether checkouts hang together by hard links."""
     if config.sharing.local_store and config.sharing.links:
-        said = "'local_store.links: hard': writing into a product changes it in every checkout"
-        return DoctorCheck("local store", "warn", said, "take 'links' out, unless disk space matters more")
+        message = "'local_store.links: hard': writing into a product changes it in every checkout"
+        return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
 
 
@@ -365,14 +365,14 @@ def _database(config: Config) -> DoctorCheck:
 
 def _leftovers(config: Config) -> DoctorCheck:
     try:
-        kept = len(list(config.temp_dir.iterdir()))
+        folder_count = len(list(config.temp_dir.iterdir()))
     except OSError:
-        kept = 0
-    if kept:
+        folder_count = 0
+    if folder_count:
         return DoctorCheck(
             "leftovers",
             "ok",
-            f"{printing.count(kept, 'folder')} that 'aptui rerun' kept",
+            f"{printing.count(folder_count, 'folder')} that 'aptui rerun' kept",
             f"rm -r '{config.temp_dir}' when not needed",
         )
     return DoctorCheck("leftovers", "ok", "none")

@@ -16,7 +16,7 @@ from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
 from aptui.link import places, port
 from aptui.link.client import EngineClient, NoAnswer
-from aptui.link.told_log import ToldLog, make_told_log
+from aptui.link.run_log import RunLogSoFar, make_run_log
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 from aptui.store.logs.joblog import JobLogLine, lines_of
@@ -25,7 +25,7 @@ from aptui.verbs.opening import os_path
 
 _EVERY_S = 0.5
 _LIMIT_S = 10.0
-_RECORDED_S, _LOOK_S = 10.0, 0.1
+_RECORDED_S, _POLL_S = 10.0, 0.1
 """A run has ended before it is in the database: so long we wait for that."""
 
 Say = Callable[[Sequence[JobLogLine]], None]
@@ -52,23 +52,23 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     except HostError:
         pass  # nothing runs, then; what is in the database is all there is
     if followed.run_key and (file := _log_of(config, job_id, followed.run_key)):
-        tell_more(followed, joblog.parse(file), say)
+        print_new(followed, joblog.parse(file), say)
     return followed.run_key != 0
 
 
 def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
-    known = ToldLog()
+    known = RunLogSoFar()
     while True:
-        said = make_told_log(client.ask(port.TellLog(job_id, known.run_key, known.stamp), _LIMIT_S))
-        if not said.run_key or followed.run_key not in (0, said.run_key):
+        log = make_run_log(client.ask(port.ReadRunLog(job_id, known.run_key, known.stamp), _LIMIT_S))
+        if not log.run_key or followed.run_key not in (0, log.run_key):
             return
-        known, followed.run_key = said, said.run_key
-        if said.records is not None:
-            tell_more(followed, lines_of(said.records), say)
+        known, followed.run_key = log, log.run_key
+        if log.records is not None:
+            print_new(followed, lines_of(log.records), say)
         time.sleep(_EVERY_S)
 
 
-def tell_more(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
+def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
     """Say those of the lines of a run that were not said yet."""
     before = followed.lines
     count = len(before)
@@ -88,5 +88,5 @@ def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
             names = [run.log_file for run in reader.runs_of(job_id) if run.run_key == run_key]
         if names:
             return Path(config.log_dir, os_path(names[0])) if names[0] else None
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return None

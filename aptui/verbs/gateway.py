@@ -26,7 +26,7 @@ from aptui.shared.errors import HostError, KnownError, UserError, install_advice
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aptui.client import Client, Heard
+    from aptui.client import Client, ClientNotice
     from aptui.config.model import Config
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
@@ -119,9 +119,7 @@ def token_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `token`."""
     parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
     parser.add_argument("name", nargs="?", default="", help="of the client whose token it is")
-    parser.add_argument(
-        "--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} unless said"
-    )
+    parser.add_argument("--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
     parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="it expires after so many days; never unless given")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -161,8 +159,8 @@ def token(arguments: Namespace) -> int:
     return 0
 
 
-def _list_tokens(kept: list[Any], *, is_json: bool) -> int:
-    for each in kept:
+def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
+    for each in tokens:
         if is_json:
             printing.say_json({
                 "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
@@ -195,7 +193,7 @@ def client_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `client`."""
     parser.add_argument("action", metavar="WHAT", help=_ACTIONS)
     parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
-    parser.add_argument("--url", default="", help="of a gateway; this project's own unless said")
+    parser.add_argument("--url", default="", help="of a gateway; this project's own by default")
     parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
     parser.add_argument("--token-file", default="", metavar="FILE", help="that holds the token, for its owner alone")
     parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) that the gateway's must come from")
@@ -295,19 +293,19 @@ def _trusting_own(certificate: str) -> SSLContext | None:
 
 def _watch(connected: Client, arguments: Namespace) -> int:
     """Print what happens until somebody ends it."""
-    for heard in connected.notices():
+    for received in connected.notices():
         if arguments.json:
-            printing.say_json({"epoch": heard.epoch, "seq": heard.seq, **_plain(heard.notice)})
+            printing.say_json({"epoch": received.epoch, "seq": received.seq, **_plain(received.notice)})
         else:
             now = time.time()
             clock = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03}"
-            printing.say(f"{clock} {printing.line(_words(heard))}")
+            printing.say(f"{clock} {printing.line(_words(received))}")
         sys.stdout.flush()
     return 0
 
 
-def _words(heard: Heard) -> str:
-    plain = _plain(heard.notice)
+def _words(received: ClientNotice) -> str:
+    plain = _plain(received.notice)
     name, about = plain.pop("notice"), plain
     about = about.get("asset") or about.get("job") or about
     shown = [
@@ -326,15 +324,15 @@ def _catalog(connected: Client, arguments: Namespace) -> int:
     """Print every asset."""
     from aptui.serve.protocol.notices import Catalog
 
-    for heard in connected.notices():
-        if not isinstance(heard.notice, Catalog):
+    for received in connected.notices():
+        if not isinstance(received.notice, Catalog):
             continue
-        for asset in heard.notice.assets:
+        for asset in received.notice.assets:
             if arguments.json:
                 printing.say_json(to_builtins(asset))
             else:
                 printing.say(f"{asset.id}  {asset.size:>10}  {asset.platform}/{printing.line(asset.path)}")
-        if heard.notice.is_last:
+        if received.notice.is_last:
             return 0
     return 0
 

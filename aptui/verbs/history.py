@@ -43,7 +43,7 @@ def history(arguments: Namespace) -> int:
             return 0
         for row, runs in found:
             printing.say(_title(row), "bold")
-            _tell_runs(row, runs, project)
+            _print_runs(row, runs, project)
     if not found:
         printing.complain("aptui: it has no jobs")
     return 0
@@ -71,7 +71,7 @@ def _title(row: JobRow) -> str:
     return printing.line(f"{row.source}@{row.platform}:{row.job_key}") + f"  #{row.job_id}"
 
 
-def _tell_runs(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> None:
+def _print_runs(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> None:
     builder = project.builder_of(row.builder)
     cells = (
         [
@@ -128,9 +128,9 @@ def compare(arguments: Namespace) -> int:
             f"{printing.duration(run.row.duration_ms / 1000)}, "
             f"builder version {printing.line(run.row.version) or 'unknown'}: {printing.line(run.row.reason)}"
         )
-    _tell_part("inputs", answer["inputs"])
+    _print_part("inputs", answer["inputs"])
     if old.outcome == new.outcome == "completed":
-        _tell_part("products", answer["products"])
+        _print_part("products", answer["products"])
     else:
         printing.say("a run that did not complete made no products")
     return 0
@@ -170,7 +170,7 @@ def _changes(old: dict[str, str], new: dict[str, str]) -> list[dict[str, str]]:
     return found
 
 
-def _tell_part(title: str, changes: list[dict[str, str]]) -> None:
+def _print_part(title: str, changes: list[dict[str, str]]) -> None:
     if not changes:
         printing.say(f"the same {title}")
         return

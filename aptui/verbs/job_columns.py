@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ProductFacts
+from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ContentFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.texts import Texts
-from aptui.store.logs.log_lines import Said, read_said_in
+from aptui.store.logs.log_lines import LinesByField, read_lines
 from aptui.store.logs.logs import path_of
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.store.queries.reader import JobRow
@@ -31,13 +31,13 @@ class JobRowColumns:
         self,
         rows: Sequence[JobRow],
         builder_of: Callable[[bytes], str],
-        facts: Mapping[int, ProductFacts] | None = None,
+        facts: Mapping[int, ContentFacts] | None = None,
         checks: Callable[[], Mapping[int, CheckMark]] = dict,
         *,
         log_dir: Path,
     ) -> None:
         self._rows, self._builder_of, self._facts, self._checks = rows, builder_of, facts or {}, checks
-        self._log_dir, self._said = log_dir, dict[int, Said]()
+        self._log_dir, self._lines = log_dir, dict[int, LinesByField]()
 
     def row_count(self) -> int:
         """Return how many rows there are."""
@@ -51,13 +51,13 @@ class JobRowColumns:
             return texts.extend_distinct([found[row.job_id].text if row.job_id in found else "" for row in self._rows]), texts
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
 
-    def read_said(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+    def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
         """Return what the logs of these rows say, "error" or "warning"; each is read once."""
         for row in rows.tolist():
-            if row not in self._said:
+            if row not in self._lines:
                 name = self._rows[row].log
-                self._said[row] = read_said_in(path_of(self._log_dir, name)) if name else {}
-        return [self._said[row].get(field, "") for row in rows.tolist()]
+                self._lines[row] = read_lines(path_of(self._log_dir, name)) if name else {}
+        return [self._lines[row].get(field, "") for row in rows.tolist()]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return a column of numbers."""

@@ -21,7 +21,7 @@ from aptui.store.queries.reader import JobRow, Reader, SourceRow
 _LISTED = 20
 
 
-class Named(Struct, frozen=True):
+class NamedPath(Struct, frozen=True):
     """What a path names: the relative path, the scan folder's path ("" = only the relative path was given), the absolute path."""
 
     rel: str
@@ -37,12 +37,12 @@ def as_text(word: str) -> str:
     return to_text(os.fsencode(word))
 
 
-def meanings(word: str, config: Config) -> list[Named]:
+def meanings(word: str, config: Config) -> list[NamedPath]:
     """Return what a path may mean, likeliest first: a file that exists seen from here, then below the scan folders."""
     text = as_text(word)
     here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
     seen_from_here = [
-        Named(here[len(folder.path) + 1 :] if here != folder.path else "", folder.path, here)
+        NamedPath(here[len(folder.path) + 1 :] if here != folder.path else "", folder.path, here)
         for folder in config.project.scan_folders
         if here == folder.path or here.startswith(folder.path + "/")
     ]
@@ -50,9 +50,11 @@ def meanings(word: str, config: Config) -> list[Named]:
     if os.path.isabs(word):
         return seen_from_here
     # As it is called; as people of other systems write it; as `--json` names what is not UTF-8.
-    rels = dict.fromkeys((text, normalize(text), *([normalize(word)] if any(letter >= "\U0010ff00" for letter in word) else [])))
+    rels = dict.fromkeys(
+        (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
+    )
     below = [
-        Named(rel, folder.path, f"{folder.path}/{rel}")
+        NamedPath(rel, folder.path, f"{folder.path}/{rel}")
         for rel in rels
         if not rel.startswith("..")
         for folder in config.project.scan_folders

@@ -28,7 +28,7 @@ _DEMO_FOLDER = "aptui-demo"
 
 def init_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `init`."""
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder unless said")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder by default")
     parser.add_argument(
         "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
     )
@@ -102,7 +102,7 @@ def _show_proposal(found: proposal.Proposal) -> None:
 def demo_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `demo`."""
     parser.add_argument(
-        "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said"
+        "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} by default"
     )
     parser.add_argument("--batch", action="store_true", help="process it without the screen, also on a terminal")
     parser.add_argument("--web", action="store_true", help="show it in a browser: its products, redrawn whenever a source is saved")
@@ -126,8 +126,8 @@ def demo(arguments: Namespace) -> int:
         _show_demo(config)
     summary = run(config, RunOptions())
     printing.say(demo_project.explain())
-    _tell_products(config)
-    summary.tell()
+    _print_products(config)
+    summary.print_summary()
     if summary.is_interrupted:
         return INTERRUPTED
     wrong = _find_unintended(summary, demo_project.INTENDED_FAILURES)
@@ -152,7 +152,7 @@ def _show_demo(config: configuration.Config) -> None:
         stop_engines(config.cache_dir)
 
 
-def _tell_products(config: configuration.Config) -> None:
+def _print_products(config: configuration.Config) -> None:
     database = open_reader(asset_database(config.cache_dir))
     try:
         printing.say("Products:")
@@ -181,21 +181,21 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 def _explain(arguments: Namespace) -> int:
     """Tell what every layer says about one key: the one in force first, then what it overrode."""
-    said = _with_lists(arguments, explain.explain(project_dir(arguments), arguments.explain, arguments.set))
+    messages = _with_lists(arguments, explain.explain(project_dir(arguments), arguments.explain, arguments.set))
     if arguments.json:
-        printing.say_json([{"where": each.where, "value": each.text} for each in reversed(said)])
+        printing.say_json([{"where": each.where, "value": each.text} for each in reversed(messages)])
         return 0
-    last = said[-1]
+    last = messages[-1]
     printing.say(f"{printing.line(arguments.explain)} is {_format_value(last.text)}")
-    for before, each in zip(["set by", *["which overrode"] * len(said)], reversed(said), strict=False):
+    for before, each in zip(["set by", *["which overrode"] * len(messages)], reversed(messages), strict=False):
         printing.say(f"  {before:<15} {printing.line(each.where)}  {_format_value(each.text)}")
     return 0
 
 
-def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list[explain.ConfigMessage]:
+def _with_lists(arguments: Namespace, messages: list[explain.ConfigMessage]) -> list[explain.ConfigMessage]:
     """Add what people changed on the Connections screen, which lies over every layer."""
     if not arguments.explain.startswith("serve."):
-        return said
+        return messages
     from aptui.config.editing import peer_lists
     from aptui.link import peer_file
 
@@ -203,9 +203,9 @@ def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list
     file, configured = found.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(found.serve)
     changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
     if arguments.explain not in changed:
-        return said
+        return messages
     where = f"{file} (changed on the Connections screen)"
-    return [*said, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
+    return [*messages, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
 
 
 def _format_value(text: str | None) -> str:

@@ -16,7 +16,7 @@ from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history import pace
@@ -174,7 +174,7 @@ def _status(row: JobRow, slow: pace.JobPace | None = None) -> str:
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
 
 
-def facts_json(facts: ProductFacts | None) -> dict[str, Any]:
+def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
     """Return what is said of products as programs get it: what nothing is said of is left out."""
     return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
 
@@ -227,7 +227,7 @@ def status(arguments: Namespace) -> int:
     from aptui.store.queries import health
 
     if arguments.openmetrics:
-        return _tell_figures(arguments)
+        return _print_figures(arguments)
     config = load_last_config(arguments)
     running = running_ids(config)
     with open_for_reading(arguments, config) as project:
@@ -262,12 +262,12 @@ def status(arguments: Namespace) -> int:
             }
         )
         return 0
-    told = _engine_line(answer) if answer else f"process {engine} holds the cache"
-    state = {None: "unknown", 0: "not running"}.get(engine) or told
+    engine_text = _engine_line(answer) if answer else f"process {engine} holds the cache"
+    state = {None: "unknown", 0: "not running"}.get(engine) or engine_text
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     resting = config.project.resting_platforms
-    kept = f"; left as they are: {', '.join(resting)}" if resting else ""
-    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{kept}")
+    resting_text = f"; left as they are: {', '.join(resting)}" if resting else ""
+    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{resting_text}")
     printing.say(f"engine     {state}")
     for use in answer.get("resources", ()) if answer else ():
         printing.say(f"resource   {resource_line(use)}")
@@ -295,7 +295,7 @@ def status(arguments: Namespace) -> int:
     return 0
 
 
-def _tell_figures(arguments: Namespace) -> int:
+def _print_figures(arguments: Namespace) -> int:
     from aptui.store.history import figures
 
     with open_for_reading(arguments) as project:

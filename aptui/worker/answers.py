@@ -118,19 +118,19 @@ def _text(text: str) -> str:
     return text if text.isascii() else to_text(os.fsencode(text))
 
 
-TOLD_MOST = 16 << 20
+MOST_CHARS = 16 << 20
 """Characters of a file in which a command says something; dependencies by the hundred thousand have fewer."""
 
 
-def read_told_text(path: str) -> str:
+def read_answer_text(path: str) -> str:
     """Return what a command wrote into a file for us.
 
     Raises:
         AnswerRefused: it is too long, or no text. FileNotFoundError: there is none.
     """
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read(TOLD_MOST + 1)
-    if len(text) > TOLD_MOST or "\0" in text:
-        what = "is no text: it holds a NUL" if "\0" in text else f"has more than {TOLD_MOST:,} characters"
+        text = file.read(MOST_CHARS + 1)
+    if len(text) > MOST_CHARS or "\0" in text:
+        what = "is no text: it holds a NUL" if "\0" in text else f"has more than {MOST_CHARS:,} characters"
         raise AnswerRefused(f"the file {os.path.basename(path)!r} that the command wrote {what}")
     return text

@@ -1,4 +1,4 @@
-"""One step of a run, whatever the builder does in it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
+"""One step of a run, however the builder ends it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
 
 Tests: `tests/worker/test_run.py`.
 """
@@ -19,8 +19,8 @@ from aptui.core.results.retry import FailureKind
 from aptui.sdk import Cancelled, Result
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, one_line, valid_text
+from aptui.worker.log_answers import ADDRESS_BYTES
 from aptui.worker.processes import end_children
-from aptui.worker.telling import ADDRESS_BYTES
 
 
 class Stale(Exception):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptui.core.results.facts import FACTS, ProductFacts, fault_of
+from aptui.core.results.facts import FACTS, ContentFacts, fault_of
 from aptui.sdk import JobProduct
 from aptui.worker.answers import AnswerRefused
 
 
-def facts_of(product: JobProduct) -> ProductFacts | None:
+def facts_of(product: JobProduct) -> ContentFacts | None:
     """Return what the builder says of its product, None when it says nothing.
 
     Raises:
@@ -27,5 +27,5 @@ def facts_of(product: JobProduct) -> ProductFacts | None:
             raise AnswerRefused(f"product {product.path!r} has the fact {name!r}, known are {', '.join(FACTS)}")
         if problem := fault_of(name, value):
             raise AnswerRefused(f"product {product.path!r}: its {name} is {value!r}, which is {problem}")
-    said: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in product.facts.items()}
-    return ProductFacts(**said)
+    given_facts: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in product.facts.items()}
+    return ContentFacts(**given_facts)

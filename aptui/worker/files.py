@@ -118,7 +118,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
         if copy is not None and copy.is_being_written(
             descriptor
         ):  # before the look at its times, which shows whoever ended meanwhile
-            raise FileChanged("somebody is writing the file")
+            raise FileChanged("another process is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
             raise FileChanged("the file changed while it was read")
         if copy is not None and before.st_size < CHUNK_BYTES and not pointed:
@@ -322,7 +322,7 @@ class _Copies:
         return self._wanted[index]
 
     def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return those of the staged ones of which nobody knows whether somebody wrote them when they were read."""
+        """Return the staged files of which it is not known whether another process wrote them while they were read."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:

@@ -15,9 +15,9 @@ from typing import Protocol
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.sdk import JobLog
 
-KEPT_RECORDS = 2000
+MOST_RECORDS = 2000
 """Kept of each end of a log; a builder that logs in a loop must not fill the engine."""
-TOLD_RECORDS, TOLD_CHARS = 2 * KEPT_RECORDS, 256 << 10
+MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
 """Told of a run that goes on, once a second or so."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
@@ -47,7 +47,7 @@ class RunLog:
     def __init__(self, window: str) -> None:
         self._window = window
         self._head: list[LogRecord] = []
-        self._tail: deque[LogRecord] = deque(maxlen=KEPT_RECORDS)
+        self._tail: deque[LogRecord] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._counts = [0, 0, 0, 0]
         self._output: CommandOutput | None = None
@@ -74,10 +74,10 @@ class RunLog:
         self._counts[record.level] += 1
         if record.level == LogLevel.ERROR and not self.first_error:
             self.first_error = one_line(record.text)
-        if len(self._head) < KEPT_RECORDS:
+        if len(self._head) < MOST_RECORDS:
             self._head.append(record)
             return
-        is_full = len(self._tail) == KEPT_RECORDS
+        is_full = len(self._tail) == MOST_RECORDS
         self._tail.append(record)
         self._dropped += is_full
 
@@ -127,7 +127,7 @@ class RunLog:
 def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]:
     """Return the last of many records, with a note of how many are left out: all that is told of a run that goes on."""
     first, chars = len(records), 0
-    while first and chars < TOLD_CHARS and len(records) - first < TOLD_RECORDS:
+    while first and chars < MOST_ANSWER_CHARS and len(records) - first < MOST_ANSWER_RECORDS:
         first -= 1
         record = records[first]
         chars += len(record.text) + sum(len(key) + len(value) for key, value in record.context)

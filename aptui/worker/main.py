@@ -32,8 +32,8 @@ from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.inputs import reads
 from aptui.worker.log import RunLog
+from aptui.worker.log_answers import ADDRESS_BYTES, LogAnswerer
 from aptui.worker.outbox import AnswerOutbox
-from aptui.worker.telling import ADDRESS_BYTES, RunTeller
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Worker:
 
     def __init__(self, channel: socket.socket, questions: socket.socket) -> None:
         self._channel = channel
-        self._teller = RunTeller(questions)
+        self._log_answerer = LogAnswerer(questions)
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
         self._reader = wire.FrameReader()
         self._setup = wire.WorkerSetup((), (), "")
@@ -88,12 +88,12 @@ class Worker:
             case wire.FrameKind.ANALYSE:
                 for analysis in record:
                     self._analyse(analysis)
-                self._teller.end()
+                self._log_answerer.end()
             case wire.FrameKind.PROCESS:
                 for job in record:
                     self._process(job)
                 self._outbox.flush()
-                self._teller.end()
+                self._log_answerer.end()
                 self._retire_if_due()
             case wire.FrameKind.SETUP:
                 self._set_up(record)
@@ -125,8 +125,8 @@ class Worker:
             self._runs += 1
             self._variables.apply(builder.name)
             log = RunLog(builder.name)
-            self._teller.begin(order.run_key, log)
-            with _make_safe(_with_teller(memory_limit_of(builder, builder.memory_limit_bytes))):
+            self._log_answerer.begin(order.run_key, log)
+            with _make_safe(_with_answerer(memory_limit_of(builder, builder.memory_limit_bytes))):
                 result = run.analyse(order, builder, self._platforms, self._load, log)
         self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
@@ -146,8 +146,8 @@ class Worker:
         if limit_bytes or not is_command:
             self._answer_others()  # it may take memory that there is none of soon, or fork, or print
         log = RunLog(builder.name)
-        self._teller.begin(order.run_key, log)
-        with _make_safe(limit_bytes if is_command else _with_teller(limit_bytes)):
+        self._log_answerer.begin(order.run_key, log)
+        with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
             result = run.process(order, builder, self._platforms, self._load, sharing, log)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
@@ -233,17 +233,17 @@ def _unknown(builder: str) -> str:
     return f"no builder is called {builder!r}"
 
 
-def memory_limit_of(builder: Builder, said_bytes: int) -> int:
-    """Return what a run may take, 0 = whatever it can get."""
-    if said_bytes != SHARE_OF_MEMORY:
-        return said_bytes
+def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
+    """Return how much memory a run may take (bytes), 0 = no limit."""
+    if limit_bytes != SHARE_OF_MEMORY:
+        return limit_bytes
     if builder.kind is not BuilderKind.PYTHON:
         return 0
     machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(_LEAST_SHARE_BYTES, machine_bytes // 4 * 3)
 
 
-def _with_teller(limit_bytes: int) -> int:
+def _with_answerer(limit_bytes: int) -> int:
     """Return the limit for code that shares the process with our own thread, which takes nothing away from it."""
     return limit_bytes and limit_bytes + ADDRESS_BYTES
 

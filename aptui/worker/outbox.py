@@ -85,7 +85,7 @@ class AnswerOutbox:
 
     def _answer(self, held: list[_Held]) -> None:
         failed = _sync([files.os_path(product.staged) for *_, result in held for product in result.products])
-        self._send([_judge(*one, failed) for one in held])
+        self._send([_check_failed(*one, failed) for one in held])
 
 
 class _Thread:
@@ -151,7 +151,7 @@ def _sync(paths: list[str]) -> dict[str, str]:
     return {}
 
 
-def _judge(builder: str, staging: str, result: RunResult, failed: dict[str, str]) -> RunResult:
+def _check_failed(builder: str, staging: str, result: RunResult, failed: dict[str, str]) -> RunResult:
     """Turn a run of which a product is not durable into a failed one.
 
     What it staged is thrown away: a second sync proves nothing.

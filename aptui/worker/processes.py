@@ -69,7 +69,7 @@ def end_children() -> list[str]:
     return list(named.values())
 
 
-def await_child(name: str, patience_s: float) -> None:
+def await_child(name: str, timeout_s: float) -> None:
     """Wait for children called `name`, which end when there is nothing left to do for them; kill them when they do not.
 
     While other children live they have something to do, and get no longer than those to settle.
@@ -81,7 +81,7 @@ def await_child(name: str, patience_s: float) -> None:
         named = [pid for pid in alive if command_name(pid) == name]
         if not named:
             return
-        if time.monotonic() - started > (patience_s if len(named) == len(alive) else _SETTLE_S):
+        if time.monotonic() - started > (timeout_s if len(named) == len(alive) else _SETTLE_S):
             for pid in named:
                 _kill(pid, signal.SIGKILL)
                 _wait(pid)

@@ -91,8 +91,8 @@ def analyse(
     code = worker_used.code_of(builder)
     seen = reads.Reads(request.full_path)
     is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
-    heard = seen if is_pointer or _counts(builder) else None
-    ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
+    seen_or_none = seen if is_pointer or _counts(builder) else None
+    ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, seen_or_none)))
     if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
@@ -104,8 +104,8 @@ def analyse(
             ending = failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
             ending = failure(log, f"{absent!r} is {lfs.NOT_HERE}")
-        elif ending.outcome is Outcome.SUCCEEDED and (stranger := seen.find_stranger()):
-            ending = failure(log, stranger)
+        elif ending.outcome is Outcome.SUCCEEDED and (outside_read := seen.find_outside_read()):
+            ending = failure(log, outside_read)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
@@ -158,8 +158,8 @@ def process(
             ending = guard(log, run.call)
         if ending.outcome is Outcome.SUCCEEDED:
             ending = guard(log, run.finish)
-        run.look_at_reads(ending.outcome)
-        ending = run.witness_ending(ending)
+        run.note_reads(ending.outcome)
+        ending = run.check_ending(ending)
     finally:
         run.leave(ending.outcome)
     is_done = ending.outcome is Outcome.SUCCEEDED
@@ -199,9 +199,9 @@ class _BuilderRun:
         self.platform = _platform_info(order.platform, platforms)
         self.keeps_temp = order.keeps_temp
         self.staging = files.os_path(order.staging)
-        kept = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
-        self.kept = sharing.folders if sharing and kept else None
-        self.folders = kept or StagingFolders(self.staging)
+        reusable = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
+        self.reused = sharing.folders if sharing and reusable else None
+        self.folders = reusable or StagingFolders(self.staging)
         self.root = files.os_path(order.root)
         self.source = os.path.join(self.root, files.os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
@@ -225,8 +225,8 @@ class _BuilderRun:
         return self.keeps_temp or self.order.debug_output
 
     def enter(self) -> None:
-        if self.kept is not None:
-            self.kept.prepare(self.folders)
+        if self.reused is not None:
+            self.reused.prepare(self.folders)
         else:
             self.folders.make()
         os.chdir(self.folders.temp)
@@ -254,34 +254,34 @@ class _BuilderRun:
         self.discovered = self._hash_dependencies()
         self._check_source()
 
-    def look_at_reads(self, outcome: Outcome) -> None:
+    def note_reads(self, outcome: Outcome) -> None:
         """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
             found = _find_reads(self._seen, self.builder)
             self.reads = tuple(read for read in found if adds or read.is_hidden or outcome is Outcome.SUCCEEDED)
 
-    def witness_ending(self, ending: RunEnding) -> RunEnding:
-        """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
+    def check_ending(self, ending: RunEnding) -> RunEnding:
+        """Return how the run ended: STALE, with any outcome, when files changed that it was seen to read."""
         self.used_files, self.changed = self._seen.list_used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
             return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
         if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
             return failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
-        if ending.outcome is Outcome.SUCCEEDED and (stranger := self._seen.find_stranger()):
-            return failure(self.log, stranger)
+        if ending.outcome is Outcome.SUCCEEDED and (outside_read := self._seen.find_outside_read()):
+            return failure(self.log, outside_read)
         return ending
 
     def leave(self, outcome: Outcome) -> None:
         os.chdir("/")
         if self.builder.kind is BuilderKind.PYTHON:
             _set_temp(self._environment)
-        if self.kept is not None:
-            self.kept.release()
+        if self.reused is not None:
+            self.reused.release()
             if outcome is not Outcome.SUCCEEDED:
                 discard(self.staging)
-        if self.kept is not None or self.keeps_all:
+        if self.reused is not None or self.keeps_all:
             return
         remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
 

@@ -27,7 +27,7 @@ HEADER_BYTES = 5
 class FrameKind(IntEnum):
     """What a frame holds. The first five go to a worker, TELL too; the others come from it.
 
-    TELL and SAID have a socket pair of their own (`worker.telling`).
+    TELL and SAID have a socket pair of their own (`worker.log_answers`).
     """
 
     SETUP = 1
@@ -41,8 +41,8 @@ class FrameKind(IntEnum):
     COPIED = 9
     HASHED = 10
     RETIRE = 11
-    TELL = 12
-    SAID = 13
+    LOG_QUESTION = 12
+    LOG_ANSWER = 13
 
 
 class WorkerSetup(Struct, frozen=True):
@@ -78,7 +78,7 @@ class LogQuestion(Struct, frozen=True):
     seen: int = -1
 
 
-class SaidLog(Struct, frozen=True):
+class LogAnswer(Struct, frozen=True):
     """SAID: what the run `run_key` has logged so far; `stamp` only rises, and is that of the question where nothing is new.
 
     -1 = the worker is not at that run: not yet, or no more.
@@ -105,15 +105,15 @@ _TYPES: dict[FrameKind, object] = {
     FrameKind.COPIED: list[RunResult],
     FrameKind.HASHED: HashResult,
     FrameKind.RETIRE: WorkerNote,
-    FrameKind.TELL: LogQuestion,
-    FrameKind.SAID: SaidLog,
+    FrameKind.LOG_QUESTION: LogQuestion,
+    FrameKind.LOG_ANSWER: LogAnswer,
 }
 
 Record = (
     WorkerSetup
     | WorkerNote
     | LogQuestion
-    | SaidLog
+    | LogAnswer
     | HashOrder
     | HashResult
     | AnalyseResult
@@ -161,7 +161,7 @@ def decode(kind: FrameKind, payload: bytes | bytearray | memoryview) -> Record:
 
 
 class FrameReader:
-    """Puts frames together from whatever pieces `recv` returned."""
+    """Puts frames together from the pieces that `recv` returned."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -105,7 +105,7 @@ def test_nothing_is_told_before_the_engine_rests_or_it_was_quiet_long_enough(tmp
     with room.alerter._changed:
         room.alerter._is_at_rest = True
         assert (room.alerter._wait_s() or 0) < 0
-        room.alerter._told_s = room.now - 10
+        room.alerter._sent_s = room.now - 10
         assert room.alerter._wait_s() == LONG_S - 10
     assert heard == []
     room.alerter.close()
@@ -153,8 +153,8 @@ def test_what_does_not_work_is_said_once(tmp_path: Path, monkeypatch: pytest.Mon
     slow = Alert("failed", ("/bin/sh", "-c", "while :; do :; done"))
     room = Room(tmp_path, *wrong, slow)
     digest = {"event": "failed", "text": "x", "folder": str(tmp_path)}
-    room.alerter._tell(digest)
-    room.alerter._tell(digest)
+    room.alerter._send(digest)
+    room.alerter._send(digest)
 
     assert len(room.said) == 4
     assert "No such file" in room.said[0]

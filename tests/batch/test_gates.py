@@ -137,7 +137,7 @@ def test_what_was_not_tried_is_counted_as_far_as_it_is_known(
 ) -> None:
     summary = Summary(jobs_failed=2, jobs_pending=pending, stopped_after="2 failures", is_count_partial=is_partial)
 
-    summary.tell()
+    summary.print_summary()
 
     assert said in capsys.readouterr().out
     assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)

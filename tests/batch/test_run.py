@@ -22,7 +22,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.core.model import RelPath, RunKey
-from aptui.core.notices import JobChanged, LogLevel, Progress, Said
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Progress
 
 pytestmark = pytest.mark.real
 
@@ -358,7 +358,7 @@ def test_a_pipe_gets_plain_lines_now_and_then() -> None:
         clock.now = float(second)
         reporter(progress(second * 10, waiting=100))
     reporter(job("x\x1b[31m.png", "failed", error="broken\nbadly"))
-    reporter(Said(0, LogLevel.WARNING, "a link"))
+    reporter(EngineMessage(0, LogLevel.WARNING, "a link"))
     reporter.close()
 
     lines = stream.getvalue().splitlines()

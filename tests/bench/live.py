@@ -68,7 +68,7 @@ class Engine:
 
     def status(self) -> dict[str, object]:
         """Ask how it does."""
-        return self.client.ask(port.Status(), _PATIENCE_S)
+        return self.client.ask(port.ReadStatus(), _PATIENCE_S)
 
     def until(self, is_true: Callable[[], bool], every_s: float = 0.02) -> float:
         """Wait; return when it came true."""

@@ -34,7 +34,7 @@ _WORK_S = 0.001
 _PLATFORMS = {"linux": Platform("linux")}
 _ENGINE = """
 import resource, sys, time
-from aptui.core.state.witness import Witness
+from aptui.core.state.stale_results import Witness
 spent, calls = 0, 0
 def timed(function):
     def timing(*arguments):

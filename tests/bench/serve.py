@@ -181,7 +181,7 @@ def _walls(costs: list[_Cost]) -> str:
 def _again(engine: Engine, *others: int) -> _Cost:
     """Run every job again and return what that cost, up to the end of the engine's work."""
     began, processor, theirs = time.perf_counter(), engine.processor_s(), [processor_s(pid) for pid in others]
-    engine.client.ask(port.Reprocess(("*",)), _PATIENCE_S)
+    engine.client.ask(port.ReprocessJobs(("*",)), _PATIENCE_S)
     engine.rest()
     gateway_s, clients_s = (processor_s(pid) - before for pid, before in zip(others, theirs, strict=True)) if others else (0.0, 0.0)
     return time.perf_counter() - began, engine.processor_s() - processor, gateway_s, clients_s

@@ -369,7 +369,7 @@ def log(_room: Room) -> None:
 def main() -> None:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="all unless said")
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="all by default")
     parser.add_argument("--jobs", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--dir", type=Path, help="where the databases are; kept, so that they are made once")
     parser.add_argument("--project", type=Path, help="a real project for `attach`")

@@ -26,7 +26,7 @@ from aptui import __version__
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
 from aptui.link import places
-from aptui.link.port import PROTOCOL, Hello, Subscribe
+from aptui.link.port import PROTOCOL, EngineHello, Subscribe
 from aptui.link.server import ClientRequest, LinkServer
 from aptui.store.queries.reader import open_reader
 from tests.tui.model_terminal import ModelTerminal
@@ -140,7 +140,7 @@ class _Desk:
 
     def take(self, request: ClientRequest) -> None:
         match request.verb:
-            case Hello():
+            case EngineHello():
                 request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch)
             case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)

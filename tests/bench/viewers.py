@@ -49,7 +49,7 @@ def live_viewers(bench: Bench) -> None:
             settle()
             with _viewers(engine, viewers):
                 began, spent_s = time.monotonic(), engine.processor_s()
-                engine.client.ask(port.Reprocess(keys=("*",)), _PATIENCE_S)
+                engine.client.ask(port.ReprocessJobs(keys=("*",)), _PATIENCE_S)
                 answer = engine.client.ask(port.Settle(), _PATIENCE_S)
                 if answer["run"] != len(bench.paths):
                     raise SystemExit(f"{answer['run']} jobs run instead of {len(bench.paths)}")

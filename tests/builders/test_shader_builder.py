@@ -139,7 +139,7 @@ OUTPUTS = [
     ("glslc", "say fx/a.frag:3: error: 'x' : undeclared\nsay 1 error generated.\n", "fx/a.frag:3: 'x' : undeclared", []),
     ("glslc", "say glslc: error: unknown argument: '-Q'\n", "fx/a.frag: unknown argument: '-Q'", []),
     ("glslang", "say some other error\n", "fx/a.frag: the compiler ended with status 2: some other error", []),
-    ("glslang", "crash\n", "fx/a.frag: the compiler was killed by signal 11: it said nothing", []),
+    ("glslang", "crash\n", "fx/a.frag: the compiler was killed by signal 11: it printed nothing", []),
 ]
 
 

@@ -27,7 +27,7 @@ platforms:
   linux:  {tags: [tools, renderer]}          # the host's platform is always enabled
   server: {tags: [server], enabled: true}
 scan_folders:
-  - {name: game, path: assets, order: 0}     # lower order wins; recursive unless said otherwise
+  - {name: game, path: assets, order: 0}     # lower order wins; recursive by default
   - {name: shared, path: ../shared, order: 100, exclude: [server]}
 ignore: ["*.tmp", ".git/*"]
 builders:

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.core.identity import (
+    duplicate_prefix,
+    duplicate_uuid,
     format_braced,
     intermediate_uuid,
     legacy_of,
@@ -14,11 +16,9 @@ from aptui.core.identity import (
     owner_of,
     pack,
     path_uuids,
-    shadow_prefix,
-    shadow_uuid,
     unpack,
 )
-from aptui.core.model import SHADOW, Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import DUPLICATE_MARK, Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import path_uuid
 
 UUIDS = st.binary(min_size=16, max_size=16).map(SourceUuid)
@@ -60,7 +60,7 @@ def test_a_damaged_identity_answers_to_nothing() -> None:
 
 
 def test_a_shadow_does_not_answer_to_its_path_which_is_anothers() -> None:
-    shadow = Source(PathKey(f"a.txt{SHADOW}3"), RelPath("a.txt"), 3, shadow_uuid("shared", RelPath("a.txt")), 1)
+    shadow = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
 
     assert legacy_of(shadow) == ()
 
@@ -73,15 +73,15 @@ def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
         intermediate_uuid(one, b"b" * 16, 1),
         intermediate_uuid(one, b"c" * 16, 0),
         intermediate_uuid(two, b"b" * 16, 0),
-        shadow_uuid("game", RelPath("a.txt")),
-        shadow_uuid("shared", RelPath("a.txt")),
+        duplicate_uuid("game", RelPath("a.txt")),
+        duplicate_uuid("shared", RelPath("a.txt")),
         make_contested_uuid(PathKey("a.txt")),
         make_contested_uuid(PathKey("b.txt")),
         path_uuid("a.txt"),
     ]
 
     assert len(set(derived)) == len(derived)
-    assert shadow_uuid("Game", RelPath("A.txt")) == shadow_uuid("game", RelPath("a.txt"))
+    assert duplicate_uuid("Game", RelPath("A.txt")) == duplicate_uuid("game", RelPath("a.txt"))
 
 
 def test_braces_hold_upper_case() -> None:
@@ -104,7 +104,7 @@ def test_no_identity_is_no_text(text: str) -> None:
 
 
 def test_prefixes_of_shadows_are_made_of_names_alone() -> None:
-    found = [shadow_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
+    found = [duplicate_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
 
     assert found[0] == found[1] == "(low)"
     assert found[3] == "(gem_assets)"

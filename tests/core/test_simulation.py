@@ -36,7 +36,7 @@ from aptui.core.paths import key_of, path_uuid
 from aptui.core.project import COMMON_PLATFORM, Companion
 from aptui.core.results.retry import RetryRule
 from aptui.core.settings import file_key, is_settings
-from aptui.core.state.witness import Witness
+from aptui.core.state.stale_results import StaleResultCheck
 
 pytestmark = pytest.mark.slow
 
@@ -627,7 +627,7 @@ def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
     if mutant in ("code", "tool"):
         monkeypatch.setattr(Simulation, "blind", mutant)
     else:
-        monkeypatch.setattr(Witness, mutant, lambda *_args: ())
+        monkeypatch.setattr(StaleResultCheck, mutant, lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"clean build|s@|txt@|what is there"):
         change_under_runs(MUTANTS[mutant])

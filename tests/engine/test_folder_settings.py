@@ -152,11 +152,11 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     ran = engine.pipeline.counts["run"]
 
     project.write("assets/one/.aptui.yaml", "builders: {mark: {params: {mark: '?'}}}")
-    engine.look_at("one")
+    engine.check_folder("one")
     engine.run_until_idle()
     texts, rests = project.texts(), engine.archive.settings()
     project.delete("assets/one/.aptui.yaml")
-    engine.look_at("one")
+    engine.check_folder("one")
     engine.run_until_idle()
     engine.settle()
     gone = engine.archive.settings()

@@ -17,7 +17,18 @@ from typing import Any
 from waiting import PATIENCE_S, until
 
 from aptui.core import notices
-from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
+from aptui.link.port import (
+    PROTOCOL,
+    Connections,
+    Disconnect,
+    EngineHello,
+    PingEngine,
+    ReadStatus,
+    RescanSources,
+    Settle,
+    StopEngine,
+    Subscribe,
+)
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import UserError
 
@@ -45,7 +56,7 @@ class Desk:
     def take(self, request) -> None:
         self.taken.append(request)
         match request.verb:
-            case Hello():
+            case EngineHello():
                 request.answer(protocol=PROTOCOL, version="1.2.3", pid=os.getpid(), epoch=7, project="/p", cache="/c", started_ms=5)
             case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
@@ -54,9 +65,9 @@ class Desk:
                 request.answer(connections=self.server.connections(), workers=[])
             case Disconnect(number=number):
                 request.answer(was_there=self.server.disconnect(number))
-            case Rescan():
+            case RescanSources():
                 raise UserError("no scan now", hint="later")
-            case Ping() | Status() | Shutdown():
+            case PingEngine() | ReadStatus() | StopEngine():
                 request.answer(verb=type(request.verb).__name__)
             case Settle():
                 pass

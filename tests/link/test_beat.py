@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from link_room import NOTICES, example
 
 from aptui.core import notices
-from aptui.core.notices import JobChanged, Notice, ProductsChanged, Progress, Said, SourcesChanged
+from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged, Progress, SourcesChanged
 from aptui.link import codec
 from aptui.link.beat import NewsBeat
 from aptui.link.codec import NoticeLine, NoticeLines
@@ -73,7 +73,7 @@ news = st.one_of(
         lambda name, digest: ProductsChanged(1, ((name, digest),)), st.sampled_from("pqr"), st.sampled_from(["", "d1", "d2"])
     ),
     st.builds(lambda name, is_there: SourcesChanged(1, ((name, is_there),)), st.sampled_from("stu"), st.booleans()),
-    st.builds(Said, st.integers(0, 3), st.just(1), st.sampled_from(["x", "y"])),
+    st.builds(EngineMessage, st.integers(0, 3), st.just(1), st.sampled_from(["x", "y"])),
     st.sampled_from([example(record) for record in NOTICES]),
 )
 BEAT, RESTART = "beat", "restart"

@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 from link_room import NOTICES, Engine, example, running, short_folder
 
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 from aptui.link import codec
 from aptui.link.client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
 from aptui.link.codec import NoticeLine
-from aptui.link.port import Connections, Disconnect, Hold, Ping, Rescan, Settle, Status, Subscribe
+from aptui.link.port import Connections, Disconnect, Hold, PingEngine, ReadStatus, RescanSources, Settle, Subscribe
 from aptui.link.server import LinkLimits
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
@@ -64,15 +64,15 @@ def test_another_users_socket_is_not_spoken_to(engine: Engine, monkeypatch: pyte
 
 def test_two_clients_are_answered_each_its_own(engine: Engine) -> None:
     with connect(engine) as first, connect(engine) as second:
-        assert first.ask(Ping()) == {"verb": "Ping"}
-        assert second.ask(Status()) == {"verb": "Status"}
-        assert first.ask(Status()) == {"verb": "Status"}
+        assert first.ask(PingEngine()) == {"verb": "PingEngine"}
+        assert second.ask(ReadStatus()) == {"verb": "ReadStatus"}
+        assert first.ask(ReadStatus()) == {"verb": "ReadStatus"}
 
 
 def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
     with connect(engine) as client:
         with pytest.raises(RequestRefused, match="no scan now; later") as caught:
-            client.ask(Rescan())
+            client.ask(RescanSources())
 
         assert isinstance(caught.value, UserError)
         assert caught.value.exit_code == 3
@@ -81,7 +81,7 @@ def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
             client.post(Settle(), heard.append)
             request = engine.await_request(Settle)
             engine.do(lambda code=code, request=request: request.refuse("no", "because", code))
-            client.ask(Ping())
+            client.ask(PingEngine())
             assert isinstance(heard[0], family)
             assert isinstance(heard[0], RequestRefused)
             assert heard[0].exit_code == family.exit_code
@@ -101,7 +101,7 @@ def test_an_answer_that_takes_too_long_is_not_waited_for_and_not_mistaken_for_th
         request = engine.await_request(Settle)
         engine.do(lambda: request.answer(run=1))
 
-        assert client.ask(Ping(), 5) == {"verb": "Ping"}
+        assert client.ask(PingEngine(), 5) == {"verb": "PingEngine"}
 
 
 def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
@@ -140,7 +140,7 @@ def test_an_engine_that_takes_nothing_any_more_is_given_up(monkeypatch: pytest.M
             heard = []
             client.post(Hold("x" * 1_000_000), heard.append)
             with pytest.raises(EngineGone, match="no longer reads requests"):
-                client.ask(Ping())
+                client.ask(PingEngine())
             assert isinstance(heard[0], EngineGone)
 
 
@@ -149,10 +149,10 @@ def test_news_may_be_heard_while_an_answer_is_awaited(engine: Engine) -> None:
         client.ask(Subscribe())
         client.post(Settle())
         engine.await_request(Settle)
-        engine.do(lambda: engine.room.server.publish(Said(1, 1, "x"), 7, 1))
+        engine.do(lambda: engine.room.server.publish(EngineMessage(1, 1, "x"), 7, 1))
         heard = []
 
-        client.ask(Ping(), on_news=heard.append)
+        client.ask(PingEngine(), on_news=heard.append)
 
         assert [news.seq for news in heard] == [1]
         assert client.next_news(0.0) is None
@@ -167,11 +167,11 @@ def test_news_that_come_before_an_answer_are_kept(engine: Engine) -> None:
 
         def tell() -> None:
             for seq in (1, 2, 3):
-                engine.room.server.publish(Said(seq, 1, "x"), 7, seq)
+                engine.room.server.publish(EngineMessage(seq, 1, "x"), 7, seq)
             request.answer(run=3)
 
         engine.do(tell)
-        assert client.ask(Ping()) == {"verb": "Ping"}
+        assert client.ask(PingEngine()) == {"verb": "PingEngine"}
 
         assert heard == [{"run": 3}]
         assert [news.seq for news in iter(lambda: client.next_news(0.0), None)] == [1, 2, 3]
@@ -195,7 +195,7 @@ def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> Non
         number = engine.await_request(Settle).client
 
         def end() -> None:
-            engine.room.server.publish(Said(1, 1, "last"), 7, 1)
+            engine.room.server.publish(EngineMessage(1, 1, "last"), 7, 1)
             engine.room.server.disconnect(number)
 
         engine.do(end)
@@ -205,7 +205,7 @@ def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> Non
             client.next_news(10)
         assert isinstance(heard[0], EngineGone)
         with pytest.raises(EngineGone):
-            client.ask(Ping())
+            client.ask(PingEngine())
         with pytest.raises(EngineGone):
             client.next_news()
 
@@ -221,7 +221,7 @@ def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) ->
             client.ask(Hold("x" * (1 << 20)), 10)
 
         with pytest.raises(EngineGone, match="longer than 1048576 bytes"):
-            client.ask(Ping())
+            client.ask(PingEngine())
 
 
 def test_what_is_no_json_ends_the_connection(engine: Engine) -> None:
@@ -235,7 +235,7 @@ def test_what_is_no_json_ends_the_connection(engine: Engine) -> None:
 def test_what_a_newer_engine_says_harms_nobody(engine: Engine) -> None:
     with connect(engine) as client:
         engine.do(lambda: engine.room.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
-        engine.do(lambda: engine.room.server.say(1, codec.encode_notice(Said(1, 1, "known"), 1, 2)))
+        engine.do(lambda: engine.room.server.say(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
 
         assert client.next_news(10).seq == 2
 
@@ -259,7 +259,7 @@ def test_other_threads_post_while_one_reads(engine: Engine) -> None:
 
         reader = threading.Thread(target=read)
         reader.start()
-        posters = [threading.Thread(target=lambda: [client.post(Ping(), hear) for _ in range(50)]) for _ in range(4)]
+        posters = [threading.Thread(target=lambda: [client.post(PingEngine(), hear) for _ in range(50)]) for _ in range(4)]
         for poster in posters:
             poster.start()
         for poster in posters:
@@ -270,7 +270,7 @@ def test_other_threads_post_while_one_reads(engine: Engine) -> None:
 
     assert not reader.is_alive()
     assert {thread for thread, _ in heard} == {reader}
-    assert all(answer == {"verb": "Ping"} for _, answer in heard)
+    assert all(answer == {"verb": "PingEngine"} for _, answer in heard)
     assert isinstance(ends[0], EngineGone)
 
 

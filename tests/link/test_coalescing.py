@@ -3,7 +3,7 @@
 import pytest
 from link_room import Room, opened
 
-from aptui.core.notices import JobChanged, Said
+from aptui.core.notices import EngineMessage, JobChanged
 from aptui.link.beat import BEAT_S, BUSY_BEAT_S
 from aptui.link.server import LinkLimits
 
@@ -97,17 +97,17 @@ def test_who_takes_nothing_holds_no_beat_of_others() -> None:
     with opened(LinkLimits(waiting_bytes=1 << 30)) as room:
         sleeper, hearer = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
         room.clock.now += 1
-        room.server.publish(Said(1, 1, "x" * 2_000_000), 7, 1)
+        room.server.publish(EngineMessage(1, 1, "x" * 2_000_000), 7, 1)
         assert hearer.hear()["seqs"] == [1]
         room.clock.now += BEAT_S
-        room.server.publish(Said(1, 1, "y"), 7, 2)
+        room.server.publish(EngineMessage(1, 1, "y"), 7, 2)
         room.turn()
         assert not hearer.read()  # the sleeper may be about to take the first
 
         room.clock.now += 1.0
         assert hearer.hear()["seqs"] == [2]
         room.clock.now += BEAT_S
-        room.server.publish(Said(1, 1, "z"), 7, 3)
+        room.server.publish(EngineMessage(1, 1, "z"), 7, 3)
         assert hearer.hear()["seqs"] == [3]
         assert not sleeper.is_over
 

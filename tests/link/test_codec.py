@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from link_room import NOTICES, example
 
 from aptui.core import notices
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 from aptui.link import codec
 from aptui.link.codec import AnswerLine, LineBuffer, LineTooLong, MalformedLine, NoticeLine, RefusalLine
-from aptui.link.port import PROTOCOL, VERBS, Cancel, Hello, Ping, Reprocess
+from aptui.link.port import PROTOCOL, VERBS, Cancel, EngineHello, PingEngine, ReprocessJobs
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -57,6 +57,13 @@ def test_every_notice_comes_out_as_it_went_in(record: type) -> None:
     assert codec.decode_message(line[:-1]) == NoticeLine(7, 123, notice)
 
 
+def test_a_message_of_the_engine_has_the_name_that_older_clients_know() -> None:
+    line = codec.encode_notice(EngineMessage(0, 1, "x"), 7, 123)
+
+    assert json.loads(line)["notice"] == "Said"
+    assert json.loads(codec.encode_notices([EngineMessage(0, 1, "x")], 7, [123]))["notices"] == "Said"
+
+
 def test_answers_and_refusals_come_out_as_they_went_in() -> None:
     progress = example(notices.Progress)
 
@@ -71,10 +78,10 @@ def test_answers_and_refusals_come_out_as_they_went_in() -> None:
 
 
 def test_half_a_surrogate_pair_does_not_keep_news_from_leaving() -> None:
-    said = codec.decode_message(codec.encode_notice(Said(1, 1, "a\udc80b"), 1, 1))
+    said = codec.decode_message(codec.encode_notice(EngineMessage(1, 1, "a\udc80b"), 1, 1))
 
     assert isinstance(said, NoticeLine)
-    assert said.notice == Said(1, 1, "a?b")
+    assert said.notice == EngineMessage(1, 1, "a?b")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_what_only_a_newer_engine_says_is_nothing(line: bytes) -> None:
 def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
     line = b'{"notice":"Said","epoch":1,"seq":2,"cause":3,"level":1,"text":"x","colour":"red"}'
 
-    assert codec.decode_message(line) == NoticeLine(1, 2, Said(3, 1, "x"))
+    assert codec.decode_message(line) == NoticeLine(1, 2, EngineMessage(3, 1, "x"))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +195,13 @@ def test_what_is_no_json_is_called_so(line: bytes) -> None:
 def test_a_hello_of_another_protocol_may_look_different() -> None:
     line = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL + 1, "colour": "red", "name": "x"}).encode()
 
-    assert codec.decode_request(line) == (1, Hello(PROTOCOL + 1, "", "", 0, "x"))
+    assert codec.decode_request(line) == (1, EngineHello(PROTOCOL + 1, "", "", 0, "x"))
 
 
 def test_a_verb_with_fields_and_one_without_have_the_same_frame() -> None:
-    assert codec.encode_request(1, Ping()) == b'{"id":1,"verb":"ping"}\n'
+    assert codec.encode_request(1, PingEngine()) == b'{"id":1,"verb":"ping"}\n'
     assert codec.encode_request(2, Cancel((5,))) == b'{"id":2,"verb":"cancel","job_ids":[5]}\n'
-    assert codec.decode_request(codec.encode_request(3, Reprocess(("a*",)))) == (3, Reprocess(("a*",)))
+    assert codec.decode_request(codec.encode_request(3, ReprocessJobs(("a*",)))) == (3, ReprocessJobs(("a*",)))
 
 
 @given(st.binary(max_size=300))

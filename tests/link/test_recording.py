@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.notices import Progress, Said
+from aptui.core.notices import EngineMessage, Progress
 from aptui.link import codec, recording
 from aptui.link.recording import Recording, RecordingEnd, RecordingHead, RecordingWriter, read_recording
 from aptui.shared.errors import HostError, KnownError, UserError
@@ -21,7 +21,7 @@ DATABASE_BYTES = b"SQLite format 3\0" + bytes(range(256)) * 10_000
 
 
 def line(number: int) -> bytes:
-    return codec.encode_notice(Said(number, 1, f"said {number}\nand more"), 3, number)
+    return codec.encode_notice(EngineMessage(number, 1, f"said {number}\nand more"), 3, number)
 
 
 def written(tmp_path: Path, *, news: int = 5, is_ended: bool = True, limit: int = 1 << 30) -> bytes:
@@ -69,7 +69,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert (tmp_path / "folder/assetdb.sqlite").read_bytes() == DATABASE_BYTES
     news = [each for number in range(len(found.blocks)) for each in found.news(number)]
     assert [(each.at_ms, each.line.epoch, each.line.seq) for each in news] == [(number * 400, 3, number) for number in range(5)]
-    assert news[2].line.notice == Said(2, 1, "said 2\nand more")
+    assert news[2].line.notice == EngineMessage(2, 1, "said 2\nand more")
     assert [block.failed_count for block in found.blocks] == [1, 0]
     log = (tmp_path / "folder/.aptui/logs/JobLogs/a/b.log").read_bytes()
     assert len(log) == recording.LOG_BYTES

@@ -11,9 +11,9 @@ import tracemalloc
 import pytest
 from link_room import NOTICES, Bare, Room, example, opened
 
-from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
+from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, JobChanged, Progress
 from aptui.link.places import Credentials
-from aptui.link.port import PROTOCOL, Rescan, Settle, Status
+from aptui.link.port import PROTOCOL, ReadStatus, RescanSources, Settle
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import Health
@@ -43,7 +43,7 @@ def test_a_verb_is_answered_in_the_same_turn(room: Room) -> None:
 
     guest.say(id=2, verb="ping")
 
-    assert guest.hear() == {"id": 2, "answer": {"verb": "Ping"}}
+    assert guest.hear() == {"id": 2, "answer": {"verb": "PingEngine"}}
 
 
 def test_a_message_may_come_in_single_bytes(room: Room) -> None:
@@ -53,7 +53,7 @@ def test_a_message_may_come_in_single_bytes(room: Room) -> None:
         room.turn()
 
     assert guest.hear()["id"] == 2
-    assert [request.verb for request in room.desk.taken[1:]] == [Status()]
+    assert [request.verb for request in room.desk.taken[1:]] == [ReadStatus()]
 
 
 def test_many_messages_may_come_at_once(room: Room) -> None:
@@ -98,7 +98,7 @@ def test_what_the_desk_raises_is_a_refusal(room: Room) -> None:
     guest.say(id=2, verb="rescan")
 
     assert guest.hear() == {"id": 2, "refusal": {"what": "no scan now", "hint": "later", "code": 3}}
-    assert isinstance(room.desk.taken[-1].verb, Rescan)
+    assert isinstance(room.desk.taken[-1].verb, RescanSources)
 
 
 def test_a_bug_or_the_database_that_a_request_meets_is_a_refusal_of_that_request(
@@ -108,7 +108,7 @@ def test_a_bug_or_the_database_that_a_request_meets_is_a_refusal_of_that_request
     take = room.desk.take
 
     def fail(request) -> None:
-        if isinstance(request.verb, Rescan):
+        if isinstance(request.verb, RescanSources):
             raise sqlite3.OperationalError("LIKE or GLOB pattern too complex")
         take(request)
 
@@ -228,7 +228,7 @@ def test_hello_is_said_once(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
 
-    assert guest.hear()["refusal"]["what"] == "hello was said already"
+    assert guest.hear()["refusal"]["what"] == "'hello' was sent already"
 
 
 def test_a_client_of_another_protocol_can_only_ask_how_we_are_and_stop_us(room: Room) -> None:
@@ -289,7 +289,7 @@ def test_a_client_that_disconnects_itself_still_gets_what_it_was_owed(room: Room
 
 def test_a_dead_engines_socket_is_replaced_and_a_living_ones_is_not(room: Room) -> None:
     rival = LinkServer(room.path, room.selector, room.desk, version="1")
-    with pytest.raises(BusyError, match="somebody answers"):
+    with pytest.raises(BusyError, match="a process answers"):
         rival.listen()
     assert room.guest()
 
@@ -313,7 +313,7 @@ def test_a_socket_that_cannot_be_made_is_the_hosts_trouble(room: Room) -> None:
 
 def test_closing_sends_what_fits_hangs_up_and_removes_the_socket(room: Room) -> None:
     guest = room.subscriber()
-    room.server.publish(Said(1, 1, "good night"), 7, 1)
+    room.server.publish(EngineMessage(1, 1, "good night"), 7, 1)
 
     room.server.close()
 
@@ -384,7 +384,7 @@ def test_who_asks_and_never_listens_is_not_read_any_more(room: Room) -> None:
 def ask_for_much(room: Room) -> Bare:
     """Return a client that asked 400 times for what takes 20 kB to say, and has not read anything."""
     take = room.desk.take
-    room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, Status) else take(request)
+    room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
     guest = room.subscriber()
     guest.send(b'{"id":5,"verb":"status"}\n' * 400)
     for _ in range(5):
@@ -406,7 +406,7 @@ def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
         while guest.read():
             pass
 
-        room.server.publish(Said(1, 1, "x" * 100_000), 7, 1)  # too much waits now: it is tried at once
+        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # too much waits now: it is tried at once
 
         heard = [guest.hear() for _ in range(401)]
         assert [message["id"] for message in heard if "id" in message] == [5] * 400
@@ -415,7 +415,7 @@ def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
 
 def test_disconnecting_who_has_just_died_is_harmless(room: Room) -> None:
     guest = room.subscriber()
-    room.server.publish(Said(1, 1, "x"), 7, 1)
+    room.server.publish(EngineMessage(1, 1, "x"), 7, 1)
     guest.socket.close()
 
     assert room.server.disconnect(1)
@@ -427,7 +427,7 @@ def test_disconnecting_who_has_just_died_is_harmless(room: Room) -> None:
 def test_who_dies_with_much_waiting_is_noticed(room: Room) -> None:
     guest = room.subscriber()
     while not room.server.connections()[0].waiting_bytes:
-        room.server.publish(Said(1, 1, "x" * 50_000), 7, 1)
+        room.server.publish(EngineMessage(1, 1, "x" * 50_000), 7, 1)
         room.turn()
 
     guest.socket.close()
@@ -464,7 +464,7 @@ def test_who_does_not_want_all_hears_only_what_settled(room: Room) -> None:
     all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
         room.server.publish(job(seq, status), 7, seq)
-    room.server.publish(Said(1, 1, "x"), 7, 6)
+    room.server.publish(EngineMessage(1, 1, "x"), 7, 6)
 
     assert [all_of_it.hear()["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]
     assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
@@ -479,7 +479,7 @@ def test_of_news_that_replace_each_other_only_the_newest_waits(room: Room) -> No
         if seq in (10, 20):
             room.server.publish(job(seq), 7, seq)
     waiting = room.server.connections()[0].waiting_bytes
-    room.server.publish(Said(1, 1, "last"), 7, 101)
+    room.server.publish(EngineMessage(1, 1, "last"), 7, 101)
 
     heard = [hearer.hear() for _ in range(6)]
 
@@ -509,7 +509,7 @@ def test_a_gateway_may_be_behind_farther_than_others() -> None:
             assert guest.hear()["id"] == 2
         for seq, left in ((5, {"gateway"}), (20, set())):
             for number in range(seq):
-                room.server.publish(Said(1, 1, text), 7, number)
+                room.server.publish(EngineMessage(1, 1, text), 7, number)
             assert {each.kind for each in room.server.connections()} == left
 
 
@@ -567,7 +567,7 @@ def test_news_of_a_client_that_was_dropped_while_told_come_after_what_was_told(r
     hearer = room.subscriber()
     room.desk.forget_client = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
     for _ in range(2):
-        room.server.publish(Said(1, 1, "x" * (3 << 20)), 7, 5)
+        room.server.publish(EngineMessage(1, 1, "x" * (3 << 20)), 7, 5)
         while not hearer.begun.endswith(b"\n"):
             room.turn()
             hearer.read()
@@ -588,4 +588,6 @@ def test_every_notice_can_be_published(room: Room) -> None:
     for record in NOTICES:
         room.server.publish(example(record), 7, 1)
 
-    assert [hearer.hear()["notice"] for _ in NOTICES] == [record.__name__ for record in NOTICES]
+    older = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
+    wanted = [older.get(record.__name__, record.__name__) for record in NOTICES]
+    assert [hearer.hear()["notice"] for _ in NOTICES] == wanted

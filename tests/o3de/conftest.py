@@ -17,7 +17,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-    monkeypatch.setattr(formats, "DIALECTS", [])
+    monkeypatch.setattr(formats, "FORMATS", [])
     for module in ("config.signature", "config.compiler", "o3de.project.settings"):
         monkeypatch.setattr(f"aptui.{module}.host_platform", lambda: "linux")
     project_format.register()

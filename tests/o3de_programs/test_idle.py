@@ -43,7 +43,7 @@ def test_a_second_look_at_what_was_too_fresh_ends_no_waiting(project: LiveProjec
         project.until_idle()
         watching, engine = live.watching, live.engine
         assert engine is not None
-        watching._second_looks = dict.fromkeys(["", *watching._second_looks], 0.0)
+        watching._second_checks = dict.fromkeys(["", *watching._second_checks], 0.0)
         watching.poll(1.0)
         assert not engine.is_idle
 

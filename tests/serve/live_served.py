@@ -77,7 +77,7 @@ class Garden:
         return self.project.cache
 
     def client(self, *scopes: Scope, **hello: Any) -> Client:
-        """Return a client who has said hello, with every scope unless said."""
+        """Return a client who has said hello, with every scope by default."""
         token = self.served.token
         if scopes:
             token = tokens.add(self.served.token_file, f"{'-'.join(scopes)}-{uuid4()}", scopes)

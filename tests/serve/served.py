@@ -77,7 +77,7 @@ def served(project: Project, token_file: Path) -> Iterator[Served]:
     opened = gateway.Gateway(settings, token_file)
     try:
         place = asyncio.run_coroutine_threadsafe(opened.open(), loop).result(30)
-        yield Served(project, urlsplit(place.url).port or 0, place.token, token_file, loop, opened.room)
+        yield Served(project, urlsplit(place.url).port or 0, place.token, token_file, loop, opened.parts)
     finally:
         asyncio.run_coroutine_threadsafe(opened.close(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)

@@ -226,6 +226,7 @@ def test_without_the_teams_key_nobody_is_believed(machines, share, tmp_path, wri
     """What a store gives is checked before it is used: the seal first, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
+    machines("stranger", share, **keys).put(b"evil")
     member = machines("member", share, "client", team_key_file=key_file(tmp_path))
 
     assert member.find() is None
@@ -466,7 +467,7 @@ def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked)
 
     assert len([1 for method, _ in server.asked if method == "PUT"]) == asked
     assert len(maker.said) == 1
-    assert (maker.account.not_uploaded, maker.account.kept) == (8, 8)
+    assert (maker.account.not_uploaded, maker.account.stored) == (8, 8)
     assert maker.find(facts("0.png")).origin == THIS_MACHINE
 
 
@@ -486,7 +487,7 @@ def test_a_slow_store_does_not_hold_up_who_gives_it_something(machines, server):
     server.faults.append(Fault("silent", "/", "HEAD"))
     maker.put(*CONTENTS, settles=False)
 
-    room.until(lambda: maker.account.kept == 1)
+    room.until(lambda: maker.account.stored == 1)
     assert maker.find().origin == THIS_MACHINE
     assert not maker.service.settle(0.0)
     server.leaving.set()
@@ -512,7 +513,7 @@ def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, 
         file.write(b"scribble")
 
     assert maker.find() is None
-    assert "changed by somebody" in maker.said[0]
+    assert "was changed" in maker.said[0]
     files = files_of(tmp_path / "again", *CONTENTS)
     maker.service.put(facts(), record(facts(), *CONTENTS), files)
     assert maker.service.settle(20)

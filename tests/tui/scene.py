@@ -109,7 +109,7 @@ class Engine(FakeSession):
 
     def ask(self, verb: port.Verb) -> Future:
         answer = super().ask(verb)
-        answers = {port.Connections: self._who, port.Status: self._how}
+        answers = {port.Connections: self._who, port.ReadStatus: self._how}
         if type(verb) not in answers:
             return answer
         found: Future = Future()

@@ -24,7 +24,7 @@ def test_a_key_waits_for_what_it_is_about_and_passes_in_order() -> None:
         await asyncio.sleep(0)
         assert passed == ["q"]
         waits[0] = ""
-        gate.look()
+        gate.check_again()
         await task
 
     asyncio.run(play())

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from aptui.core.notices import HealthChanged, JobChanged, Notice, Said
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, Notice
 from aptui.link.codec import NoticeLine
 from aptui.shared.health import Health
 from aptui.tui import plain
@@ -56,7 +56,7 @@ def test_lines_are_safe_and_only_of_what_settled() -> None:
         (job("completed", warnings=1, errors=3), "✓ completed  a.png  pc · Image  3 errors  1 warning"),
         (job("completed", job_key="CreateJobs_{e189aa390ca9561091cc9322cf87e201}"), "✓ completed  a.png  analysis · b"),
         (job("failed", error="no pixels"), "✗ failed     a.png  pc · Image  no pixels"),
-        (Said(0, 0, "all is well"), "· all is well"), (Said(0, 2, "little room"), "! little room"),
+        (EngineMessage(0, 0, "all is well"), "· all is well"), (EngineMessage(0, 2, "little room"), "! little room"),
         (HealthChanged(0, Health(is_paused=True)), "‖ paused"),
     ],
 )  # fmt: skip
@@ -67,7 +67,7 @@ def test_a_line_says_what_happened_after_when(notice: Notice, words: str) -> Non
 def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_MOST_WAITING", 2)
     stream = Stream()
-    stream.take([NoticeLine(1, at, Said(0, 0, f"line {at}")) for at in range(5)])
+    stream.take([NoticeLine(1, at, EngineMessage(0, 0, f"line {at}")) for at in range(5)])
 
     first, *rest = stream.lines()
     assert "3 lines left out" in first
@@ -77,7 +77,7 @@ def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_news_are_written_until_it_is_over_and_heard_no_more() -> None:
     session, out = SimpleNamespace(listeners=[]), io.StringIO()
-    news = [Said(0, 0, "one"), Said(0, 0, "two")]
+    news = [EngineMessage(0, 0, "one"), EngineMessage(0, 0, "two")]
 
     def is_over(_wait_s: float) -> bool:
         if news:

@@ -7,7 +7,7 @@ from textual.widgets import Input
 
 from aptui import __version__
 from aptui.core.notices import Progress
-from aptui.link.port import Pause, Resume, RunNext, Shutdown
+from aptui.link.port import PauseJobs, ResumeJobs, RunNext, StopEngine
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
@@ -247,7 +247,7 @@ def test_p_pauses_and_then_asks_what_next(tmp_path):
         session.latest_health = Health(is_paused=True)
         await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
 
-        await until(pilot, lambda: session.asked == [Pause(), RunNext(), Resume()])
+        await until(pilot, lambda: session.asked == [PauseJobs(), RunNext(), ResumeJobs()])
         await until(pilot, lambda: app.focused.id == "pane-jobs-one")
 
     in_shell(tmp_path, press)
@@ -273,7 +273,7 @@ def test_stopping_the_engine_asks_first(tmp_path):
         await pilot.press("n")
         assert session.asked == []
         await pilot.press("Q", "w", "Q", "y")
-        await until(pilot, lambda: session.asked == [Shutdown(is_when_idle=True), Shutdown()])
+        await until(pilot, lambda: session.asked == [StopEngine(is_when_idle=True), StopEngine()])
 
     in_shell(tmp_path, press, session=busy(tmp_path))
 
@@ -472,7 +472,7 @@ def test_no_question_is_there_still_when_the_palette_that_was_opened_over_it_is_
         await until(pilot, lambda: type(app.screen).__name__ != "Palette")
         await until(pilot, lambda: "stop the engine?" not in text(app))
         await pilot.press("y", "k", "enter")
-        assert Shutdown() not in session.asked
+        assert StopEngine() not in session.asked
 
     in_shell(tmp_path, look)
 

@@ -13,7 +13,7 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
-from aptui.tui.widgets.lines import LogLine, MemoryLines
+from aptui.tui.widgets.lines import LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.table import Table
@@ -83,7 +83,9 @@ class Zoo(ThriftyApp):
                 tree.set_roots([Branch({"name": Cell(PAYLOADS[3])}, has_children=True)])
                 yield VTree((Column("name", PAYLOADS[1], 0),), tree)
             with Vertical(id="right"):
-                yield LogPane(MemoryLines(LogLine("12:00", "IWED"[at % 4], text, text, True) for at, text in enumerate(PAYLOADS)))
+                yield LogPane(
+                    MemoryLines(LogPaneLine("12:00", "IWED"[at % 4], text, text, True) for at, text in enumerate(PAYLOADS))
+                )
                 yield KeyValue()
                 yield TextView()
         for text in PAYLOADS[3:6]:

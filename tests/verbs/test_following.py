@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.store.logs.joblog import JobLogLine
-from aptui.verbs.following import Followed, tell_more
+from aptui.verbs.following import Followed, print_new
 
 
 def lines(*texts: str) -> list[JobLogLine]:
@@ -27,7 +27,7 @@ def test_what_came_is_said_and_nothing_twice(before: list[str], now: list[str], 
     heard: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 
-    tell_more(followed, lines(*now), heard.extend)
+    print_new(followed, lines(*now), heard.extend)
 
     assert heard == lines(*said)
     assert followed.lines == lines(*now)

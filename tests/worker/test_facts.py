@@ -8,7 +8,7 @@ import pytest
 from run_room import Room, made, write
 
 from aptui.core.orders import Outcome
-from aptui.core.results.facts import ProductFacts, together
+from aptui.core.results.facts import ContentFacts, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 
@@ -32,7 +32,7 @@ def test_facts_travel_to_the_engine(room):
     result = run(room, {"width": 4096, "seconds": 2, "format": "png"})
 
     (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products
-    assert product.facts == ProductFacts(width=4096, seconds=2.0, format="png")
+    assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
 
 
 def test_without_facts_there_is_no_record(room):
@@ -64,7 +64,7 @@ def test_what_cannot_be_fails_the_job_and_is_named(room, facts, said):
 
 def test_a_job_has_the_most_of_what_its_products_have():
     assert together([]) is None
-    assert together([None, ProductFacts(width=4)]) == ProductFacts(width=4)
-    assert together([ProductFacts(8, 2, format="png"), None, ProductFacts(4, 16, format="png")]) == ProductFacts(
+    assert together([None, ContentFacts(width=4)]) == ContentFacts(width=4)
+    assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(
         8, 16, format="png"
     )

@@ -125,7 +125,7 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
 def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told.add(tmp_path, 1)
     with monkeypatch.context() as patched:
-        patched.setattr(outbox, "_judge", None)
+        patched.setattr(outbox, "_check_failed", None)
         with pytest.raises(TypeError):
             told.outbox.flush()
 

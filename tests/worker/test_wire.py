@@ -19,7 +19,7 @@ from aptui.core.orders import (
 )
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform
 from aptui.worker import wire
-from aptui.worker.wire import FrameKind, FrameReader, LogQuestion, SaidLog, WireError, WorkerNote, WorkerSetup, decode, encode
+from aptui.worker.wire import FrameKind, FrameReader, LogAnswer, LogQuestion, WireError, WorkerNote, WorkerSetup, decode, encode
 
 LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
 PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)
@@ -60,8 +60,8 @@ RECORDS = {
     FrameKind.COPIED: [RUN],
     FrameKind.HASHED: HashResult(5, ((bytes(32), (1 << 64) - 1, 3, 4, 5, 6), None), ((0, "denied"),)),
     FrameKind.RETIRE: WorkerNote("500 runs"),
-    FrameKind.TELL: LogQuestion(7, 3),
-    FrameKind.SAID: SaidLog(7, 4, LOG),
+    FrameKind.LOG_QUESTION: LogQuestion(7, 3),
+    FrameKind.LOG_ANSWER: LogAnswer(7, 4, LOG),
 }
 
 

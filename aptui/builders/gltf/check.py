@@ -110,11 +110,11 @@ class Checker(GltfContents):
             data = self._view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
         if data is None:
             return
-        kind, said = media_type(data), image.get("mimeType")
+        kind, declared_type = media_type(data), image.get("mimeType")
         if not kind:
             raise BrokenGltfError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
-        if said is not None and said != kind:
-            raise BrokenGltfError(f"its mimeType is {said!r}, and its first bytes are those of {kind}")
+        if declared_type is not None and declared_type != kind:
+            raise BrokenGltfError(f"its mimeType is {declared_type!r}, and its first bytes are those of {kind}")
 
     def _check_texture(self, _index: int, texture: Object) -> None:
         self._one("images", texture, "source")
@@ -167,9 +167,9 @@ class Checker(GltfContents):
         for key in attributes:
             index = self._index("accessors", attributes[key], f"attribute '{key}'")
             accessor = self._all("accessors")[index]
-            wished = types.get(key if key in types else key.rpartition("_")[0])
-            if wished and accessor.get("type") not in wished:
-                raise BrokenGltfError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(wished)}")
+            value_types = types.get(key if key in types else key.rpartition("_")[0])
+            if value_types and accessor.get("type") not in value_types:
+                raise BrokenGltfError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(value_types)}")
             counts[key] = count_of(accessor, "count")
         if len(set(counts.values())) > 1:
             raise BrokenGltfError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
@@ -254,8 +254,8 @@ class Checker(GltfContents):
             node: int | None = first
             while node is not None and node not in done:
                 if node in way:
-                    ring = [*way][[*way].index(node) :]
-                    raise BrokenGltfError(f"{', '.join(map(str, sorted(ring)))} form a cycle")
+                    cycle = [*way][[*way].index(node) :]
+                    raise BrokenGltfError(f"{', '.join(map(str, sorted(cycle)))} form a cycle")
                 way[node] = None
                 node = parents.get(node)
             done.update(way)
@@ -298,9 +298,9 @@ class Checker(GltfContents):
         array = self._arrays.get(times)
         if array is not None and ((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0):
             raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
-        wished = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
+        expected_count = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
         is_list = output["type"] == "SCALAR"  # weights: one for each morph target
-        if output["count"] % wished if is_list else output["count"] != wished:
+        if output["count"] % expected_count if is_list else output["count"] != expected_count:
             raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
 
 

@@ -233,8 +233,8 @@ class GltfContents:
             raise BrokenGltfError(f"{key} must have {len(found)} numbers")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
             return  # exporters do not agree whether bounds are normalised
-        wished = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
-        is_near = self._np.isclose(wished, found, rtol=1e-5, atol=1e-6)
+        values = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
+        is_near = self._np.isclose(values, found, rtol=1e-5, atol=1e-6)
         if not is_near.all():
             at = int(self._np.argmin(is_near))
             self.warnings.append(

@@ -112,11 +112,11 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     tree = document.tree
     binary = bytearray()
     moved: dict[int, tuple[int, int]] = {}
-    kept: list[dict[str, Any]] = []
+    remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
         if is_fallback(buffer) and "uri" not in buffer and not (index == 0 and document.chunk is not None):
-            moved[index] = (len(kept) + 1, 0)
-            kept.append(buffer)
+            moved[index] = (len(remaining) + 1, 0)
+            remaining.append(buffer)
             continue
         moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
     for view in objects(tree, "bufferViews"):
@@ -126,8 +126,8 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
             if offset:
                 each["byteOffset"] = each.get("byteOffset", 0) + offset
     _embed_images(tree, binary, read, embeds_files=embeds_images)
-    if binary or kept:
-        tree["buffers"] = [{"byteLength": len(binary)}, *kept]
+    if binary or remaining:
+        tree["buffers"] = [{"byteLength": len(binary)}, *remaining]
     return _glb(tree, bytes(binary))
 
 

@@ -215,17 +215,17 @@ class BuilderCompiler:
 
     def _reference(self, node: Node) -> ReferenceRule:
         """Return a rule whose groups are those that its path names."""
-        said: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
-        regex = scalars.compile_regex(said["regex"])
-        path = said["path"].value if "path" in said else ""
+        given: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
+        regex = scalars.compile_regex(given["regex"])
+        path = given["path"].value if "path" in given else ""
         for group in re.findall(r"\{([^{}]*)\}", path):
             if group not in regex.groupindex:
                 raise UserError(
-                    f"the regular expression has no group '{group}'", where=said["path"].where, hint=f"write (?P<{group}>…) in it"
+                    f"the regular expression has no group '{group}'", where=given["path"].where, hint=f"write (?P<{group}>…) in it"
                 )
         if not path and "path" not in regex.groupindex and regex.groups != 1:
-            raise UserError("which group is the path is not clear", where=said["regex"].where, hint="name it: (?P<path>…)")
-        values = {key: child.value for key, child in said.items()}
+            raise UserError("which group is the path is not clear", where=given["regex"].where, hint="name it: (?P<path>…)")
+        values = {key: child.value for key, child in given.items()}
         return ReferenceRule(
             regex.pattern,
             path,

@@ -17,42 +17,42 @@ from aptui.shared.errors import UserError
 
 def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSettings:
     """Return what `shared_cache` and `local_store` say."""
-    said, local = tree.members("shared_cache"), tree.members("local_store")
-    names: dict[str, Node] = said.get("builders", Node({}, "")).value
+    shared, local = tree.members("shared_cache"), tree.members("local_store")
+    names: dict[str, Node] = shared.get("builders", Node({}, "")).value
     for name, node in names.items():
         if name not in builders and not (tree.folder / "builders").is_dir():
             tree.wrong(f"no builder is called '{name}'", node, nodes.nearest(name, builders))
     path = local["path"].value if "path" in local else store_dir()
-    mode, store = said["mode"].value, said.get("store")
+    mode, store = shared["mode"].value, shared.get("store")
     if mode != "inactive" and store is None:
-        tree.wrong(f"a shared cache in mode '{mode}' needs a store", said["mode"], "for example store: /mnt/team/aptui")
+        tree.wrong(f"a shared cache in mode '{mode}' needs a store", shared["mode"], "for example store: /mnt/team/aptui")
     if store is not None and (flaw := flaw_of_address(store.value)):
         tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
-    _check_trust(tree, said)
-    patterns = [tree.attempt(_compile_pattern, node) for node in said.get("patterns", Node([], "")).value]
+    _check_trust(tree, shared)
+    patterns = [tree.attempt(_compile_pattern, node) for node in shared.get("patterns", Node([], "")).value]
     return SharedCacheSettings(
         mode=mode,
         store=tree.store(store.value) if store is not None else "",
-        namespace=said["namespace"].value,
-        team_key_file=tree.file(said.get("team_key_file")),
-        signing_key_file=tree.file(said.get("signing_key_file")),
-        writers=tuple(node.value.lower() for node in said.get("writers", Node([], "")).value),
+        namespace=shared["namespace"].value,
+        team_key_file=tree.file(shared.get("team_key_file")),
+        signing_key_file=tree.file(shared.get("signing_key_file")),
+        writers=tuple(node.value.lower() for node in shared.get("writers", Node([], "")).value),
         patterns=tuple(pattern for pattern in patterns if pattern is not None),
         builders=tuple((name, node.value) for name, node in names.items()),
-        deadline_s=scalars.seconds(said["deadline"].value),
-        waits_for_uploads=said["upload"].value == "complete",
+        deadline_s=scalars.seconds(shared["deadline"].value),
+        waits_for_uploads=shared["upload"].value == "complete",
         local_store=tree.absolute(path) if local["enabled"].value else "",
         local_limit_bytes=scalars.byte_count(local["size_limit"].value),
         links=local["links"].value == "hard",
     )
 
 
-def _check_trust(tree: MergedTree, said: dict[str, Node]) -> None:
+def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
     """Refuse a shared cache of others whose results nobody vouches for, unless that is written out."""
-    store = said.get("store")
-    if said["mode"].value == "inactive" or store is None or said["trust"].value == UNSEALED:
+    store = members.get("store")
+    if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return
-    if not ("team_key_file" in said or "writers" in said or is_own(tree.store(store.value))):
+    if not ("team_key_file" in members or "writers" in members or is_own(tree.store(store.value))):
         tree.wrong(
             "anyone who can write to this shared cache could replace products here: it has no key",
             store,
@@ -72,9 +72,9 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
 def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     """Return what `pool` says, and what builders say for it."""
     node = tree.root.get("pool") or tree.root
-    said, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
+    pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
     try:
-        cluster = config_cluster.compile_cluster(said, builders, tree.folder)
+        cluster = config_cluster.compile_cluster(pool, builders, tree.folder)
     except UserError as mistake:
         raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
     if cluster.is_used and not cluster.store and "store" not in tree.members("shared_cache"):

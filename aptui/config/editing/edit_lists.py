@@ -41,12 +41,12 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
     """Do one small change after the other."""
     now = _entries(text, name, key)
-    kept = {_identity(entry) for entry in wanted}
+    identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
     if len(now) == len(wanted) and len(differ) == 1:  # one that was renamed keeps its place
-        kept.add(_identity(now[differ[0]]))
+        identities.add(_identity(now[differ[0]]))
     for at in reversed(range(len(now))):
-        if _identity(now[at]) not in kept:
+        if _identity(now[at]) not in identities:
             text = _without(text, _find_list(text, name, key), at, key)
     for at, entry in enumerate(wanted):
         now = _entries(text, name, key)

@@ -53,8 +53,8 @@ def write_back(project_dir: Path, wanted: PeerSettings, configured: PeerSettings
     from aptui.config.editing import edit  # YAML is paid for only when something changed
 
     try:
-        said = edit.settings(project_dir, [f"serve.{key}" for key in KEYS.values()])
-        in_files = _settings({key: said[name].value for key in KEYS.values() if (name := f"serve.{key}") in said})
+        settings = edit.settings(project_dir, [f"serve.{key}" for key in KEYS.values()])
+        in_files = _settings({key: settings[name].value for key in KEYS.values() if (name := f"serve.{key}") in settings})
     except (KnownError, TypeError, KeyError):
         return ()
     project_file, values, written = edit.writable_files(project_dir)[0], plain(wanted), []
@@ -63,7 +63,7 @@ def write_back(project_dir: Path, wanted: PeerSettings, configured: PeerSettings
         if getattr(wanted, field) == now or getattr(in_files, field) != now:
             continue
         name = f"serve.{key}"
-        before = said.get(name)
+        before = settings.get(name)
         file = Path(before.file) if before is not None and before.file else project_file
         if not file.is_file():
             continue
@@ -87,10 +87,10 @@ def _write(project_dir: Path, file: Path, key: str, value: Any) -> None:
         edit.write(project_dir, file, key, value)
 
 
-def _settings(said: dict[str, Any]) -> PeerSettings:
-    dials = (Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in said.get("connections", ()))
-    allowed, rejected = (tuple(dict.fromkeys(map(canonical, said.get(key, ())))) for key in ("allowed", "rejected"))
-    return PeerSettings(tuple(map(check_dial, dials)), allowed, rejected, said.get("allow_list", True))
+def _settings(settings: dict[str, Any]) -> PeerSettings:
+    dials = (Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in settings.get("connections", ()))
+    allowed, rejected = (tuple(dict.fromkeys(map(canonical, settings.get(key, ())))) for key in ("allowed", "rejected"))
+    return PeerSettings(tuple(map(check_dial, dials)), allowed, rejected, settings.get("allow_list", True))
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:

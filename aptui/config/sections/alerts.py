@@ -1,4 +1,4 @@
-"""Who is told when jobs fail or are mended, and when all is done (`on:` in `aptui.yaml`); `batch.alerts` tells them.
+"""Which programs are notified when jobs fail or are mended, and when all is done (`on:` in `aptui.yaml`); `batch.alerts` runs them.
 
 Folder settings cannot say it: what is run here comes from the project's own file, or the person's.
 
@@ -58,12 +58,12 @@ def mistakes(given: Node | None) -> list[UserError]:
     """Return what is wrong with `on:`, each with its place."""
     found = []
     for event in EVENTS:
-        said = given.get(event) if given is not None else None
-        if said is None:
+        value = given.get(event) if given is not None else None
+        if value is None:
             continue
-        if not said.value:
-            found.append(UserError(f"'on.{event}' says nothing to do", where=said.where, hint="exec, webhook, desktop or bell"))
-        hook = said.get("webhook")
+        if not value.value:
+            found.append(UserError(f"'on.{event}' says nothing to do", where=value.where, hint="exec, webhook, desktop or bell"))
+        hook = value.get("webhook")
         if hook is not None and (problem := _fault(hook.value)):
             found.append(UserError(f"'{hook.value}' {problem}", where=hook.where, hint="https://…, or http:// of this machine"))
     return found

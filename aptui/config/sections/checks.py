@@ -18,7 +18,7 @@ from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
-_LOOKS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")
+_KEYS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")
 _OF_MANY = ("budget", "lint", "command")
 
 
@@ -27,33 +27,33 @@ def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
     return tuple(
         Check(
             name=name,
-            level=said.get("level", CheckLevel.WARN.value),
-            files=tuple(text["regex"] if isinstance(text, dict) else wildcard_regex(text) for text in said.get("files", ())),
-            file_name=said.get("name", ""),
-            limits=tuple(_limit(field, said[field]) for field in LIMITS if field in said),
-            formats=tuple(said.get("formats", ())),
-            power_of_two=said.get("power_of_two", False),
-            budget_bytes=scalars.byte_count(said.get("budget", 0)),
-            lint=tuple(said.get("lint", ())),
-            command=tuple(said.get("command", ())),
+            level=limit.get("level", CheckLevel.WARN.value),
+            files=tuple(text["regex"] if isinstance(text, dict) else wildcard_regex(text) for text in limit.get("files", ())),
+            file_name=limit.get("name", ""),
+            limits=tuple(_limit(field, limit[field]) for field in LIMITS if field in limit),
+            formats=tuple(limit.get("formats", ())),
+            power_of_two=limit.get("power_of_two", False),
+            budget_bytes=scalars.byte_count(limit.get("budget", 0)),
+            lint=tuple(limit.get("lint", ())),
+            command=tuple(limit.get("command", ())),
         )
-        for name, said in given.items()
+        for name, limit in given.items()
     )
 
 
-def _limit(field: str, said: str | float) -> Limit:
+def _limit(field: str, bounds: str | float) -> Limit:
     def size(text: str) -> float:
         return scalars.byte_count(text) if re.match(scalars.SIZE, text) else comparisons.plain_number(text)
 
-    text = str(said)
+    text = str(bounds)
     return Limit(field, text, *comparisons.between(text, size if field == "bytes" else comparisons.plain_number))
 
 
 def mistakes(given: Node | None) -> Iterator[UserError]:
     """Yield what is wrong with `checks:` beyond its schema, each with its place."""
     for name, check in (given.value if given is not None else {}).items():
-        if not any(key in check.value for key in _LOOKS):
-            yield UserError(f"the check '{name}' looks at nothing", where=check.where, hint=f"say one of {', '.join(_LOOKS)}")
+        if not any(key in check.value for key in _KEYS):
+            yield UserError(f"the check '{name}' looks at nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
         yield from _bad_patterns(check)
         for field in LIMITS:
             limit = check.get(field)

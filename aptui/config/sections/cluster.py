@@ -45,21 +45,21 @@ class ClusterSettings(Struct, frozen=True):
         return self.kind != "local"
 
 
-def compile_cluster(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
+def compile_cluster(section: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
     """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
 
     Raises:
         UserError: the scheduler's address cannot be used so.
     """
     listed = list(builders)
-    plain: dict[str, Any] = {key: said[key] for key in ("kind", "scheduler", "share", "insecure") if key in said}
+    plain: dict[str, Any] = {key: section[key] for key in ("kind", "scheduler", "share", "insecure") if key in section}
     cluster = ClusterSettings(
         **plain,
-        tls_ca=_path(said.get("tls_ca"), folder),
-        tls_cert=_path(said.get("tls_cert"), folder),
-        tls_key=_path(said.get("tls_key"), folder),
-        store=_store(said.get("store", ""), folder),
-        tags=_words(said.get("tags", ())),
+        tls_ca=_path(section.get("tls_ca"), folder),
+        tls_cert=_path(section.get("tls_cert"), folder),
+        tls_key=_path(section.get("tls_key"), folder),
+        store=_store(section.get("store", ""), folder),
+        tags=_words(section.get("tags", ())),
         needs=tuple((each["name"], _words(each["needs"])) for each in listed if each.get("needs")),
         at_most=tuple((each["name"], each["at_most"]) for each in listed if each.get("at_most")),
     )

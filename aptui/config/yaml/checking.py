@@ -22,7 +22,7 @@ def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
     if not isinstance(root.value, dict):
         return [UserError("a configuration is a mapping of settings", where=root.where, hint="see 'aptui init'")]
     found = [error for error in Draft202012Validator(schema()).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
-    return _in_order(found, root) or list(_twins(root))
+    return _in_order(found, root) or list(_find_duplicates(root))
 
 
 def check_folder(root: Node) -> list[UserError]:
@@ -45,7 +45,7 @@ def _lacks_path(error: ValidationError) -> bool:
     return error.validator == "required" and "path" in error.validator_value and "name" in error.instance
 
 
-def _twins(root: Node) -> Iterator[UserError]:
+def _find_duplicates(root: Node) -> Iterator[UserError]:
     for key in NAMED_LISTS:
         seen: dict[str, Node] = {}
         items = root.get(key)

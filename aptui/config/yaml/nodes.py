@@ -195,7 +195,7 @@ class _YamlReader:
 
     def _text(self, event: Any, where: str) -> str:
         text = str(event.value)
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise UserError("half a character (a lone surrogate)", where=where, hint="write the character itself")
         return text
 

@@ -26,7 +26,7 @@ from aptui.config.yaml.keys.terms import (
 
 _TOP = record(
     "a mapping of settings",
-    name=text("a name", "The project's; its folder's name unless said otherwise.", pattern=NAME),
+    name=text("a name", "The project's; its folder's name by default.", pattern=NAME),
     platforms={"type": "object", "title": "a mapping of platforms", "propertyNames": IDS, "additionalProperties": PLATFORM_ENTRY},
     scan_folders=list_of(SCAN_FOLDER, "a list of scan folders", "Where sources are."),
     ignore=list_of(PATTERN, "a list of patterns", "Files and folders to ignore, as in .gitignore; or {regex: …}."),
@@ -88,9 +88,7 @@ _TOP = record(
             "description": "Not used; read; read and written.",
         },
         store=text("a folder or a URL", "Where results are: a folder, http(s)://… or s3://…"),
-        namespace=text(
-            "a name", "Results of others than `trusted` are read by nobody else.", pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"
-        ),
+        namespace=text("a name", "Results that are not `trusted` are not read by others.", pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"),
         team_key_file=text("a path", "A file with the team's secret: a result without its seal is not used."),
         signing_key_file=text("a path", "A file with the private ed25519 key that results are signed with, 64 hex digits."),
         writers=list_of(
@@ -101,10 +99,10 @@ _TOP = record(
         trust={
             "enum": ["sealed", "unsealed"],
             "title": "sealed or unsealed",
-            "description": "Whether results need the seal of team_key_file or writers; unsealed believes whoever can write to the "
+            "description": "Whether results need the seal of team_key_file or writers; unsealed trusts anyone who can write to the "
             "store.",
         },
-        patterns=list_of(SHARED, "a list of patterns", "Which sources take part; all unless something is said."),
+        patterns=list_of(SHARED, "a list of patterns", "Which sources take part; all by default."),
         builders={
             "type": "object",
             "title": "a mapping from a builder's name to true or false",
@@ -121,7 +119,7 @@ _TOP = record(
     local_store=record(
         "a mapping that describes this machine's store",
         enabled=flag("Whether results are kept for other checkouts on this machine."),
-        path=text("a path", "Where; $XDG_CACHE_HOME/aptui/store unless said otherwise.", pattern=NAME),
+        path=text("a path", "Where; $XDG_CACHE_HOME/aptui/store by default.", pattern=NAME),
         size_limit=size("What was not used for the longest time goes when it is larger."),
         links={
             "enum": ["never", "hard"],
@@ -155,11 +153,11 @@ _TOP = record(
             "title": "a whole number",
             "description": "So many slots of the cluster at most; 0 is all.",
         },
-        store=text("a folder or a URL", "Through which files travel; the shared cache's store unless said otherwise."),
+        store=text("a folder or a URL", "Through which files travel; the shared cache's store by default."),
         tags=list_of(text("a tag", pattern=NAME), "a list of tags", "What this machine has, of what builders need."),
     ),
     cache=text("a path", "Where products and the asset database go.", pattern=NAME),
-    logs=text("a path", "Where logs go; .aptui/logs in the cache unless said otherwise.", pattern=NAME),
+    logs=text("a path", "Where logs go; .aptui/logs in the cache by default.", pattern=NAME),
 )
 
 

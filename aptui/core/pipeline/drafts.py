@@ -1,15 +1,15 @@
 """Drafts and finals: which of them a job is to make, and when the finals follow.
 
-A job whose builder knows drafts makes its draft when what it is made of changes, and rests; it *owes* its final then. When nothing
-else is pending, jobs that owe one are *due*: planned once more, behind all others, with their drafts served meanwhile. A change
-makes the final of before meaningless, as it does any run, and the draft of what is there now comes first again.
+When an input changes, a job whose builder knows drafts makes its draft first; its final is *pending* then. When no other work is
+left, such jobs are *due*: they are planned once more, behind all others, and their drafts are served meanwhile. Another change
+makes the earlier final meaningless, as it does any run, and a new draft comes first again.
 
-Finals are made of finals: a job is not due while one that it is made of owes its final, and what changes because others became
-finals makes no draft of it. So a chain of jobs makes each of its drafts and finals once. Where one of several jobs cannot become
-a final (its platform rests, say), the others do without.
+Finals are made of finals: a job is not due while the final of one of its inputs is pending, and an input that changes from draft
+to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. Where one of several jobs cannot become
+a final (its platform is disabled, say), the others do without.
 
-Nothing of this is stored but the drafts themselves: whose committed manifest is that of a draft owes its final, also when an
-engine was killed meanwhile. What rests at the end depends on the finals alone.
+Only the drafts themselves are stored: a job whose committed manifest is that of a draft has a pending final, also after an engine
+was killed. The result at the end depends on the finals alone.
 
 Tests: `tests/core/pipeline/test_drafts.py`.
 """
@@ -33,24 +33,24 @@ _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
 
 class Drafts:
-    """Chooses between draft and final, and knows who owes a final."""
+    """Chooses between draft and final, and knows the jobs whose final is pending."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._memory = jobs.memory
         self._makes_finals = jobs.project.makes_finals
-        self._owed: dict[PathKey, None] = {}
+        self._pending: dict[PathKey, None] = {}
         if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):
-            self._owed = dict.fromkeys(jobs.memory.archive.drafts())
+            self._pending = dict.fromkeys(jobs.memory.archive.drafts())
         self._held: dict[PathKey, None] = {}
         """Sources of jobs that were due while others owed finals that they are made of."""
         self._has_moved = self._takes_any = False
         """Whether any final was planned since those were held; whether they are due all the same, for none was."""
 
-    def owe(self, job: Job) -> None:
-        """`job` rests on its draft: its final follows."""
+    def mark_pending(self, job: Job) -> None:
+        """Note that `job` has its draft and that its final follows."""
         if self._makes_finals:
-            self._owed[job.source.key] = None
+            self._pending[job.source.key] = None
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
@@ -90,15 +90,15 @@ class Drafts:
 
     def take(self) -> list[Job]:
         """Return the jobs whose finals are due now, () while anything else is pending; whoever asks looks at them."""
-        while (self._owed or self._held) and self._is_quiet():
-            if not self._owed:
+        while (self._pending or self._held) and self._is_quiet():
+            if not self._pending:
                 if self._jobs.running:  # what ends now may be what they wait for
                     return []
-                self._owed, self._held = self._held, {}
+                self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
-            keys = list(islice(self._owed, _BATCH))
+            keys = list(islice(self._pending, _BATCH))
             for key in keys:
-                del self._owed[key]
+                del self._pending[key]
             if due := [job for key in keys for job in self._due(key)]:
                 return due
         return []

@@ -58,7 +58,7 @@ class Failures:
                     self.refuse(other, text)
         self._reports.counts["failed"] += 1
         self._jobs.save(job)
-        self._reports.tell(job, is_settled=True)
+        self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=True)
 
     def try_again(self, job: Job, text: str, now_ms: int) -> None:
@@ -68,7 +68,7 @@ class Failures:
             self._put_run(job, text, now_ms)
         self._jobs.ready.push(job)
         self._jobs.save(job)
-        self._reports.tell(job)
+        self._reports.report(job)
 
     def _put_run(self, job: Job, text: str, now_ms: int) -> None:
         version = self._jobs.builders[job.builder].version

@@ -1,4 +1,4 @@
-"""Sources that are written, again and again, by jobs of the chain that begins with them: such a chain would run for ever.
+"""Feedback: a job writes the source that its own chain of jobs begins with, so that the chain would run for ever.
 
 A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later
 stage writes the source of an earlier one, each run is right for itself. What shows is that every change of the source falls
@@ -48,7 +48,7 @@ class ChainFeedback:
         self._ran: dict[PathKey, None] = {}
 
     def run_ended(self, job: Job, used: Used, now_ms: int) -> None:
-        """A run of a job whose source is an intermediate ended, whatever came of it."""
+        """Note that a run of a job whose source is an intermediate ended, with any outcome."""
         if not used.began_ns:
             return
         self._ran[job.source.key] = None

@@ -11,10 +11,10 @@ from aptui.core.messages import (
     FilesHashed,
     FilesSeen,
     FolderSeen,
-    LookAgain,
+    RecheckFiles,
     ScanStarted,
 )
-from aptui.core.model import SHADOW, UNKNOWN_SIZE, Digest, FileFact, JobState, PathKey
+from aptui.core.model import DUPLICATE_MARK, UNKNOWN_SIZE, Digest, FileFact, JobState, PathKey
 from aptui.core.overrides import merge_folder
 from aptui.core.paths import key_of, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
@@ -75,7 +75,7 @@ class Files:
         for key in self._waiters.list_awaited():
             self._jobs.wake(key)
 
-    def folders_kept(self, folders: Iterable[str]) -> None:
+    def folders_unchanged(self, folders: Iterable[str]) -> None:
         """These folders are as they were remembered."""
         self._memory.keep(folders)
         for folder in folders:
@@ -102,11 +102,11 @@ class Files:
         for key in orphans:
             del winners[key]
         gone |= orphans
-        said = dict(event.identities)
+        identities = dict(event.identities)
         keyed = [(key, fact) for fact in event.facts if (key := fact.key) not in orphans]
         facts, keys = [fact for _key, fact in keyed], [key for key, _fact in keyed]
-        pending.identities = {**(previous.identities if previous else {}), **{key: said.get(key) for key in keys}}
-        self._memory.has_identities = self._memory.has_identities or bool(said)
+        pending.identities = {**(previous.identities if previous else {}), **{key: identities.get(key) for key in keys}}
+        self._memory.has_identities = self._memory.has_identities or bool(identities)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
         # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder,
@@ -142,10 +142,10 @@ class Files:
 
     def files_seen(self, event: FilesSeen) -> None:
         """Known files were looked at by themselves; what is read of them is kept beside the rows of their folders."""
-        facts = [fact for fact in event.facts if self._rests(fact)]
+        facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
         if others:  # their folders are on their way, or say something else by now
-            self._ledger.order(LookAgain(self._ledger.cause, others))
+            self._ledger.order(RecheckFiles(self._ledger.cause, others))
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
         self._memory.unreadable.difference_update(keys)
@@ -153,7 +153,7 @@ class Files:
         self._jobs.hash(unread, may_copy=True)
         self._spread.spread(set(keys) - {key for key, _fact in unread})
 
-    def _rests(self, fact: FileFact) -> bool:
+    def _is_at_rest(self, fact: FileFact) -> bool:
         """Whether the file is remembered as the winner of its path, and nothing of its folder is pending."""
         key = fact.key
         known = self._memory.archive.files((key,)).get(key) if parent(key) not in self._memory.folders else None
@@ -247,7 +247,7 @@ class Files:
             self._memory.hashing.pop(key, None)
             self._memory.unstable.add(key)
         if restless:
-            self._ledger.order(LookAgain(self._ledger.cause, tuple(restless)))
+            self._ledger.order(RecheckFiles(self._ledger.cause, tuple(restless)))
         self._close_folders_of((*(key for key, _fact in facts), *(key for key, _text in event.unreadable), *event.unstable))
         self._spread.spread(changed)
         self._take_fetched(facts)
@@ -341,8 +341,8 @@ class Files:
 
         A crash before that makes the next start look at them again.
         """
-        is_owed = pending.open or self._memory.unsaved.holds_back(pending.folder)
-        if is_owed or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
+        is_pending = pending.open or self._memory.unsaved.holds_back(pending.folder)
+        if is_pending or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
             if len(pending.open) < len(pending.winners):
                 self._note_folder(pending)
             return
@@ -363,10 +363,12 @@ class Files:
         if pending.is_noted:
             return
         pending.is_noted = True
-        owed = pending.open | self._memory.unstable | self._memory.unsaved.list_owed(pending.folder)
-        has_shadows = any(SHADOW in key for key in owed)
+        unfinished = pending.open | self._memory.unstable | self._memory.unsaved.list_awaited(pending.folder)
+        has_duplicates = any(DUPLICATE_MARK in key for key in unfinished)
         for scan_folder, (_digest, facts) in pending.parts.items():
-            noted = tuple(replace(fact, mtime_ns=0) if _is_owed(fact, owed, has_shadows) else fact for fact in facts.values())
+            noted = tuple(
+                replace(fact, mtime_ns=0) if _is_pending(fact, unfinished, has_duplicates) else fact for fact in facts.values()
+            )
             if noted:
                 self._ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
 
@@ -393,7 +395,7 @@ class Files:
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
-        source.identity = self._identities.identity_said(source)
+        source.identity = self._identities.metadata_identity(source)
         if source.identity != identity:
             self._identities.note_renamed((source.uuid, *known))
         sizes = {before.size, fact.size} if before is not None and before.digest == fact.digest else ()
@@ -447,14 +449,14 @@ class Files:
             self._jobs.save_source(source)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
-            if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._jobs.rests(job)):
+            if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._jobs.is_at_rest(job)):
                 self._jobs.drop(job)
         self._plans.fail_all(source, builders, text)
 
 
-def _is_owed(fact: FileFact, owed: Collection[PathKey], has_shadows: bool) -> bool:
+def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates: bool) -> bool:
     """Whether a file is among those that are `owed`, by its path or as a duplicate of one; a folder has thousands of files."""
-    return key_of(fact.rel) in owed or (has_shadows and replace(fact, is_shadow=True).key in owed)
+    return key_of(fact.rel) in unfinished or (has_duplicates and replace(fact, is_duplicate=True).key in unfinished)
 
 
 def _is_same(asked: FileFact, found: FileFact) -> bool:

@@ -1,6 +1,7 @@
 """What is pending, in milliseconds of work: from the last run of each job, where it has none from those of its builder.
 
-It tells how much work there is and which chain of it cannot be shortened, not how long that takes: that is for who has a clock.
+It computes how much work there is and which chain of it cannot be shortened. How long that takes is computed where a clock is
+(`engine.loop.reporting.forecast`).
 
 Tests: `tests/core/pipeline/test_forecast.py`.
 """

@@ -1,28 +1,28 @@
-"""Identities of sources: the UUID of each from its `.meta` file, producer or path, and who keeps one that two claim."""
+"""Identities of sources: the UUID of each from its `.meta` file, producer or path, and which source keeps one that two claim."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
 from aptui.core.identity import (
-    DEPARTED_STATE,
     META_SUFFIX,
+    REMOVED_SOURCE_STATE,
+    duplicate_uuid,
     format_braced,
     intermediate_uuid,
     legacy_of,
     make_contested_uuid,
     path_uuids,
-    shadow_uuid,
 )
 from aptui.core.model import FileFact, Job, PathKey, ProductFlag, RelPath, Source, SourceIdentity, SourceUuid
-from aptui.core.notices import LogLevel, Said, SourcesChanged
+from aptui.core.notices import EngineMessage, LogLevel, SourcesChanged
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.state.chains import intermediates
 
 
 class Identities:
-    """Gives sources their UUIDs, and remembers who has to be looked at because of it."""
+    """Gives sources their UUIDs, and remembers which sources have to be evaluated again because of it."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -32,7 +32,7 @@ class Identities:
         self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
         self._removed = jobs.memory.archive.read_removed()
         self._renamed: set[str] = set()
-        self._owed: dict[PathKey, None] = {}
+        self._pending: dict[PathKey, None] = {}
 
     @property
     def has_renamed(self) -> bool:
@@ -40,14 +40,14 @@ class Identities:
         return bool(self._renamed)
 
     def take_renamed(self) -> set[str]:
-        """Return the UUIDs (hex) that mean another source than before, once: who depends on them is planned again."""
+        """Return the UUIDs (hex) that mean another source than before, once: their dependants are planned again."""
         renamed, self._renamed = self._renamed, set()
         return renamed
 
-    def take_owed(self) -> list[PathKey]:
+    def take_pending(self) -> list[PathKey]:
         """Return the sources that may have to be called otherwise now, once."""
-        owed, self._owed = self._owed, {}
-        return list(owed)
+        pending, self._pending = self._pending, {}
+        return list(pending)
 
     def note_renamed(self, uuids: Iterable[SourceUuid]) -> None:
         """These UUIDs may mean another source than before."""
@@ -56,7 +56,7 @@ class Identities:
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
         """Return a source for this file, with a UUID, in memory and saved."""
         source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), self._ledger.next_source_id(), fact)
-        source.identity = self.identity_said(source)
+        source.identity = self.metadata_identity(source)
         source.uuid = self._own_uuid(source)
         self._memory.add(source)
         self._jobs.save_source(source)
@@ -66,7 +66,7 @@ class Identities:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 
-    def identity_said(self, source: Source) -> SourceIdentity | None:
+    def metadata_identity(self, source: Source) -> SourceIdentity | None:
         """Return what the `.meta` file of `source` says, as its folder was last seen."""
         pending = self._memory.folders.get(parent(source.key))
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
@@ -76,14 +76,14 @@ class Identities:
 
         Return whether anything changed.
         """
-        if not (self._memory.has_identities or source.is_shadow or source.misidentity):
+        if not (self._memory.has_identities or source.is_duplicate or source.misidentity):
             return False
         before = (source.uuid, source.misidentity)
         wanted = self._own_uuid(source)
         source.misidentity = source.identity.problem if source.identity else ""
         rival = None if source.misidentity else self._rival(source, wanted)
         if rival is not None and _standing(rival) > _standing(source):
-            self._owed[rival.key] = None
+            self._pending[rival.key] = None
         elif rival is not None:
             source.misidentity = (
                 f"its UUID {format_braced(wanted)} is that of '{rival.rel}' too: delete its '.meta' file if it is a copy"
@@ -96,12 +96,12 @@ class Identities:
     def _rename(self, source: Source, uuid: SourceUuid) -> None:
         for builder in {job.builder for job in source.jobs.values()}:
             self._ledger.put("drop_edges", (source.uuid, builder))
-            self._jobs.owe_edges(source, builder)
+            self._jobs.schedule_edges(source, builder)
         freed = source.uuid
         self._renamed.update((freed.hex(), uuid.hex()))
         self._memory.rename(source, uuid)
         self.save_legacy(source)
-        self._owed.update((key, None) for key in intermediates(source.jobs.values()))
+        self._pending.update((key, None) for key in intermediates(source.jobs.values()))
         self.let_go_of(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
@@ -120,8 +120,8 @@ class Identities:
         """Return the UUID that `source` should have if nobody else claims it."""
         if source.identity is not None and not source.identity.problem:
             return source.identity.uuid
-        if source.is_shadow:
-            return shadow_uuid(self._folder_names[source.scan_folder], source.rel)
+        if source.is_duplicate:
+            return duplicate_uuid(self._folder_names[source.scan_folder], source.rel)
         plain = path_uuids(source.rel)[0]
         maker = self._maker(source)
         if maker is None or maker.source.uuid == path_uuids(maker.source.rel)[0]:
@@ -146,7 +146,7 @@ class Identities:
         _digest, beside = pending.parts.get(source.scan_folder, (b"", {}))
         if RelPath(source.rel + META_SUFFIX) in beside:
             self._removed[source.fact.digest] = (source.rel, identity.uuid)
-            self._ledger.put("put_state", (DEPARTED_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
+            self._ledger.put("put_state", (REMOVED_SOURCE_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 
     def _compare_with_removed(self, source: Source) -> None:
         """Say so if a new source has the bytes of one that went without its identity file; forget those who are back."""
@@ -157,10 +157,10 @@ class Identities:
             text = (
                 f"'{source.rel}' looks like a move of '{rel}', whose '{META_SUFFIX}' file was left behind: see 'aptui identities'"
             )
-            self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
+            self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
         elif rel:
             del self._removed[source.fact.digest]
-            self._ledger.put("put_state", (DEPARTED_STATE + uuid.hex(), ""))
+            self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
         """Return the other source that has this UUID now, or has the better claim to it."""
@@ -172,9 +172,9 @@ class Identities:
         return self._memory.file(source.key) is not None
 
     def let_go_of(self, uuid: SourceUuid, key: PathKey) -> None:
-        """Nobody has `uuid` any more: those who claimed it may have it now."""
+        """Free `uuid`, which no source has any more, for a source that claims it."""
         if self._memory.has_identities:
-            self._owed.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
+            self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from aptui.core import fingerprint
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain
+from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, RecheckFiles
 from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import ProductsChanged
 from aptui.core.orders import StagedProduct
@@ -32,7 +32,7 @@ from aptui.core.state.conflicts import Conflicts
 from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.witness import Witness
+from aptui.core.state.stale_results import StaleResultCheck
 from aptui.core.state.working_set import WorkingSet, brings_sources
 
 UNKNOWN = 0
@@ -72,7 +72,7 @@ class Jobs:
         """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
         self.todo = Todo()
         self.waiters = Waiters()
-        self.witness = Witness(project, self.graph, self.memory)
+        self.stale_results = StaleResultCheck(project, self.graph, self.memory)
         self.is_outdated = False
         """Whether builders have to be described anew before anything more may start; that takes another pipeline."""
         self.code_problem = ""
@@ -100,10 +100,10 @@ class Jobs:
         """Say which check keeps these products of a job from being published, "" when none does."""
         if not self.project.checks:
             return ""
-        looked_at = (CheckedProduct(product.name, product.size, product.facts) for product in products)
-        return find_block(self.project.checks, job.source.rel, looked_at)
+        checked = (CheckedProduct(product.name, product.size, product.facts) for product in products)
+        return find_block(self.project.checks, job.source.rel, checked)
 
-    def rests(self, job: Job) -> bool:
+    def is_at_rest(self, job: Job) -> bool:
         """Whether the job is left as it is because its platform is switched off for now."""
         return job.platform in self.project.resting_platforms
 
@@ -144,8 +144,8 @@ class Jobs:
         """`job` starts as the run with this key."""
         self._key_of_start = run_key
         self.feed(job, Trigger.START)
-        self.witness.begin(job)
-        self.reports.tell(job)
+        self.stale_results.begin(job)
+        self.reports.report(job)
 
     def save(self, job: Job) -> None:
         """Save the row of a job."""
@@ -184,7 +184,7 @@ class Jobs:
         self.ledger.put("put_source", rows.source_row(source))
         self.ledger.touched[source] = None
 
-    def owe_edges(self, source: Source, builder: bytes) -> None:
+    def schedule_edges(self, source: Source, builder: bytes) -> None:
         """Have the edges of (source, builder) saved at the end of this event."""
         self._edges_due[source, builder] = None
 
@@ -197,7 +197,7 @@ class Jobs:
         self._edges_due.clear()
 
     def feed(self, job: Job, trigger: Trigger) -> None:
-        """Move a job, and do what every move needs: leave the queue, and whatever the table says that it entails."""
+        """Move a job, and do what every move needs: leave the queue, and execute the effect that the table names."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
         before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
@@ -240,7 +240,7 @@ class Jobs:
         if self.memory.edges.has_any:
             self.memory.edges.renew(job.source, before)
             self.graph.forget_cycles()
-            self.owe_edges(job.source, job.builder)
+            self.schedule_edges(job.source, job.builder)
         self.ledger.touched[job.source] = None
         if job.is_analysis:
             self.ledger.drop("drop_analysis", (job.source.id, job.builder))
@@ -252,16 +252,16 @@ class Jobs:
             self.ledger.order(DropLogs(self.ledger.cause, (job.log_file,)))
         self.ledger.drop("drop_job", (job.id,))
         self.todo.extend((other, True) for other in freed)
-        self.reports.tell(job, is_settled=bool(job.error), is_run=False)
+        self.reports.report(job, is_settled=bool(job.error), is_run=False)
         self.note_settled(job, is_changed=True)
 
     def delete_products(self, job: Job) -> None:
-        """The job has no products any more: those that nobody else has taken over go."""
+        """Delete the products of a job, but for those that another job has taken over."""
         products, job.products = job.products, ()
         self._delete_files(job, (*products, *job.lost))
 
     def delete_lost(self, job: Job) -> None:
-        """What `job` had and does not make again, for it failed, may lie there as somebody else left it."""
+        """Delete what `job` had and does not make again, for it failed: it may lie there as another program left it."""
         if job.lost:
             self._delete_files(job, job.lost)
 
@@ -271,7 +271,7 @@ class Jobs:
         if names:
             self.ledger.order(DeleteProducts(self.ledger.cause, names, self.ledger.ticket))
             self.ledger.notices.append(ProductsChanged(self.ledger.cause, tuple((name, "") for name in names)))
-            self.chains.look(names)
+            self.chains.recheck(names)
 
     def hold_back(self, job: Job) -> None:
         """A settled job needs a run again: re-evaluate its dependents that are only queued yet; they wait for it."""
@@ -318,9 +318,9 @@ class Jobs:
         elif late := self.chains.came_since(job.run_key, job.edges):
             job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' came or changed while this was analysed"
             self.todo.append((job, True))
-        elif changed := self.witness.find_unsealed(job, assembly.manifest):
+        elif changed := self.stale_results.find_unsealed(job, assembly.manifest):
             job.fingerprint = 0
-            self.look_first(job, changed)
+            self.recheck_first(job, changed)
         else:
             job.fingerprint = job.planned = fingerprint.number(assembly.manifest)
             job.inputs = assembly.manifest
@@ -329,9 +329,9 @@ class Jobs:
                 job.ties.report = NOTHING_USED
         self.save(job)
 
-    def look_first(self, job: Job, paths: Iterable[str] = ()) -> None:
+    def recheck_first(self, job: Job, paths: Iterable[str] = ()) -> None:
         """Files changed under a run of `job`, its source if `paths` are none: plan it anew when they have been looked at again."""
-        keys = self.witness.keys(paths) if paths else [job.source.key]
+        keys = self.stale_results.keys(paths) if paths else [job.source.key]
         self.feed(job, Trigger.PLAN)
         job.planned = None
         job.stale_count += 1
@@ -344,7 +344,7 @@ class Jobs:
             self.memory.unstable.add(key)
             self.waiters.add(key, job)
         if keys:
-            self.ledger.order(LookAgain(self.ledger.cause, tuple(keys)))
+            self.ledger.order(RecheckFiles(self.ledger.cause, tuple(keys)))
         else:
             self.todo.append((job, True))
 

@@ -1,10 +1,10 @@
 """The pipeline: an event in, commands and notices out. It reads no clock, no file, and never waits.
 
-What it decides is decided by its parts, each of which has one kind of event to take or one kind of question to answer:
+Its parts decide; each takes one kind of event or answers one kind of question:
 
-    Jobs         moves jobs through `machine.feed`, saves them, drops them (pipeline_moves)
+    Jobs         moves jobs through `machine.feed`, saves them, drops them
     Failures     what becomes of a job that fails
-    Identities   who each source is
+    Identities   the UUID of each source
     Plans        what a job is made of now, and whether it needs a run for that
     Spread       how far a change reaches
     PlainCopies  files that only copies want, many as one
@@ -14,8 +14,8 @@ What it decides is decided by its parts, each of which has one kind of event to 
     Runs         what came of it, and what is committed
     Requests     what is asked for
 
-A part knows those above it and none below. Parts do not call each other in depth: who may have to be looked at again is put on
-`Jobs.todo` and looked at when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
+A part knows those above it and none below. Parts do not call each other in depth: a job that may need another plan is put on
+`Jobs.todo` and evaluated when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
 
 Tests: `tests/core/pipeline/runs/test_undeclared_reads.py`.
 """
@@ -29,17 +29,17 @@ from typing import assert_never
 from msgspec import Struct
 
 from aptui.core.messages import (
-    Asked,
     Command,
     CompareFiles,
     Event,
     FilesHashed,
     FilesSeen,
     FolderSeen,
-    FoldersKept,
+    FoldersUnchanged,
     OutsideSeen,
     ProductsCommitted,
     ProductsLost,
+    RequestReceived,
     RowsSaved,
     RunsFinished,
     ScanFinished,
@@ -99,7 +99,7 @@ class PipelineStatus(Struct, frozen=True):
         return bool(self.ready_analyses or self.running_analyses)
 
 
-class Owed(Struct, frozen=True):
+class PendingCounts(Struct, frozen=True):
     """What is pending: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
 
     pending: Mapping[str, int]
@@ -140,8 +140,8 @@ class Pipeline:
         self.jobs.graph.forget_loose_ends()
         self.memory.forget_answers()
         self._dispatch(event)
-        self.spread.look_at_identities()
-        self.plans.look_at_todo()
+        self.spread.evaluate_identities()
+        self.plans.evaluate_todo()
         self.plans.end_chains()
         self.files.close_complete_folders()  # before a commit, behind which no row may be ordered
         if isinstance(event, FilesHashed):
@@ -174,15 +174,15 @@ class Pipeline:
                 self.files.folder_seen(event)
             case FilesSeen():
                 self.files.files_seen(event)
-            case FoldersKept():
-                self.files.folders_kept(event.folders)
+            case FoldersUnchanged():
+                self.files.folders_unchanged(event.folders)
             case ScanStarted():
                 self.files.scan_started(event)
             case ScanFinished():
                 self.files.scan_finished()
             case ProductsLost():
                 self.plans.products_lost(event.names)
-            case Asked():
+            case RequestReceived():
                 self.requests.carry_out(event)
             case _:
                 assert_never(event)
@@ -228,7 +228,7 @@ class Pipeline:
             self.failing_count,
         )
 
-    def count_owed(self) -> Owed:
+    def count_pending(self) -> PendingCounts:
         """Count what is pending, one look at every job that moves."""
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()
@@ -244,7 +244,7 @@ class Pipeline:
                 critical[job.platform] += job.is_critical
         copies = (item for item in self.jobs.committing.values() if isinstance(item, PlainCopy))
         pending.update(copy.rule.plan.platform for copy in copies)
-        return Owed(pending, critical, analyses)
+        return PendingCounts(pending, critical, analyses)
 
     def pending_work(self, elapsed_ms: Mapping[int, float]) -> PendingWork:
         """Add up the work that is pending; `elapsed_ms`: {run key: how long it runs already}."""
@@ -299,7 +299,7 @@ class Pipeline:
 
     @property
     def wants_news(self) -> bool:
-        """Whether somebody wants to know of every step of every job, not of its end alone."""
+        """Whether a listener wants every step of every job, not its end alone."""
         return self.jobs.reports.wants_news
 
     @wants_news.setter
@@ -319,9 +319,9 @@ class Pipeline:
         """Return news of the unsettled jobs that moved, as they are now; `at_work`: run keys of the runs that workers are at."""
         return self.jobs.reports.latest(at_work)
 
-    def list_told_pending_ids(self) -> set[int]:
+    def list_reported_pending_ids(self) -> set[int]:
         """Return the ids of the jobs that `latest` told as pending, and has told nothing else of since."""
-        return self.jobs.reports.list_told_pending_ids()
+        return self.jobs.reports.list_reported_pending_ids()
 
     @property
     def is_outdated(self) -> bool:
@@ -357,7 +357,7 @@ class Pipeline:
         return self.jobs.backlog
 
     def resource_uses(self) -> tuple[ResourceUse, ...]:
-        """Return how each resource of the project is used, and by whom."""
+        """Return how each resource of the project is used, and by which jobs."""
         return self.jobs.resource_uses()
 
     def stuck(self) -> list[Job]:

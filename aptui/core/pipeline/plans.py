@@ -67,8 +67,8 @@ class Plans:
         """Everything is settled: no chain of intermediates feeds itself."""
         self._rounds.clear()
 
-    def look_at_todo(self) -> None:
-        """Look at everybody who may have to be, until nobody is left or a commit is under way."""
+    def evaluate_todo(self) -> None:
+        """Evaluate all jobs and sources that are marked for it, until none is left or a commit is under way."""
         while self._todo and not self._jobs.committing:  # what a commit leads to is known with the next event
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
@@ -78,11 +78,11 @@ class Plans:
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """When no chain can grow any more, what is missing is missing: look at whoever waited to know."""
+        """Evaluate the jobs that waited for missing intermediates: no chain can grow any more, so nothing will bring them."""
         while CHAINS_END in self._jobs.waiters and self._are_chains_still() and not self._jobs.committing:
             self._memory.has_grown = True
             self._jobs.wake(CHAINS_END)
-            self.look_at_todo()
+            self.evaluate_todo()
             self._memory.has_grown = False
 
     def _are_chains_still(self) -> bool:
@@ -102,7 +102,7 @@ class Plans:
 
     def plan_later(self, source: Source) -> None:
         """Plan a source when the scan has come to its folder."""
-        self.retries.owe(source.key)
+        self.retries.schedule(source.key)
         for job in [job for job in source.jobs.values() if job.is_analysis] or list(source.jobs.values()):
             self._jobs.doubt(job)
 
@@ -124,7 +124,7 @@ class Plans:
         builders = [builder for builder in matching if self._planner.platforms_of(builder, source)]
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
-            if job.builder not in wanted and not self._jobs.rests(job):
+            if job.builder not in wanted and not self._jobs.is_at_rest(job):
                 self._jobs.drop(job)
         if self._identities.identify(source):
             self._jobs.save_source(source)
@@ -182,7 +182,7 @@ class Plans:
             self._failures.refuse(self._analysis_of(source, builder), text)
         for job in list(source.jobs.values()):
             if not self._jobs.is_configured(job):
-                if not self._jobs.rests(job):
+                if not self._jobs.is_at_rest(job):
                     self._jobs.drop(job)
             elif job.state not in SETTLED or job.is_forced:
                 self._failures.refuse(job, text)
@@ -213,11 +213,11 @@ class Plans:
             job.priority, job.is_critical = plan.priority, plan.is_critical
             if is_marked_anew:
                 self._jobs.save(job)
-                self._jobs.reports.tell(job, is_settled=True, is_run=False)
+                self._jobs.reports.report(job, is_settled=True, is_run=False)
             self._todo.append((job, is_retry))
         if len(source.jobs) > len(named):
             for index, job in list(source.jobs.items()):
-                if job.builder == builder.uuid and index not in named and not job.is_analysis and not self._jobs.rests(job):
+                if job.builder == builder.uuid and index not in named and not job.is_analysis and not self._jobs.is_at_rest(job):
                     self._jobs.drop(job)
         if builder.needs_analysis or before:
             self._memory.edges.renew(source, before)
@@ -258,8 +258,8 @@ class Plans:
             if job.state is not JobState.COMPLETED:
                 self._match(job, number)
             self.apply(job.source, builder, job.plans, is_retry=self.retries.pay_analysed(job) or is_retry)
-        elif self._is_owed(job, number, is_retry=is_retry):
-            self._owe(job, number, assembly.manifest)
+        elif self._needs_run(job, number, is_retry=is_retry):
+            self._queue_run(job, number, assembly.manifest)
 
     def _consider(self, job: Job, *, is_retry: bool) -> None:
         assert job.plan is not None
@@ -281,8 +281,8 @@ class Plans:
         is_blocked = bool(self._jobs.find_block(job, job.products))
         if job.fingerprint == number and not job.is_forced and not is_blocked and self._may_match(job, number):
             self._match(job, number)
-        elif self._is_owed(job, number, is_retry=is_retry) or (is_blocked and job.state is JobState.COMPLETED):
-            self._owe(job, number, manifest)
+        elif self._needs_run(job, number, is_retry=is_retry) or (is_blocked and job.state is JobState.COMPLETED):
+            self._queue_run(job, number, manifest)
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
@@ -291,7 +291,7 @@ class Plans:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
-    def _is_owed(self, job: Job, number: int, *, is_retry: bool) -> bool:
+    def _needs_run(self, job: Job, number: int, *, is_retry: bool) -> bool:
         """Whether a run is pending that is not under way already."""
         match job.state:
             case None:
@@ -322,13 +322,13 @@ class Plans:
         return ""
 
     def _wait(self, job: Job, assembly: Assembly) -> None:
-        """Owe `job` a run as soon as what it waits for is known."""
+        """Have `job` wait until everything that its manifest lacks is known."""
         self._jobs.waiters.add_all(assembly.waits, job)
         if assembly.unread:
             self._jobs.hash(assembly.unread.items())
-        look = self._jobs.ready.interest.of(job.source.key)
+        interest = self._jobs.ready.interest.of(job.source.key)
         for blocker in assembly.blockers:
-            if look and self._jobs.ready.interest.note(blocker.source.key, look) and blocker.state is JobState.QUEUED:
+            if interest and self._jobs.ready.interest.note(blocker.source.key, interest) and blocker.state is JobState.QUEUED:
                 self._jobs.ready.push(blocker)
             if (job.is_critical or job.escalation) and blocker.escalation < max(job.escalation, _DEPENDENCY_ESCALATION):
                 blocker.escalation = max(job.escalation, _DEPENDENCY_ESCALATION)
@@ -343,8 +343,8 @@ class Plans:
             if self.drafts.is_in_the_way(blocker, job):
                 self._match(blocker, blocker.fingerprint)
 
-    def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
-        """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
+    def _queue_run(self, job: Job, number: int, manifest: Manifest) -> None:
+        """Queue a run of `job` with this fingerprint; it starts when a slot is free."""
         job.set_reason(self.reasons.reason(job, number, manifest))
         self._jobs.hold_back(job)
         was_current = job.state is JobState.COMPLETED and not job.is_forced and self._is_new_by_folder(job)
@@ -363,7 +363,7 @@ class Plans:
         self._jobs.save_plan(job)
         if job.is_finishing:
             self._jobs.ledger.put("put_draft", (job.id, number))
-        self._reports.tell(job)
+        self._reports.report(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:
         """Whether the job is made of its source alone, so that the next start finds out by the source's folder that it is owed."""
@@ -393,16 +393,16 @@ class Plans:
         job.planned, was_failed = number, bool(job.error)
         job.error = ""
         self._jobs.save(job)
-        self._reports.tell(job, is_settled=was_failed, is_run=False)
+        self._reports.report(job, is_settled=was_failed, is_run=False)
         self._jobs.note_settled(job, is_changed=False)
         if job.is_draft:
-            self.drafts.owe(job)
+            self.drafts.mark_pending(job)
 
     def make_finals(self) -> None:
         """Have the finals made that are due, now that nothing else is pending."""
         while due := self.drafts.take():
             self._todo.extend((job, False) for job in due)
-            self.look_at_todo()
+            self.evaluate_todo()
             self.end_chains()
 
     def can_force(self, job: Job) -> bool:
@@ -410,7 +410,7 @@ class Plans:
         return self._jobs.is_configured(job) and self._memory.file(job.source.key) is not None
 
     def force(self, job: Job, reason: str) -> None:
-        """Owe `job` a run whatever it is made of."""
+        """Queue a run of `job`, whether or not its inputs changed."""
         if not self._jobs.is_configured(job):
             return
         source = job.source

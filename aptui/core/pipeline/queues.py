@@ -65,7 +65,7 @@ class Waiters:
             self.add(key, job)
 
     def of(self, key: PathKey) -> Collection[Job]:
-        """Return who waits for `key`, in the order in which they came."""
+        """Return the jobs that wait for `key`, in the order in which they came."""
         return self._by_key.get(key, {})
 
     def take(self, key: PathKey) -> Collection[Job]:
@@ -85,7 +85,7 @@ class Retries:
     """Sources that are due for another try as soon as the scan comes to their folders."""
 
     def __init__(self) -> None:
-        self._owed: set[PathKey] = set()
+        self._pending: set[PathKey] = set()
         self._resumed: set[PathKey] = set()
         """Sources that are planned again, without another try for what failed."""
         self._by_folder: dict[str, set[PathKey]] = {}
@@ -94,7 +94,7 @@ class Retries:
 
     def restart(self, keys: Iterable[PathKey]) -> None:
         """Owe these sources a try, and no others."""
-        self._owed.clear()
+        self._pending.clear()
         self._resumed.clear()
         self._by_folder.clear()
         for key in keys:
@@ -106,27 +106,27 @@ class Retries:
             self._resumed.add(key)
             self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
-    def owe(self, key: PathKey) -> None:
-        """Owe this source a try."""
+    def schedule(self, key: PathKey) -> None:
+        """Schedule another try for this source."""
         self._put(key, parent(key))
 
     def _put(self, key: PathKey, folder: str) -> None:
-        self._owed.add(key)
+        self._pending.add(key)
         self._by_folder.setdefault(folder, set()).add(key)
 
     def pay(self, key: PathKey) -> bool:
         """Return whether this source was due for another try, and take it off the list."""
-        is_owed = key in self._owed
-        self._owed.discard(key)
+        is_due = key in self._pending
+        self._pending.discard(key)
         self._resumed.discard(key)
-        return is_owed
+        return is_due
 
     def pay_analysed(self, analysis: Job) -> bool:
         """Return whether the failed jobs that an analysis plans were owed a try; they are not any more."""
         index = (analysis.source.key, analysis.builder)
-        is_owed = index in self.after_analysis
+        is_due = index in self.after_analysis
         self.after_analysis.discard(index)
-        return is_owed
+        return is_due
 
     def folders(self) -> list[str]:
         """Return the folders that have sources which are due for another try."""
@@ -134,4 +134,4 @@ class Retries:
 
     def take(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
         """Return the sources of `folder` that are to be planned again, sorted; those in `but` are when their bytes are read."""
-        return sorted(self._by_folder.pop(folder, set()).intersection(self._owed | self._resumed).difference(but))
+        return sorted(self._by_folder.pop(folder, set()).intersection(self._pending | self._resumed).difference(but))

@@ -46,7 +46,7 @@ class Reports:
         """Whether somebody asks now and then what became of the jobs that are not settled (`latest`)."""
         self.moved: dict[Job, int] = {}
         """Jobs that are not settled and of which `latest` owes news: {job: `seq` of the event that moved it last}."""
-        self._told_pending: set[Job] = set()
+        self._reported_pending: set[Job] = set()
         """Jobs that `latest` told as pending, and of which nothing else was told since."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
@@ -67,8 +67,8 @@ class Reports:
         job.log_file = self._log_name(job, builder.name)
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
-    def tell(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
-        """Tell that `job` changed, if it is `is_settled` or somebody wants to know every step; `is_run`: see `JobChanged`.
+    def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
+        """Report that `job` changed, if it is `is_settled` or a listener wants every step; `is_run`: see `JobChanged`.
 
         Where somebody only asks for the latest, what is not settled is told then, as it is then.
         """
@@ -80,7 +80,7 @@ class Reports:
                 return
         if self.is_followed:
             self.moved.pop(job, None)
-            self._told_pending.discard(job)
+            self._reported_pending.discard(job)
         status = "" if job.state is None else SHOWN[job.state]
         self._ledger.notices.append(self._notice(job, self._ledger.cause, status, is_run=is_run))
 
@@ -97,35 +97,35 @@ class Reports:
         for job, cause in moved.items():
             if job.state not in _UNSETTLED:
                 continue
-            status, is_told = SHOWN[job.state], job in self._told_pending
+            status, is_reported = SHOWN[job.state], job in self._reported_pending
             if job.state is JobState.RUNNING and job.run_key not in at_work:
                 status, self.moved[job] = _PENDING, cause
-                if is_told:
+                if is_reported:
                     continue
             if status == _PENDING:
-                self._told_pending.add(job)
-            elif is_told:
-                self._told_pending.discard(job)
+                self._reported_pending.add(job)
+            elif is_reported:
+                self._reported_pending.discard(job)
             notices.append(self._notice(job, cause, status))
         return notices
 
-    def list_told_pending_ids(self) -> set[int]:
+    def list_reported_pending_ids(self) -> set[int]:
         """Return the ids of the jobs that were told as pending, and of which nothing else was told since."""
-        return {job.id for job in self._told_pending}
+        return {job.id for job in self._reported_pending}
 
     def follow(self, *, is_followed: bool) -> None:
         """Note from now on what `latest` is asked for, or forget it."""
         self.is_followed = is_followed
         if not is_followed:
             self.moved.clear()
-            self._told_pending.clear()
+            self._reported_pending.clear()
 
     def _notice(self, job: Job, cause: int, status: str, *, is_run: bool = True) -> JobChanged:
         source, builder = job.source, self._builders.get(job.builder)
         key = f"CreateJobs_{{{job.builder.hex()}}}" if job.is_analysis else job.key
         return JobChanged(
             cause, job.id, source.rel, source.scan_folder, job.platform or "all", key, builder.name if builder else "",
-            status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
+            status, job.full_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
             job.completed_ms, is_run, together(product.facts for product in job.products), job.flaky,
             job.is_draft and bool(job.fingerprint), job.is_critical,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aptui.core.machine import Trigger
-from aptui.core.messages import Asked, DiscardStaging, KillRuns
+from aptui.core.messages import DiscardStaging, KillRuns, RequestReceived
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
@@ -29,7 +29,7 @@ class Requests:
         self._ledger = jobs.ledger
         self._chains = jobs.chains
 
-    def carry_out(self, event: Asked) -> None:
+    def carry_out(self, event: RequestReceived) -> None:
         """Do what a person or a client asks for."""
         if event.verb == "reprocess":
             self._reprocess(event)
@@ -41,7 +41,7 @@ class Requests:
             for job in [job for job in self._jobs.ready if job.is_analysis]:
                 self._hurry(job, event.value)
         elif event.verb == "interest":
-            self._look_at(event.keys, event.value)
+            self._note_interest(event.keys, event.value)
         elif event.verb == "fade":
             for key in self._jobs.ready.interest.fade(event.value):
                 self._rank_again(key)
@@ -50,7 +50,7 @@ class Requests:
         elif event.verb == "stop":
             self._stop()
 
-    def _reprocess(self, event: Asked) -> None:
+    def _reprocess(self, event: RequestReceived) -> None:
         for source in self._memory.load(self._chains.members(event.keys)):
             for job in source.jobs.values():
                 self._plans.force(job, "asked for by a person")
@@ -63,7 +63,7 @@ class Requests:
                 if job.id in wanted and not job.is_analysis:
                     self._plans.force(job, "asked for by a person")
 
-    def _escalate(self, event: Asked) -> None:
+    def _escalate(self, event: RequestReceived) -> None:
         """Raise the urgency of jobs that need a run, and of what their sources depend on; it only rises."""
         wanted, keys = set(event.job_ids), set(event.keys)
         named = []
@@ -84,9 +84,9 @@ class Requests:
             if job.state is JobState.QUEUED:
                 self._jobs.ready.push(job)
 
-    def _look_at(self, keys: Iterable[PathKey], look: int) -> None:
+    def _note_interest(self, keys: Iterable[PathKey], number: int) -> None:
         """Let the jobs of these sources come before others, and what they depend on, as far as it is in flight, within bounds."""
-        todo = [key for key in keys if self._jobs.ready.interest.note(key, look)]
+        todo = [key for key in keys if self._jobs.ready.interest.note(key, number)]
         followed = 0
         while todo:
             key = todo.pop()
@@ -97,7 +97,7 @@ class Requests:
             followed += 1
             for target in targets_of(source):
                 needed = PathKey(target) if target in self._memory.sources else self._key_of(target)
-                if needed in self._memory.sources and self._jobs.ready.interest.note(needed, look):
+                if needed in self._memory.sources and self._jobs.ready.interest.note(needed, number):
                     todo.append(needed)
 
     def _key_of(self, target: str) -> PathKey:
@@ -134,7 +134,7 @@ class Requests:
         return list(found)
 
     def cancel(self, job_ids: Iterable[int]) -> None:
-        """Cancel these jobs, whatever they wait for; they stay cancelled until their sources change."""
+        """Cancel these jobs in any state; they stay cancelled until their sources change."""
         wanted = set(job_ids)
         for source in list(self._memory.sources.values()):
             for job in source.jobs.values():
@@ -143,7 +143,7 @@ class Requests:
                     job.is_forced = False
                     job.planned = job.planned or UNKNOWN
                     self._jobs.save(job)
-                    self._jobs.reports.tell(job, is_settled=True)
+                    self._jobs.reports.report(job, is_settled=True)
                     self._jobs.note_settled(job, is_changed=True)
 
     def _stop(self) -> None:

@@ -73,10 +73,10 @@ class Spread:
         source = self._memory.view(key) if self._memory.has_identities else None
         return (path_uuid(key),) if source is None else (path_uuid(key), source.uuid, *legacy_of(source))
 
-    def look_at_identities(self) -> None:
-        """Plan those whose name may be another now, and all that depends on them."""
-        while owed := self._identities.take_owed():
-            for source in self._memory.load(owed):
+    def evaluate_identities(self) -> None:
+        """Plan the sources whose identity may have changed, and all that depends on them."""
+        while pending := self._identities.take_pending():
+            for source in self._memory.load(pending):
                 self._plans.plan(source)
         if self._identities.has_renamed:
             self.spread(set())

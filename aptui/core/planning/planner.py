@@ -16,7 +16,7 @@ _ASKED_SIZE = 1 << 15
 """A path is asked about several times, the last one when its bytes have been read, and then never again."""
 
 
-class Wanted(Struct, frozen=True):
+class MatchedBuilders(Struct, frozen=True):
     """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0.
 
     `kind` is the same for all paths of one scan folder that the same patterns match.
@@ -36,8 +36,8 @@ class Planner:
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
-        self._asked: dict[tuple[str, int], Wanted] = {}
-        self._wanted: dict[tuple[int, ...], Wanted] = {}
+        self._asked: dict[tuple[str, int], MatchedBuilders] = {}
+        self._wanted: dict[tuple[int, ...], MatchedBuilders] = {}
         """{(scan folder, the places of the builders whose patterns match)}: what many paths have in common."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
@@ -47,7 +47,7 @@ class Planner:
         """Return the builders that want `rel`, in the order of the configuration."""
         return self.find(rel, scan_folder).builders
 
-    def find(self, rel: RelPath, scan_folder: int) -> Wanted:
+    def find(self, rel: RelPath, scan_folder: int) -> MatchedBuilders:
         """Return what wants `rel`."""
         found = self._asked.get((rel, scan_folder))
         if found is None:
@@ -59,14 +59,14 @@ class Planner:
             self._asked[rel, scan_folder] = found
         return found
 
-    def _make_wanted(self, kind: tuple[int, ...]) -> Wanted:
+    def _make_wanted(self, kind: tuple[int, ...]) -> MatchedBuilders:
         scan_folder, *matching = kind
         enabled = self._platforms.get(scan_folder, frozenset())
         builders = [self._builders[index] for index in matching]
         builders = [builder for builder in builders if any(platform in enabled for platform in builder.platforms)]
         are_copies = all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders)
         copies = sum(len(self._list_enabled(builder, scan_folder)) for builder in builders) if are_copies else 0
-        return Wanted(tuple(builders), copies, kind)
+        return MatchedBuilders(tuple(builders), copies, kind)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
         """Whether any builder wants `rel`."""
@@ -89,7 +89,7 @@ class Planner:
         return platforms
 
     def copy_count(self, file: FileFact) -> int:
-        """Return how many jobs this file has if all of them are plain copies that wait for nobody, else 0."""
+        """Return how many jobs this file has if all of them are plain copies without dependencies, else 0."""
         found = self.find(file.rel, file.scan_folder)
         if not found.copies or not self._settings.folders:
             return found.copies

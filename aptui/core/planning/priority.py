@@ -19,37 +19,37 @@ _MOST_INTERESTING = 20_000
 
 
 class InterestRanks:
-    """What editors and running games look at: {source: when somebody last did}, as rising numbers; the newest counts most.
+    """What editors and running games look at: {source: when one last did}, as rising numbers; the newest counts most.
 
     Who fades an old number fades all before it. An order by weights that decay exponentially from the last look is the order of
     these looks, so nothing is computed anew as time goes by.
     """
 
     def __init__(self) -> None:
-        self._looks: dict[PathKey, int] = {}
+        self._numbers: dict[PathKey, int] = {}
 
     def __len__(self) -> int:
-        return len(self._looks)
+        return len(self._numbers)
 
     def of(self, key: PathKey) -> int:
-        """Return when somebody last looked at a source, 0 = nobody does."""
-        return self._looks.get(key, 0)
+        """Return when a client last looked at a source, 0 = none does."""
+        return self._numbers.get(key, 0)
 
-    def note(self, key: PathKey, look: int) -> bool:
+    def note(self, key: PathKey, number: int) -> bool:
         """Note a look; return whether it is a newer one. Of too many the oldest are forgotten."""
-        if self._looks.get(key, 0) >= look:
+        if self._numbers.get(key, 0) >= number:
             return False
-        self._looks.pop(key, None)
-        self._looks[key] = look
-        if len(self._looks) > _MOST_INTERESTING:
-            del self._looks[next(iter(self._looks))]
+        self._numbers.pop(key, None)
+        self._numbers[key] = number
+        if len(self._numbers) > _MOST_INTERESTING:
+            del self._numbers[next(iter(self._numbers))]
         return True
 
-    def fade(self, look: int) -> list[PathKey]:
+    def fade(self, number: int) -> list[PathKey]:
         """Forget the looks up to this one; return at what they were."""
-        gone = list(itertools.takewhile(lambda key: self._looks[key] <= look, self._looks))
+        gone = list(itertools.takewhile(lambda key: self._numbers[key] <= number, self._numbers))
         for key in gone:
-            del self._looks[key]
+            del self._numbers[key]
         return gone
 
 
@@ -139,7 +139,7 @@ class ReadyQueue:
 
 
 class LanedQueue(ReadyQueue):
-    """A queue whose jobs need resources: nobody waits behind one for which none is free, and nobody is looked at for it.
+    """A queue of jobs that need resources: a job for which none is free holds up no other, and costs nothing while it waits.
 
     Jobs that need the same resources stand in one lane; there are as many lanes as builders differ in that. The queue itself is
     the lane of all that need none.

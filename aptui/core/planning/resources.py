@@ -1,4 +1,4 @@
-"""Scarce things that runs hold while they run (`resources:`): how many of each there are, and who holds them.
+"""Limited resources (`resources:`) that runs hold while they run: how many of each there are, and which runs hold them.
 
 Tests: `tests/core/pipeline/test_resources.py`.
 """
@@ -25,7 +25,7 @@ class ResourceUse(Struct, frozen=True):
 
 
 class Resources:
-    """Who holds what. A run holds everything that its builder names, from its start until its result is here.
+    """Which runs hold which resources. A run holds everything that its builder names, from its start until its result is here.
 
     A run that was killed may be at work for a moment yet; its result, too, comes when it is not any more.
 
@@ -58,5 +58,5 @@ class Resources:
             held.pop(run_key, None)
 
     def holders(self, name: str) -> Names:
-        """Return who holds one, the first to come first."""
+        """Return the jobs that hold one, in the order in which they came."""
         return tuple(f"{job.source.rel}@{job.platform}:{job.key}" for job in self._holders[name].values())

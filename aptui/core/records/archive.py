@@ -110,7 +110,7 @@ class Archive(Protocol):
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
-        They stand below `core.identity.DEPARTED_STATE`.
+        They stand below `core.identity.REMOVED_SOURCE_STATE`.
         """
         ...
 
@@ -153,7 +153,7 @@ class Archive(Protocol):
         ...
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""
+        """Return (why the job's last committed run was needed, where its result came from), "" where that is not known."""
         ...
 
     def state(self, key: str) -> str | None:

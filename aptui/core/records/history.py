@@ -84,11 +84,11 @@ def turn_step(known: RunStep, text: str) -> RunStep:
     for kind, name in gone:
         inputs.pop((kind, name), None)
     inputs.update(((kind, name), (kind, name, value)) for kind, name, value in entries)
-    kept = {product[0]: product for product in known.products}
+    recorded = {product[0]: product for product in known.products}
     for name in gone_names:
-        kept.pop(name, None)
-    kept.update((name, (name, value, size)) for name, value, size in products)
-    return RunStep(tuple(inputs.values()), tuple(kept.values()))
+        recorded.pop(name, None)
+    recorded.update((name, (name, value, size)) for name, value, size in products)
+    return RunStep(tuple(inputs.values()), tuple(recorded.values()))
 
 
 def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:

@@ -15,7 +15,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from aptui.core.results.facts import NO_FACTS, ProductFacts
+from aptui.core.results.facts import NO_FACTS, ContentFacts
 
 BLOCKED_BY = "check '"
 """How the error of a job begins that a check keeps from being published; the check's name follows."""
@@ -65,7 +65,7 @@ class CheckedProduct(Struct, frozen=True):
 
     name: str
     size: int
-    facts: ProductFacts | None
+    facts: ContentFacts | None
 
 
 def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
@@ -103,7 +103,7 @@ def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProd
     return ""
 
 
-def _value(field: str, size: int, facts: ProductFacts) -> float | None:
+def _value(field: str, size: int, facts: ContentFacts) -> float | None:
     if field == "bytes":
         return size
     value: float = facts.width * facts.height if field == "pixels" else getattr(facts, field)

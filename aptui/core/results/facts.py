@@ -21,7 +21,7 @@ MOST = (1 << 53) - 1
 LONGEST_FORMAT = 32
 
 
-class ProductFacts(Struct, frozen=True):
+class ContentFacts(Struct, frozen=True):
     """Facts of one product, 0 and "" where nothing is said: pixels, triangles, sample rate in Hz, duration, format."""
 
     width: int = 0
@@ -32,7 +32,7 @@ class ProductFacts(Struct, frozen=True):
     format: str = ""
 
 
-NO_FACTS = ProductFacts()
+NO_FACTS = ContentFacts()
 
 
 def fault_of(name: str, value: object) -> str:
@@ -47,9 +47,9 @@ def fault_of(name: str, value: object) -> str:
     return "" if 0 <= value <= MOST else "no number from 0 to 2⁵³"
 
 
-def together(products: Iterable[ProductFacts | None]) -> ProductFacts | None:
+def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
     """Return what a job is said to have made: the most of each of its products' facts, None where nothing is said."""
-    said = [facts for facts in products if facts is not None]
-    if len(said) <= 1:
-        return said[0] if said else None
-    return ProductFacts(*(max(values) for values in zip(*map(astuple, said), strict=True)))
+    present = [facts for facts in products if facts is not None]
+    if len(present) <= 1:
+        return present[0] if present else None
+    return ContentFacts(*(max(values) for values in zip(*map(astuple, present), strict=True)))

@@ -1,7 +1,7 @@
 """Drafts and finals: of which quality the products of a job are, and how its manifest says so.
 
-The manifest of a final is that of a builder that knows no drafts; that of a draft has one entry more, behind the first. So what
-was made before a builder knew drafts is its final, and no store ever gives a draft to who asks for a final.
+The manifest of a final is the same as for a builder that knows no drafts; the manifest of a draft has one entry more, behind the
+first. So what was made before a builder knew drafts is its final, and no store ever answers a request for a final with a draft.
 
 Tests: `tests/core/pipeline/test_drafts.py`.
 """

@@ -1,8 +1,8 @@
 """Run reports: the digest of a run's code and tools, when it began, the files it read; and what that says of its result.
 
 A result is tied to what the run really read, not to what was planned: the pipeline compares both before anything of it is
-committed, kept or shared. What nobody can know is what a library in C, or a program, reads on its own: such files are
-covered where they are declared, or found while processing.
+committed, stored or shared. What a library in C, or a program, reads on its own is not seen: such files are covered where
+they are declared, or discovered while processing.
 
 Tests: `tests/core/test_simulation.py`.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from aptui.core.messages import LookAgain
+from aptui.core.messages import RecheckFiles
 from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, JobState, PathKey, ProductFlag, RelPath, Source, SourceEdge
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
@@ -43,14 +43,14 @@ class Chains:
         """Whether a source was made by a job."""
         return source.scan_folder == self._folder
 
-    def look(self, names: Iterable[str]) -> None:
+    def recheck(self, names: Iterable[str]) -> None:
         """Products of these names came, changed or went: what they are as sources is looked at soon."""
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
         if keys:
             self._has_any = True
             self.came |= dict.fromkeys(keys, self._ledger.run_key)
             self._memory.awaited.update(keys)
-            self._ledger.order(LookAgain(self._ledger.cause, tuple(keys)))
+            self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
         """Return an intermediate on one of `edges` that changed after that run was ordered.
@@ -125,8 +125,8 @@ class Chains:
         for name in names:
             key = PathKey(name[len(_PREFIX) :])
             if key in above:
-                ring = " -> ".join(reversed(above[: above.index(key) + 1]))
-                return f"its intermediate '{key}' is a stage of the chain that made it: {ring} -> {key}"
+                cycle = " -> ".join(reversed(above[: above.index(key) + 1]))
+                return f"its intermediate '{key}' is a stage of the chain that made it: {cycle} -> {key}"
             fact = self._memory.last_seen(key)
             if fact is not None and not self.is_intermediate(fact):
                 top = f", in the chain that begins with '{above[-1]}'" if len(above) > 1 else ""
@@ -134,7 +134,7 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` works on an intermediate that nobody makes any more, or on what is made of one.
+        """Whether `job` works on an intermediate that no job makes any more, or on what is made of one.
 
         It goes as soon as that is seen. `making`: the products of jobs whose runs ended just now.
         """

@@ -2,7 +2,7 @@
 
 `prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache
 (`conflicts`) and says what has to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in
-`note_committed`: until then nobody sees products that are not there, and a commit that fails leaves nothing to take back.
+`note_committed`: until then no product is shown that is not there, and a commit that fails leaves nothing to undo.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct, field
 
 from aptui.core.fingerprint import Manifest
-from aptui.core.identity import shadow_prefix
+from aptui.core.identity import duplicate_prefix
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Job, Product
 from aptui.core.notices import LogLevel, LogRecord
@@ -40,7 +40,7 @@ class CommitChange(Struct):
 class Commit(Struct):
     """A run whose products move in, and what its job is when they have.
 
-    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
+    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `renames`: {staged path: product}
     of what is not there already; `stale`: names that go; `had`: what the job has until then; `change`: what is other than that;
     `requested`: jobs that have to run again because its builder says so.
     """
@@ -53,7 +53,7 @@ class Commit(Struct):
     warnings: int
     log: Log
     log_file: str
-    moves: tuple[tuple[str, Product], ...]
+    renames: tuple[tuple[str, Product], ...]
     stale: tuple[str, ...]
     had: tuple[Product, ...]
     change: CommitChange
@@ -63,7 +63,7 @@ class Commit(Struct):
     def find_replaced(self, placed: int) -> dict[str, Product]:
         """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
         known = {product.name for product in self.had}
-        return {product.name: product for _staged, product in self.moves[:placed] if product.name in known}
+        return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
     @property
     def strange(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Commit(Struct):
 
 
 class Prepared(Struct):
-    """What one batch of results leads to: commits, losers with their reason, who is about to go, and names to delete first."""
+    """What one batch of results leads to: commits, losers with their reason, jobs about to go, and names to delete first."""
 
     verdict: ConflictVerdict
     commits: list[Commit] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Commits:
         """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         orders = tuple(
-            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, self._find_touched(commit), not commit.had)
+            JobCommit(commit.job.run_key, commit.job.id, commit.renames, commit.stale, self._find_touched(commit), not commit.had)
             for commit in prepared.commits
         )
         return CommitProducts(self._ledger.cause, orders) if orders else None, again
@@ -126,7 +126,7 @@ class Commits:
         """Return the products that were made again and lie there already."""
         if not self._touches_unchanged:
             return ()
-        moved = {product.name for _staged, product in commit.moves}
+        moved = {product.name for _staged, product in commit.renames}
         return tuple(product.name for product in commit.products if product.name not in moved)
 
     def name_of(self, job: Job, staged: StagedProduct) -> str:
@@ -160,7 +160,7 @@ class Commits:
         # fingerprint (a commit of it failed half way, or a product was lost), and one that a person asked for is to be made
         # anew in earnest.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}
-        moves = tuple(
+        renames = tuple(
             (staged.staged, product)
             for staged, product in zip(result.products, products, strict=True)
             if staged.staged and present.get(product.name) != product.digest
@@ -178,7 +178,7 @@ class Commits:
             result.warnings + bool(job.cycle),
             log,
             self._log_name(job, builder.name) if log else "",
-            moves,
+            renames,
             stale,
             had,
             _change_of(had, products, is_other=fingerprint != (job.planned or 0)),
@@ -225,8 +225,8 @@ class Commits:
                 result.origin,
             ),
         )
-        if told := flaky(job.tried):
-            yield "put_retries", (job.id, job.run_key, told)
+        if remark := flaky(job.tried):
+            yield "put_retries", (job.id, job.run_key, remark)
         if is_of_draft(commit.inputs):
             yield "put_draft", (job.id, None)
         elif job.is_draft:
@@ -285,9 +285,9 @@ def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
 
 
 def name_of(job: Job, staged: StagedProduct, scan_folder: str) -> str:
-    """Return the name of a product; that of a duplicate path (`FileFact.is_shadow`) has the name of its scan folder before it."""
+    """Return the name of a product; a duplicate path (`FileFact.is_duplicate`) has its scan folder's name before it."""
     path = staged.name or job.source.rel.lower()
-    if job.source.is_shadow:
+    if job.source.is_duplicate:
         folder, slash, name = path.rpartition("/")
-        path = f"{folder}{slash}{shadow_prefix(scan_folder)}{name}"
+        path = f"{folder}{slash}{duplicate_prefix(scan_folder)}{name}"
     return f"{job.platform}/{path}"

@@ -1,12 +1,9 @@
 """Product-name conflicts: which job may make a name, and the claims that outlive the conflict.
 
-Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed;
-within one
-source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed
-so holds
-a *claim* on the name, which outlives restarts, until it succeeds without it or goes. A product `a` and one in a folder `a/`
-cannot lie in one
-cache either, and are treated as one name.
+Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed.
+Within one source the job that stands first (by the builder's place in the configuration, then by key) keeps the name, whichever
+ran first. A job that failed this way holds a *claim* on the name, which outlives restarts, until it succeeds without it or goes.
+A product `a` and one in a folder `a/` cannot lie in one cache either, and are treated as one name.
 
 `resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
 
@@ -85,7 +82,7 @@ class Conflicts:
     # -------------------------------------------------------------------------------------------------------------- resolve
 
     def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> ConflictVerdict:
-        """Find out who of a batch may make what: {job: what its run made}."""
+        """Decide which jobs of a batch may make which names: {job: what its run made}."""
         verdict = ConflictVerdict({job: {product.name for product in products} for job, products in batch.items()})
         counts = Counter(product.name for products in batch.values() for product in products)
         names = set(counts)
@@ -106,12 +103,12 @@ class Conflicts:
                 around = {*nested.around(product.name), *self._nested_claims.around(product.name)}
                 for rival in (product.name, *sorted(around)):
                     for other in self._others(job, rival, owners, verdict):
-                        self._judge((job, product.name), (other, rival), verdict)
+                        self._decide((job, product.name), (other, rival), verdict)
                 verdict.makers.setdefault(product.name, []).append(job)
         return verdict
 
     def are_free(self, names: Mapping[str, int]) -> bool:
-        """Whether these jobs may make these, {name: job id, 0 = one that nobody knows yet}.
+        """Whether these jobs may make these, {name: job id, 0 = one that has no id yet}.
 
         Nobody else has one, lays claim to one, or has one that is in its way.
         """
@@ -160,7 +157,7 @@ class Conflicts:
         found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
         return [found[job_id] for job_id in claimants if job_id in found]
 
-    def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
+    def _decide(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
         """Two jobs make names that cannot both be, mostly the same.
 
         Say who loses his, and take it away from a loser that has it.
@@ -171,10 +168,12 @@ class Conflicts:
         else:
             beaten = (job, other)
         for loser in beaten:
-            (winner, kept), (_, name) = (two, one) if loser is job else (one, two)
+            (winner, other_name), (_, name) = (two, one) if loser is job else (one, two)
             text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
-            if kept != name:
-                text = f"product '{name}' cannot lie beside '{kept}', which '{winner.source.rel}' (job key '{winner.key}') makes"
+            if other_name != name:
+                text = (
+                    f"product '{name}' cannot lie beside '{other_name}', which '{winner.source.rel}' (job key '{winner.key}') makes"
+                )
                 text = f"{text}: one is a file where the other needs a folder"
             had_it = verdict.take_away(name, loser)
             if loser in verdict.making:
@@ -242,7 +241,7 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return who may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
+        """Return the jobs that may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
@@ -291,7 +290,7 @@ class Conflicts:
         return [other for other in freed if other is not job]
 
     def deletable(self, job: Job, products: Iterable[Product]) -> tuple[str, ...]:
-        """Return the names of these products of `job` that nobody else has taken over."""
+        """Return the names of these products of `job` that no other job has taken over."""
         names = [product.name for product in products]
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)

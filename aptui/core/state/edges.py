@@ -1,4 +1,4 @@
-"""Edges of the sources in memory: who names whom in a dependency, wildcards apart; those of all others are asked of the archive.
+"""Dependency edges of the sources in memory, wildcards apart; those of all other sources are read from the archive.
 
 Tests: `tests/core/pipeline/test_dependencies.py`.
 """
@@ -71,7 +71,7 @@ class EdgeIndex:
         return found
 
     def depending(self, targets: Sequence[str]) -> set[PathKey]:
-        """Return the keys of sources that depend on any of `targets`, by whatever wildcard, too."""
+        """Return the keys of sources that depend on any of `targets`, by name or by a wildcard."""
         found: set[PathKey] = set()
         for target in targets:
             found.update(self._named_by.get(target, ()))

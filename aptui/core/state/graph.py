@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import FOUND, Entry, Manifest
-from aptui.core.identity import shadow_prefix
+from aptui.core.identity import duplicate_prefix
 from aptui.core.model import (
     SETTLED,
     DependencyKind,
@@ -42,12 +42,12 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _HIDES = "\nhides"
 """After the files of a scan folder that stands before that of their source."""
 Identity = tuple[PathKey, bytes, str, str]
-Ring = tuple[frozenset[Identity], tuple[str, ...]]
+Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
 
 
 class Assembly(Struct):
-    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet.
+    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes have not been read yet.
 
     `has_drafts`: it covers a job whose final is still to come; `finals` are the names of those covered jobs whose is not.
     """
@@ -78,7 +78,7 @@ class Graph:
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
-        self._cycles: dict[Identity, Ring] = {}
+        self._cycles: dict[Identity, Cycle] = {}
         self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
         self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
@@ -178,9 +178,9 @@ class Graph:
         """Return what says which bytes a source has, and who it is where its path alone does not say so."""
         entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
         is_intermediate = source.scan_folder == self._intermediates
-        if source.identity is not None or source.is_shadow or (is_intermediate and source.uuid != path_uuid(source.rel)):
+        if source.identity is not None or source.is_duplicate or (is_intermediate and source.uuid != path_uuid(source.rel)):
             meta = source.identity.digest if source.identity else b""
-            meta += shadow_prefix(self._folder_names[source.scan_folder]).encode() if source.is_shadow else b""
+            meta += duplicate_prefix(self._folder_names[source.scan_folder]).encode() if source.is_duplicate else b""
             entries.append(("identity", str(source.rel), fingerprint.short(source.uuid + meta)))
         return entries
 
@@ -197,8 +197,8 @@ class Graph:
             if folder is not None and (folder != source.scan_folder or rel != name):
                 found.setdefault(folder, []).append(rel)
         own = self._ranks.get(source.scan_folder, 0)
-        told = {folder: "\n".join(rels) + _HIDES * (self._ranks[folder] < own) for folder, rels in found.items()}
-        named = {self._folder_names[folder]: fingerprint.short(text.encode()) for folder, text in told.items()}
+        texts = {folder: "\n".join(rels) + _HIDES * (self._ranks[folder] < own) for folder, rels in found.items()}
+        named = {self._folder_names[folder]: fingerprint.short(text.encode()) for folder, text in texts.items()}
         return [(word, name, digest) for name, digest in sorted(named.items())]
 
     def _folder_at(self, path: str) -> int | None:
@@ -210,9 +210,9 @@ class Graph:
 
         It is the planned one, with the dependencies discovered while processing in place of those known before.
         """
-        kept = [entry for entry in manifest if entry[0] not in FOUND]
-        plain = [entry for entry in kept if entry[0] not in ("job", "products", "ring")]
-        rest = [entry for entry in kept if entry[0] in ("job", "products", "ring")]
+        others = [entry for entry in manifest if entry[0] not in FOUND]
+        plain = [entry for entry in others if entry[0] not in ("job", "products", "ring")]
+        rest = [entry for entry in others if entry[0] in ("job", "products", "ring")]
         found = [("discovered", name, digest[: len(fingerprint.short(b""))] or fingerprint.MISSING) for name, digest in discovered]
         return (*plain, *found, *self._places(source, "found places", found), *rest)
 
@@ -345,11 +345,11 @@ class Graph:
         return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
-        ring = self._cycle_of(job, other)
-        if ring:
-            assembly.cycle = ring
+        cycle = self._cycle_of(job, other)
+        if cycle:
+            assembly.cycle = cycle
             return [("ring", name, fingerprint.short(name.encode()))]
-        is_settled = other.state in SETTLED and not _is_analysis_owed(other)
+        is_settled = other.state in SETTLED and not _is_analysis_pending(other)
         if not is_settled and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
             assembly.waits.add(other.source.key)
             assembly.blockers.append(other)
@@ -395,25 +395,25 @@ class Graph:
         self._has_loose_ends = False
 
     def forget_loose_ends(self) -> None:
-        """Time has passed: forget what was found out about cycles while nobody could tell what some job depends on."""
+        """Forget what was found out about cycles while the dependencies of some job were unknown."""
         if self._has_loose_ends:
             self.forget_cycles()
 
     def _cycle_of(self, job: Job, other: Job) -> tuple[str, ...]:
         """Return the sorted names of the cycle that the edge from `job` to `other` is part of, () when there is none."""
-        ring = self._cycles.get(_identity(job)) or self._find_cycles(job)
-        return ring[1] if _identity(other) in ring[0] else ()
+        cycle = self._cycles.get(_identity(job)) or self._find_cycles(job)
+        return cycle[1] if _identity(other) in cycle[0] else ()
 
-    def _find_cycles(self, root: Job) -> Ring:
+    def _find_cycles(self, root: Job) -> Cycle:
         """Find the cycles among all that `root` leads to; return the one it is part of.
 
         Jobs are told apart by identity: the same one may be seen in memory and as a copy of what is stored.
         """
         jobs = {_identity(root): root}
-        found: dict[Identity, Ring] = {}
+        found: dict[Identity, Cycle] = {}
         for members in components(jobs.copy(), lambda identity: self._next_unknown(jobs[identity], jobs)):
-            ring = self._as_cycle([jobs[identity] for identity in members])
-            found.update(dict.fromkeys(members, ring))
+            cycle = self._as_cycle([jobs[identity] for identity in members])
+            found.update(dict.fromkeys(members, cycle))
         self._cycles.update(found)
         return found[_identity(root)]
 
@@ -435,7 +435,7 @@ class Graph:
             if other is not None:
                 yield other
 
-    def _as_cycle(self, members: list[Job]) -> Ring:
+    def _as_cycle(self, members: list[Job]) -> Cycle:
         if len(members) == 1 and all(
             not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
         ):
@@ -479,7 +479,7 @@ def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
     return dependency.source in names or (dependency.is_wildcard and any(is_like(dependency.source, name) for name in names))
 
 
-def _is_analysis_owed(job: Job) -> bool:
+def _is_analysis_pending(job: Job) -> bool:
     """Whether it is about to be said anew what `job` is, or whether it is there at all."""
     return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
 

@@ -1,4 +1,4 @@
-"""Folders whose rows are pending, and the jobs and files without rows of their own that those rows stand for meanwhile.
+"""Folders whose rows are not saved yet, and the jobs and files that have no rows of their own until then.
 
 Tests: `tests/core/pipeline/test_files.py`.
 """
@@ -86,6 +86,6 @@ class Unsaved:
         """Whether the row of this folder waits for any of them."""
         return folder in self.jobs or folder in self.placing
 
-    def list_owed(self, folder: str) -> set[PathKey]:
+    def list_awaited(self, folder: str) -> set[PathKey]:
         """Return the files of a folder that its row waits for."""
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())

@@ -1,8 +1,8 @@
 """The working set: sources, folders and edges of work in flight, laid over the archive; it decides nothing.
 
 A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is
-acknowledged (`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small LRU cache of copies nobody
-may change. A file is *unsettled* until the scan has seen its folder and, if anybody needs them, its bytes have been read.
+acknowledged (`acknowledge`). Reading alone is cheaper (`view`): it answers from memory, else from a small LRU cache of read-only
+copies. A file is *unsettled* until the scan has seen its folder and, if they are needed, its bytes have been read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aptui.core.state.pending import PendingFolder, Unsaved
 
 
 class Unsettled:
-    """Type of the answer "nobody can tell yet"."""
+    """Type of the answer "not known yet"."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -63,7 +63,7 @@ class WorkingSet:
         """Whether those who waited for the end of all chains are being looked at: nothing else moves."""
         self.scan_is_done = True
         self._scanned = ""
-        self._kept: set[str] = set()
+        self._unchanged: set[str] = set()
         self._recent: OrderedDict[PathKey, Source | None] = OrderedDict()
         self._acknowledged = 0
         self._dead: dict[PathKey, int] = {}
@@ -207,7 +207,7 @@ class WorkingSet:
         """Everything up to `ticket` is saved: let go of what is settled."""
         self._acknowledged = max(self._acknowledged, ticket)
         if self._dead:
-            self._dead = {key: owed for key, owed in self._dead.items() if owed > ticket}
+            self._dead = {key: needed for key, needed in self._dead.items() if needed > ticket}
         while self._leaving and self._leaving[0][0] <= ticket:
             _ticket, key = self._leaving.popleft()
             source = self.sources.get(key)
@@ -220,7 +220,7 @@ class WorkingSet:
                 del self.folders[folder]
                 self.archive.forget(folder)
                 if not self.scan_is_done:
-                    self._kept.add(folder)
+                    self._unchanged.add(folder)
 
     def let_go_of_loaded(self) -> None:
         """Let go of what was loaded for this event and did not change."""
@@ -249,16 +249,16 @@ class WorkingSet:
         """A scan of `below` starts: nothing is known of any folder there until it is reported."""
         self.scan_is_done = False
         self._scanned = below
-        self._kept.clear()
+        self._unchanged.clear()
 
     def end_scan(self) -> None:
         """Everything not reported is as it was remembered, or gone."""
         self.scan_is_done = True
-        self._kept.clear()
+        self._unchanged.clear()
 
     def keep(self, folders: Iterable[str]) -> None:
         """These folders are as they were remembered."""
-        self._kept.update(folders)
+        self._unchanged.update(folders)
 
     def put_folder(self, pending: PendingFolder) -> None:
         """A folder was reported; what was pending of it is superseded."""
@@ -280,14 +280,14 @@ class WorkingSet:
         self._leaving_folders.append((ticket, pending.folder))
 
     def file(self, key: PathKey) -> FileFact | Unsettled | None:
-        """Return the file that wins this path, None when there is none, UNSETTLED when nobody can tell yet."""
+        """Return the file that wins this path, None when there is none, UNSETTLED when that is not known yet."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
         folder = parent(key)
         pending = self.folders.get(folder)
         if pending is not None:
             return self.newer.facts.get(key) or pending.winners.get(key)
-        if not self.scan_is_done and folder not in self._kept and (folder == self._scanned or is_below(folder, self._scanned)):
+        if not self.scan_is_done and folder not in self._unchanged and (folder == self._scanned or is_below(folder, self._scanned)):
             return UNSETTLED
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
@@ -305,10 +305,10 @@ class WorkingSet:
         keys: set[PathKey] = set()
         for fact in self.archive.files_below(prefix):
             key = key_of(fact.rel)
-            if parent(key) not in self.folders and not fact.is_shadow and regex.fullmatch(key):
+            if parent(key) not in self.folders and not fact.is_duplicate and regex.fullmatch(key):
                 keys.add(key)
         for pending in self.folders.values():
-            keys.update(key for key, fact in pending.winners.items() if not fact.is_shadow and regex.fullmatch(key))
+            keys.update(key for key, fact in pending.winners.items() if not fact.is_duplicate and regex.fullmatch(key))
         return sorted(keys)
 
     # --------------------------------------------------------------------------------------------------------------- edges

@@ -1,7 +1,7 @@
 """Intents of copies that are still being read: they are on the disk by the time of the commit, which renames at once then.
 
-Only products that are there already are announced, so their names are known. An intent that comes to nothing harms nobody: a start
-after a crash finds the product to be as it is recorded.
+Only products that are there already are announced, so their names are known. An intent that comes to nothing does no harm: a start
+after a crash finds the product as it is recorded.
 
 Tests: `tests/engine/cache/test_announced.py`.
 """

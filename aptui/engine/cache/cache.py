@@ -28,8 +28,8 @@ from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
 from aptui.engine.cache.places import (
-    Moves,
     OpenFolders,
+    Placement,
     ReplacedFiles,
     Stamp,
     close_to_others,
@@ -52,8 +52,8 @@ _SYNC_EACH_UP_TO = 3
 RESERVE_BYTES = 128 * 1024 * 1024
 """Below this much free space nothing is started; O3DE's limit too."""
 
-_DELETED_KEPT = 10_000
-_PLACED_KEPT = 20_000
+_MOST_DELETED = 10_000
+_MOST_PLACED = 20_000
 _COMMON = f"{COMMON_PLATFORM}/"
 
 
@@ -212,9 +212,9 @@ class Cache:
         touched: set[str] = set()
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
-            with contextlib.closing(Moves(self.staging, self._root, replaced)) as moves:
+            with contextlib.closing(Placement(self.staging, self._root, replaced)) as placement:
                 for commit in order.commits:
-                    error, placed = self._place(commit, touched, moves)
+                    error, placed = self._place(commit, touched, placement)
                     if error:
                         failed.append((commit.run_key, error, placed))
                         if placed:
@@ -247,30 +247,30 @@ class Cache:
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
-    def _place(self, commit: JobCommit, touched: set[str], moves: Moves) -> tuple[str, int]:
+    def _place(self, commit: JobCommit, touched: set[str], placement: Placement) -> tuple[str, int]:
         """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
         for placed, (staged, product) in enumerate(commit.products):
             folder = parent(product.name)
             try:
                 try:
-                    self._move_in(staged, product.name, touched, moves)
+                    self._move_in(staged, product.name, touched, placement)
                 except FileNotFoundError:
                     if folder not in self._known_folders:
                         raise
                     self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
-                    moves.close()
-                    self._move_in(staged, product.name, touched, moves)
+                    placement.close()
+                    self._move_in(staged, product.name, touched, placement)
             except OSError as error:
                 self._known_folders.discard(folder)
                 return f"product '{product.name}' cannot be placed: {error.strerror}", placed
             touched.add(folder)
         return "", len(commit.products)
 
-    def _move_in(self, staged: str, name: str, touched: set[str], moves: Moves) -> None:
+    def _move_in(self, staged: str, name: str, touched: set[str], placement: Placement) -> None:
         folder = parent(name)
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
-        moves.move(staged, folder, from_text(name.rpartition("/")[2]))
+        placement.move(staged, folder, from_text(name.rpartition("/")[2]))
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
             self._note_placed(name)
@@ -290,7 +290,7 @@ class Cache:
         if stamp is not None:
             self.placed.pop(name, None)
             self.placed[name] = stamp
-        if len(self.placed) > _PLACED_KEPT:
+        if len(self.placed) > _MOST_PLACED:
             del self.placed[next(iter(self.placed))]
 
     def _make_folder(self, folder: str, touched: set[str]) -> None:
@@ -346,7 +346,7 @@ class Cache:
                     self._suspect.add(parent(name))
                     continue
                 emptied.add(parent(name))
-        while len(self.deleted) > _DELETED_KEPT:
+        while len(self.deleted) > _MOST_DELETED:
             del self.deleted[next(iter(self.deleted))]
         for folder in sorted(emptied, key=len, reverse=True):
             self._dirty.add(folder)

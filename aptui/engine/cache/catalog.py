@@ -10,10 +10,10 @@ object a line, `\n` after each:
 The first line says what the file is. Each other line is one product, by `path`, which is relative to the folder of the
 platform: its asset id (UUID of its source in upper case with braces, sub id in hexadecimal), its type, its size in bytes,
 the digest of these, the products it needs at run time, each with its flags (the low four bits: 0 load before, 1 right
-after, 2 on demand), by asset id, and its former asset ids. An id among the dependencies may be nobody's. Intermediates are
-not listed. Equal databases give equal bytes.
+after, 2 on demand), by asset id, and its former asset ids. A dependency may name an id that no product has. Intermediates
+are not listed. Equal databases give equal bytes.
 
-A catalog is written beside its place and renamed, so that nobody ever sees half of one; while engines run it may be behind
+A catalog is written beside its place and renamed, so that half of one is never read; while engines run it may be behind
 the database, and never ahead of it. A mark in the database (`store.catalog_mark`) goes with the first change of a product,
 and comes back with the catalogs.
 """

@@ -97,7 +97,7 @@ _FEWEST_APART, _MOST_HELD = 8, 250
 
 
 class ReplacedFiles:
-    """Files that are about to lose their names, held open so that nobody has to wait until the disk has their blocks back.
+    """Files that are about to lose their names, held open so that a commit need not wait until the disk has freed their blocks.
 
     A call that takes a file's last name frees it before it returns; on a file system with `discard` it waits for the disk each
     time, and a rename keeps all other renames waiting meanwhile. A thread frees all that were held with one call, for which it
@@ -139,8 +139,8 @@ class ReplacedFiles:
                 os.close(descriptor)
 
 
-class Moves:
-    """The renames of one commit: out of the folder `staging` alone, over no link, whatever a worker says of a product's place."""
+class Placement:
+    """The renames of one commit: out of the folder `staging` alone, over no link, whatever place a worker reports for a product."""
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}

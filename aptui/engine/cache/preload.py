@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from aptui.core.preload_cycles import JOIN, RING, find_cycles
+from aptui.core.preload_cycles import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.store.graph import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -24,7 +24,7 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
         edges = _find_reached(reader, wanted)
         names = dependencies.names_of(reader, edges)
     chains = find_cycles(edges, names, wanted)
-    return [f"{RING}{JOIN.join(chain)}" for chain in chains]
+    return [f"{CYCLE_PROBLEM}{JOIN.join(chain)}" for chain in chains]
 
 
 def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.core.model import Job
 
 
-class KeptProduct(Struct, frozen=True):
+class StoredProduct(Struct, frozen=True):
     """A product of then: where its bytes lie, and what it is, as the product of the same name is now."""
 
     path: str
@@ -42,14 +42,14 @@ class KeptProduct(Struct, frozen=True):
     row: ProductRow
 
 
-class KeptRun(Struct, frozen=True):
+class StoredRun(Struct, frozen=True):
     """A run whose products are all in the store."""
 
-    products: tuple[KeptProduct, ...]
+    products: tuple[StoredProduct, ...]
     origin: str
 
 
-def find_kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
+def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
     """Return what is kept of a run.
 
     Raises:
@@ -70,9 +70,9 @@ def find_kept_run(config: Config, job_id: int, run_key: int) -> KeptRun:
         raise UserError(f"run {at + 1} of this job made a draft: what is restored takes the place of finals", hint=hint)
     if not config.sharing.local_store:
         raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
-    products = tuple(_find_kept(config, name, digest, known) for name, digest, _size in then.products)
+    products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
-    return KeptRun(products, f"that of its run of {when}{RESTORED}")
+    return StoredRun(products, f"that of its run of {when}{RESTORED}")
 
 
 def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> list[RunStep]:
@@ -81,7 +81,7 @@ def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> 
     return moments(RunStep(database.inputs_of(job_id), made), steps)
 
 
-def _find_kept(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> KeptProduct:
+def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:
     """Return where a product lies; the history knows half of its digest, which is enough to find it."""
     if name not in known:
         raise UserError(
@@ -91,9 +91,9 @@ def _find_kept(config: Config, name: str, digest: str, known: Mapping[str, Produ
     beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
     found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
     if not found:
-        hint = "copies of sources are not kept there, and what nobody used for long goes"
+        hint = "copies of sources are not stored there, and results not used for long are removed"
         raise UserError(f"'{name}' of that run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
-    return KeptProduct(str(found[0]), digest, known[name])
+    return StoredProduct(str(found[0]), digest, known[name])
 
 
 def _place_name(name: str, roots: Sequence[str]) -> str:
@@ -101,16 +101,16 @@ def _place_name(name: str, roots: Sequence[str]) -> str:
     return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
 
 
-def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
+def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
     """Return the products of a run as the result of this order; one that is not what it was fails."""
     began_s = time.monotonic()
     staging = files.os_path(order.staging)
     try:
-        if len(kept.products) != 1:
+        if len(stored.products) != 1:
             os.mkdir(staging)
         products = tuple(
-            _make_staged(product, staging if len(kept.products) == 1 else f"{staging}/{at}")
-            for at, product in enumerate(kept.products)
+            _make_staged(product, staging if len(stored.products) == 1 else f"{staging}/{at}")
+            for at, product in enumerate(stored.products)
         )
     except (OSError, files.FileChanged, ValueError) as error:
         return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1)
@@ -120,14 +120,14 @@ def restore_run(kept: KeptRun, order: ProcessOrder, job: Job, roots: Mapping[int
         products=products,
         source_digest=order.source_digest,
         discovered=tuple((_place_name(name, tuple(roots.values())), digest) for name, digest in job.discovered),
-        log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {kept.origin}", time.time_ns() // 1_000_000),),
+        log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {stored.origin}", time.time_ns() // 1_000_000),),
         duration_ms=round(1000 * (time.monotonic() - began_s)),
-        origin=kept.origin,
+        origin=stored.origin,
         is_final=True,
     )
 
 
-def _make_staged(product: KeptProduct, target: str) -> StagedProduct:
+def _make_staged(product: StoredProduct, target: str) -> StagedProduct:
     digest, hash64, size = files.copy_into(product.path, target)
     if not digest.hex().startswith(product.digest):
         raise ValueError(f"'{product.path}' in the store is damaged")

@@ -51,7 +51,7 @@ class RuntimeCatalogs:
 
     def __init__(self, cache_dir: Path, platforms: Sequence[str], rest_s: float = _REST_S) -> None:
         self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
-        self._is_owed, self._hurries = threading.Event(), threading.Event()
+        self._is_pending, self._hurries = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._writing, self._lock = threading.Lock(), threading.Lock()
         """One writes at a time, for seconds; the other holds for the set alone, which the engine asks for at each turn."""
@@ -64,7 +64,7 @@ class RuntimeCatalogs:
         Raises:
             HostError: the disk refuses.
         """
-        self._is_owed.clear()
+        self._is_pending.clear()
         self._save(self._write_here)
 
     def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
@@ -81,7 +81,7 @@ class RuntimeCatalogs:
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write them once nothing has changed for a while, in a thread that calls `done` at its end."""
-        self._is_owed.set()
+        self._is_pending.set()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
             self._thread.start()
@@ -89,11 +89,11 @@ class RuntimeCatalogs:
     def _work(self, done: Callable[[], None]) -> None:
         rest_s = self._rest_s
         try:
-            while self._is_owed.is_set():
-                self._is_owed.clear()
+            while self._is_pending.is_set():
+                self._is_pending.clear()
                 self._hurries.wait(rest_s)
-                if not self._is_owed.is_set() or self._hurries.is_set():
-                    self._is_owed.clear()
+                if not self._is_pending.is_set() or self._hurries.is_set():
+                    self._is_pending.clear()
                     began_s = time.monotonic()
                     self._save(self._write_apart)
                     rest_s = max(self._rest_s, time.monotonic() - began_s)

@@ -26,14 +26,14 @@ def security_of(place: Place) -> Any:
     return Security(require_encryption=True, tls_ca_file=place.tls_ca, **ours)  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
-async def answer_of(client: Any, future: Any, heard: asyncio.Future[bytes]) -> bytes:
+async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
     """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
     ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
-    either: set[asyncio.Future[Any]] = {ended, heard}
+    either: set[asyncio.Future[Any]] = {ended, answer}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if heard.done():
-            return heard.result()
+        if answer.done():
+            return answer.result()
         ended.result()
         manifest: bytes = await future
         return manifest
@@ -74,7 +74,7 @@ async def _result_of(awaited: Awaitable[Any]) -> Any:
 
 
 def drop_exception(task: asyncio.Future[Any]) -> None:
-    """Take note of how a task ended about which nobody asks."""
+    """Read the exception of a task whose result is not wanted, so that Dask does not log it."""
     if not task.cancelled():
         task.exception()
 

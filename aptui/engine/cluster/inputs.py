@@ -79,8 +79,10 @@ def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
     """Whether the request of a job names no folder of this machine."""
-    told = (order.params, order.settings)
-    return not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in told)
+    given_values = (order.params, order.settings)
+    return (
+        not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in given_values)
+    )
 
 
 def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
@@ -164,7 +166,7 @@ class InputTransfer:
             raise InputOutdated(str(error)) from error
 
     def forget(self, inputs: Sequence[TaskInput]) -> None:
-        """Look again whether these are in the store: somebody may have cleared it."""
+        """Check again whether these are in the store, which may have been cleared."""
         with self._lock:
             for item in inputs:
                 self._known.pop(item.digest, None)

@@ -44,7 +44,7 @@ _RECENT = 0.1
 """What the last job counts in the mean of their lengths."""
 _MOST_BACKLOG = 8
 """Messages that may wait for each local worker; beyond that the cluster gets no more, so that it starves nobody here."""
-_NEED_PATIENCE_S = 60.0
+_NEED_TIMEOUT_S = 60.0
 _MOST_STAYING = 10_000
 
 
@@ -171,7 +171,7 @@ class ClusterPool(Pool):
         return super().is_idle and not (self._away or self._held or self._come)
 
     def send(self, orders: Sequence[Order]) -> None:
-        """Give orders of one kind to whoever has room for them."""
+        """Give orders of one kind to the pool or the workers that can take them."""
         here: list[Order] = []
         is_full = self._is_full(orders)
         for order in orders:
@@ -221,7 +221,7 @@ class ClusterPool(Pool):
                 make_ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
             ]
             self._away.clear()
-        kept: deque[_WaitingOrder] = deque()
+        remaining: deque[_WaitingOrder] = deque()
         counts = Counter(task.order.builder for task in self._away.values())
         capacity = self._capacity()
         while self._held:
@@ -230,21 +230,21 @@ class ClusterPool(Pool):
             limit = self._at_most.get(order.builder, 0)
             if not self._is_done_by(order, waiting.task.needs):
                 if not self._give_back(waiting, now_s):
-                    kept.append(waiting)
+                    remaining.append(waiting)
             elif len(self._away) >= capacity or (limit and counts[order.builder] >= limit):
-                kept.append(waiting)
+                remaining.append(waiting)
             else:
                 counts[order.builder] += 1
                 self._away[order.run_key] = task = replace(waiting.task, sent_s=now_s)
                 self._scheduler.send(task)
-        self._held = kept
+        self._held = remaining
 
     def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
         """Answer an order that no worker of the cluster can do now; return whether that was so."""
         order = waiting.task.order
         if not self._lacks(order):
             self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is not there any more"))
-        elif now_s - waiting.since_s >= _NEED_PATIENCE_S:
+        elif now_s - waiting.since_s >= _NEED_TIMEOUT_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
             error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
             self._answers.results.append(make_ended(order, Outcome.FAILED, error))
@@ -301,7 +301,7 @@ class ClusterPool(Pool):
     def next_deadline(self) -> float | None:
         """Return when `poll` has something to do."""
         times = [due_s] if (due_s := super().next_deadline()) is not None else []
-        times += [waiting.since_s + _NEED_PATIENCE_S for waiting in self._held if self._lacks(waiting.task.order)]
+        times += [waiting.since_s + _NEED_TIMEOUT_S for waiting in self._held if self._lacks(waiting.task.order)]
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

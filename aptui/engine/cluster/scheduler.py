@@ -41,14 +41,14 @@ from aptui.shared.errors import KnownError, UserError, install_advice
 if TYPE_CHECKING:
     from distributed import Client
 
-PATIENCE_S = 15.0
+RECONNECT_TIMEOUT_S = 15.0
 """A scheduler that says nothing for so long is lost: its jobs come back. A shorter silence costs time only."""
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
 _CONNECT_LIMIT_S = 5.0
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
-_LOOK_LIMIT_S = 180.0
+_CHECK_TIMEOUT_S = 180.0
 _CLOSE_S = 3.0
 _STOP_S = 1.0
 _RESTART_S = 30.0
@@ -84,8 +84,8 @@ class _SchedulerSession(Struct):
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
     """Answers that are waited for, by the keys of their tasks."""
-    told: set[str] = field(default_factory=set)
-    is_loss_told: bool = False
+    reported: set[str] = field(default_factory=set)
+    is_loss_reported: bool = False
 
 
 class Scheduler:
@@ -140,7 +140,7 @@ class Scheduler:
         self._call(self._begin, task)
 
     def cancel(self, run_keys: Iterable[int]) -> None:
-        """Stop runs: nobody wants their results any more."""
+        """Stop runs whose results are not wanted any more."""
         self._call(self._cancel, tuple(run_keys))
 
     def restart(self, address: str) -> None:
@@ -188,12 +188,12 @@ class Scheduler:
                 await self._speak()
                 pause_s = _AGAIN_S
             except UserError as error:  # it will not get better by trying again
-                self._tell(f"the cluster is not used: {error}")
+                self._report(f"the cluster is not used: {error}")
                 return
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises what it likes; jobs can always run here
                 if self._is_closing:
                     return
-                self._tell(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
+                self._report(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
             finally:
                 self._lose()
             await asyncio.sleep(pause_s)
@@ -233,7 +233,7 @@ class Scheduler:
             client.subscribe_topic(self._topic, self._take_news)
             self._talk.client = client
             self._note_connected(is_connected=True)
-            self._talk.is_loss_told = False
+            self._talk.is_loss_reported = False
             await self._watch(client)
             self._lose()
         finally:
@@ -249,25 +249,25 @@ class Scheduler:
         with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
-    def _tell_loss(self) -> None:
+    def _report_loss(self) -> None:
         """Report each loss once; its hour tells it from others, since no sentence is reported twice."""
-        if not self._talk.is_loss_told:
-            self._talk.is_loss_told = True
+        if not self._talk.is_loss_reported:
+            self._talk.is_loss_reported = True
             silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
-            self._tell(f"{silent}; its jobs come back and run here")
+            self._report(f"{silent}; its jobs come back and run here")
 
     async def _watch(self, client: Any) -> None:
-        heard_s = time.monotonic()
+        last_answer_s = time.monotonic()
         while (
-            time.monotonic() - heard_s < PATIENCE_S and client.status == "running"
+            time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
         ):  # a client that connects again has forgotten all
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
-                heard_s = time.monotonic()
+                last_answer_s = time.monotonic()
                 self._meet(known["workers"], busy)
             await asyncio.sleep(_PULSE_S)
-        self._tell_loss()
+        self._report_loss()
 
     def _note_connected(self, *, is_connected: bool) -> None:
         if self.is_connected != is_connected:
@@ -309,7 +309,7 @@ class Scheduler:
             if task is not None:
                 task.cancel()
         if gone:
-            self._tell(departure(gone, len(now)))
+            self._report(departure(gone, len(now)))
         for doing in list(self._talk.doing.values()):
             if doing.workers and doing.workers.isdisjoint(now):
                 doing.is_orphan = True
@@ -324,7 +324,7 @@ class Scheduler:
         client: Any = self._talk.client
         data = messages.encode(messages.Greeting(self._setup_blob, self._blob_store))
         future = client.submit(
-            cluster_task.look,
+            cluster_task.check,
             data,
             key=f"aptui-look-{os.urandom(8).hex()}",
             workers=[address],
@@ -334,12 +334,12 @@ class Scheduler:
             priority=1000,
         )
         try:
-            report = messages.decode(await within(future, _LOOK_LIMIT_S), messages.WorkerReport)
+            report = messages.decode(await within(future, _CHECK_TIMEOUT_S), messages.WorkerReport)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
-            self._tell(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
+            self._report(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
             return
         except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there, an aptui that cannot be imported first
-            self._tell(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
+            self._report(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
             return
         finally:
             future.release()
@@ -358,19 +358,19 @@ class Scheduler:
         if not problem and report.python != self._setup.python:
             problem = f"it has Python {report.python}, this is {self._setup.python}"
         if problem:
-            self._tell(f"worker on '{report.host}' gets no jobs: {problem}")
+            self._report(f"worker on '{report.host}' gets no jobs: {problem}")
             return
         theirs = dict(report.toolchains)
         for name, ours in self._toolchains.items():
             problem = difference(ours, theirs.get(name, ()))
             if problem:
-                self._tell(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
+                self._report(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
             else:
                 yield name
 
-    def _tell(self, sentence: str) -> None:
-        if sentence not in self._talk.told and not self._is_closing:
-            self._talk.told.add(sentence)
+    def _report(self, sentence: str) -> None:
+        if sentence not in self._talk.reported and not self._is_closing:
+            self._talk.reported.add(sentence)
             self._say(sentence)
 
     # ------------------------------------------------------------------------------------------------------------- tasks
@@ -392,7 +392,7 @@ class Scheduler:
             answer = await self._remote(doing, transfer)
             if answer.result is None:
                 transfer.forget(task.inputs)
-                self._tell(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
+                self._report(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
                 raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
             result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
@@ -405,14 +405,14 @@ class Scheduler:
             result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
         except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
             result = make_ended(order, Outcome.RETURNED, brief(error))
-            self._tell_loss()
+            self._report_loss()
         except (KnownError, OSError, TimeoutError) as error:
             result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
-            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
             is_killed = type(error).__name__ == "KilledWorker"
             result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
-            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         if not self._is_closing:
             self._post(task, result, stays)
 
@@ -435,7 +435,7 @@ class Scheduler:
             raise asyncio.CancelledError("no worker that may do it is there any more")
         doing.workers = frozenset(worker.address for worker in fit)
         message = messages.Task(task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic)
-        heard = self._talk.answer_futures[key] = self._loop.create_future()
+        answer_future = self._talk.answer_futures[key] = self._loop.create_future()
         future = client.submit(
             cluster_task.run,
             messages.encode(message),
@@ -448,7 +448,7 @@ class Scheduler:
             retries=0,
         )
         try:
-            manifest = await answer_of(client, future, heard)
+            manifest = await answer_of(client, future, answer_future)
         finally:
             future.release()
             del self._talk.answer_futures[key]
@@ -459,9 +459,9 @@ class Scheduler:
     def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Take an answer that a worker has announced (`cluster.task`)."""
         key, manifest = event[1]
-        heard = self._talk.answer_futures.get(key)
-        if heard is not None and not heard.done():
-            heard.set_result(manifest)
+        answer_future = self._talk.answer_futures.get(key)
+        if answer_future is not None and not answer_future.done():
+            answer_future.set_result(manifest)
 
     def _cancel(self, run_keys: tuple[int, ...]) -> None:
         wanted = [found for key in run_keys if (found := self._talk.doing.get(key)) is not None]

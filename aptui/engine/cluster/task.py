@@ -59,7 +59,7 @@ class _WorkerState:
 
     @property
     def address(self) -> str:
-        """What Dask calls this process, "" when nobody does."""
+        """The address that Dask has for this process, "" outside of Dask."""
         return str(self.worker.address) if self.worker is not None else ""
 
     def store(self, blob_store: messages.BlobStoreAddress) -> Store:
@@ -75,10 +75,10 @@ class _WorkerState:
 
         with self._lock:
             if setup not in self._benches:
-                told = messages.decode(messages.get_bytes(store, setup), messages.ClusterSetup)
+                setup_message = messages.decode(messages.get_bytes(store, setup), messages.ClusterSetup)
                 self.folder = self.folder or tempfile.mkdtemp(prefix="aptui-cluster-")
                 folder = tempfile.mkdtemp(prefix="bench-", dir=self.folder)
-                self._benches[setup] = Bench(told, folder, self.slots, store)
+                self._benches[setup] = Bench(setup_message, folder, self.slots, store)
             found = self._benches[setup] = self._benches.pop(setup)
             outdated = [self._benches.pop(key) for key in list(self._benches)[:-_MOST_BENCHES]]
         for bench in outdated:
@@ -116,7 +116,7 @@ def dask_teardown(_worker: Worker) -> None:
     _state.close()
 
 
-def look(data: bytes) -> bytes:
+def check(data: bytes) -> bytes:
     """Answer a `Greeting` with a `Report`."""
     greeting = messages.decode(data, messages.Greeting)
     toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 BEGAN = "watching began"
 """Why a root that is watched from now on has to be looked at."""
-_HOLD_LOOK_S = 0.02
+_HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
-_SECOND_LOOK_S = 2.5
+_SECOND_CHECK_S = 2.5
 """A file changed less than two seconds before its stat is stat again so much later: a coarse clock may hide a change."""
 _SLICE_S = 0.004
 """Paths and folders are looked at for so long before clients have their turn."""
-_LOOKS_AT_MOST = 64
+_MOST_FOLDERS = 64
 """Where more folders changed, one scan is cheaper, and one batch."""
 
 
@@ -74,7 +74,7 @@ class ChangeTracker:
         self._writing = FilesBeingWritten()
         self.unfinished = self._writing.unfinished
         self.is_draining = False
-        self.looks = 0
+        self.folder_checks = 0
         """How often something was looked at because of what the watcher said."""
         self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
         self._notifications: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
@@ -98,7 +98,7 @@ class ChangeTracker:
         self._retries = False
         self._absences = Absences()
         self._is_looking_again = False
-        self._second_looks: dict[str, float] = {}
+        self._second_checks: dict[str, float] = {}
         self._people: dict[tuple[int, str], None] = {}
         self._held_by = ""
         self._free_at = 0.0
@@ -122,12 +122,12 @@ class ChangeTracker:
 
     # ------------------------------------------------------------------------------------------------------------- hearing
 
-    def take(self, hint: ChangeNotification) -> None:
+    def take(self, notification: ChangeNotification) -> None:
         """Take a notification; any thread may call this."""
-        self._notifications.put(hint)
+        self._notifications.put(notification)
         self._wake()
 
-    def look_soon(self, path: bytes) -> None:
+    def check_soon(self, path: bytes) -> None:
         """Look at a source (absolute path) as if the watcher had named it."""
         self._paths[path] = None
 
@@ -142,33 +142,33 @@ class ChangeTracker:
         losses: list[str] = []
         while True:
             try:
-                hint = self._notifications.get_nowait()
+                notification = self._notifications.get_nowait()
             except queue.Empty:
                 break
-            if hint.tag == COOKIE_TAG:
-                self._cookies.note_passed(hint.paths)
-            elif hint.tag.startswith(SOURCES):
-                self._take_source_changes(hint)
-                losses += [hint.why] if hint.is_lost else []
-            elif hint.tag.startswith(PRODUCTS):
-                lost_products.extend(hint.paths)
-                if hint.is_lost and self.engine is not None:
-                    self.engine.look_at_products()
-            elif hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees))):
+            if notification.tag == COOKIE_TAG:
+                self._cookies.note_passed(notification.paths)
+            elif notification.tag.startswith(SOURCES):
+                self._take_source_changes(notification)
+                losses += [notification.why] if notification.is_lost else []
+            elif notification.tag.startswith(PRODUCTS):
+                lost_products.extend(notification.paths)
+                if notification.is_lost and self.engine is not None:
+                    self.engine.check_products()
+            elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
                 self._settings_changed()  # also where watching only began: nobody heard what came after it was read
         self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
             self._intermediates.note(lost_products, self._clock())
 
-    def _take_source_changes(self, hint: ChangeNotification) -> None:
-        self._paths.update(dict.fromkeys(hint.paths))
+    def _take_source_changes(self, notification: ChangeNotification) -> None:
+        self._paths.update(dict.fromkeys(notification.paths))
         if self.engine is not None:
-            for path in (*hint.paths, *hint.trees):
+            for path in (*notification.paths, *notification.trees):
                 self._paths.update(dict.fromkeys(self.engine.scans.links.leading_to(path)))
-        for tree in hint.trees:
+        for tree in notification.trees:
             self._note_tree(tree)
-        self._is_lost = self._is_lost or hint.is_lost
+        self._is_lost = self._is_lost or notification.is_lost
 
     def _say_why(self, losses: Iterable[str]) -> None:
         """Say why all files are looked at; what several folders have in common once."""
@@ -224,12 +224,12 @@ class ChangeTracker:
         self._writing.refresh_unfinished(engine)
         self._take_written(engine, now)
         if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
-            self._look(engine, now)
-        if self._second_looks and engine.is_idle and not self._is_anything_gathered:
-            self._look_second(engine, now)
-        self._intermediates.look(engine, now)
+            self._check(engine, now)
+        if self._second_checks and engine.is_idle and not self._is_anything_gathered:
+            self._check_again(engine, now)
+        self._intermediates.check(engine, now)
         if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
-            self._look_at_nameless(engine, now)
+            self._check_nameless(engine, now)
         self._cookies.end_due(now)
 
     @property
@@ -246,7 +246,7 @@ class ChangeTracker:
         """Whether changes that were reported together are looked at in part only: nothing shall start that knows half of them."""
         return bool(self._placing or self._absences or self._folders_due)
 
-    def _look(self, engine: Engine, now: float) -> None:
+    def _check(self, engine: Engine, now: float) -> None:
         """Look at the gathered paths for a short while, since clients wait; the remaining ones have their turn next time."""
         until = self._clock() + _SLICE_S
         if not self.is_amid_changes:
@@ -263,23 +263,23 @@ class ChangeTracker:
         if self._absences and not self._is_lost:
             return
         self._is_looking_again = False
-        self.looks += bool(self._folders_due or self._trees or self._is_lost)
-        if self._is_lost or len(self._folders_due) + len(self._trees) > _LOOKS_AT_MOST:
-            self._look_everywhere(engine, now)
+        self.folder_checks += bool(self._folders_due or self._trees or self._is_lost)
+        if self._is_lost or len(self._folders_due) + len(self._trees) > _MOST_FOLDERS:
+            self._check_everything(engine, now)
         else:
-            self._look_at_folders(engine, now, until)
+            self._check_folders(engine, now, until)
 
-    def _look_everywhere(self, engine: Engine, now: float) -> None:
+    def _check_everything(self, engine: Engine, now: float) -> None:
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
         engine.start_scan(retries=retries)
         self._note_distrusted(engine, now)
 
-    def _look_at_folders(self, engine: Engine, now: float, until: float) -> None:
+    def _check_folders(self, engine: Engine, now: float, until: float) -> None:
         while self._folders_due:
             folder = next(iter(self._folders_due))
-            self._look_at_folder(engine, folder, self._folders_due.pop(folder), now)
+            self._check_folder(engine, folder, self._folders_due.pop(folder), now)
             self._is_cut_short = bool(self._folders_due) and self._clock() >= until
             if self._is_cut_short:
                 return
@@ -290,20 +290,20 @@ class ChangeTracker:
             tree = next(iter(self._trees))
             del self._trees[tree]
             for above in _above_replaced_file(engine, tree):
-                engine.look_at(above)
+                engine.check_folder(above)
             engine.scan_below(tree)
-            self._second_looks[tree] = now + _SECOND_LOOK_S
+            self._second_checks[tree] = now + _SECOND_CHECK_S
 
-    def _look_at_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
+    def _check_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
         """Look at one folder, or at the files of it alone that were named; all of it is looked at when it has come to rest."""
         is_whole = folder in self._whole
         self._whole.discard(folder)
         named = {key: self._named.pop(key, b"") for key in again}
-        if is_whole or not again or not engine.look_at_files(folder, named):
-            engine.look_at(folder, frozenset(again))
-        self._second_looks[folder] = now + _SECOND_LOOK_S
+        if is_whole or not again or not engine.check_files(folder, named):
+            engine.check_folder(folder, frozenset(again))
+        self._second_checks[folder] = now + _SECOND_CHECK_S
 
-    def _place(self, engine: Engine, path: bytes, looks: dict[str, set[PathKey]], now: float) -> None:
+    def _place(self, engine: Engine, path: bytes, by_folder: dict[str, set[PathKey]], now: float) -> None:
         """Find out where one path has to be looked at: its folder, itself, or everything that was below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
@@ -320,18 +320,18 @@ class ChangeTracker:
                 if not was_waited_for and engine.is_unheard_of(key_of(rel)):
                     continue  # a temporary file, of which nobody heard before it was gone
                 self._whole.add(parent(key_of(rel)))
-                looks.setdefault(parent(key_of(rel)), set())
+                by_folder.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
         elif stat.S_ISDIR(seen.st_mode):
             self._writing.finish(rels)
             for rel in rels:
-                self._place_folder(engine, path, key_of(rel), looks)
+                self._place_folder(engine, path, key_of(rel), by_folder)
         elif self._writing.is_ready(engine, path, rels, seen, now):
             self._writing.finish(rels)
             for rel in rels:
                 self._name(key_of(rel), path)
-                looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
+                by_folder.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
                 if self._is_folder_so_far(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
 
@@ -354,10 +354,10 @@ class ChangeTracker:
         if self._named.setdefault(key, path) != path:
             self._whole.add(parent(key))
 
-    def _place_folder(self, engine: Engine, path: bytes, key: PathKey, looks: dict[str, set[PathKey]]) -> None:
+    def _place_folder(self, engine: Engine, path: bytes, key: PathKey, by_folder: dict[str, set[PathKey]]) -> None:
         for folder in (key, *_above_replaced_file(engine, key)):
             self._whole.add(folder)
-            looks.setdefault(folder, set())
+            by_folder.setdefault(folder, set())
         if any(folder == key for _part, folder in engine.scans.unknown):
             self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
 
@@ -382,42 +382,42 @@ class ChangeTracker:
             self._writing.release(path, now)
             for rel in rels:
                 self._name(key_of(rel), path)
-                self._look_at_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
+                self._check_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
 
     # -------------------------------------------------------------------------------------------------------- second looks
 
     def _note_distrusted(self, engine: Engine, now: float) -> None:
         for folder in engine.archive.folders.list_distrusted_folders():
-            self._second_looks.setdefault(folder, now + _SECOND_LOOK_S)
+            self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
 
     def first_scan_is_done(self) -> None:
         """Look again, in a while, at what the first scan found too fresh to be trusted."""
         if self.engine is not None:
             self._note_distrusted(self.engine, self._clock())
 
-    def _look_second(self, engine: Engine, now: float) -> None:
-        due = [folder for folder, when in self._second_looks.items() if when <= now]
+    def _check_again(self, engine: Engine, now: float) -> None:
+        due = [folder for folder, when in self._second_checks.items() if when <= now]
         until = self._clock() + _SLICE_S
         for folder in due:
-            del self._second_looks[folder]
+            del self._second_checks[folder]
             self._is_looking_again = True
-            engine.look_at(folder)
+            engine.check_folder(folder)
             if self._clock() >= until:
                 break
 
     @staticmethod
-    def _look_at_nameless(engine: Engine, now: float) -> None:
+    def _check_nameless(engine: Engine, now: float) -> None:
         """Sources that have waited long enough for their identity file: looked at now, they get a new one."""
         for held in engine.metadata.due(now):
             key = key_of(held[1])
-            engine.look_at(parent(key), frozenset({key}))
+            engine.check_folder(parent(key), frozenset({key}))
             engine.metadata.held.pop(held, None)
 
     # --------------------------------------------------------------------------------------------------------------- holds
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """Who holds changes back."""
+        """What holds changes back."""
         return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
 
     def hold(self, client: int, why: str) -> None:
@@ -440,7 +440,7 @@ class ChangeTracker:
     # --------------------------------------------------------------------------------------------------------- what was asked for
 
     def rescan(self, *, retries: bool) -> None:
-        """Look at everything, as soon as nobody holds it back."""
+        """Scan everything, as soon as nothing holds changes back."""
         self._is_lost = True
         self._retries = self._retries or retries
 
@@ -464,16 +464,16 @@ class ChangeTracker:
         if self._absences and not self._placing:
             times.append(self._absences.due)
         elif self._is_anything_gathered and not self.engine.is_scanning:
-            times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
+            times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_CHECK_S)
         if self._people or self.is_draining:
-            times = [due for due in times if due > now + _HOLD_LOOK_S]
+            times = [due for due in times if due > now + _HOLD_CHECK_S]
         times.extend(self._cookies.deadlines())
         if self._intermediates.due is not None:
             times.append(self._intermediates.due)
         if self.engine.metadata.held and not self.engine.is_scanning:
-            times.append(max(now + (_HOLD_LOOK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
-        if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
-            times.append(max(now, min(self._second_looks.values())))
+            times.append(max(now + (_HOLD_CHECK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
+        if self._second_checks and self.engine.is_idle and not self._is_anything_gathered:
+            times.append(max(now, min(self._second_checks.values())))
         return min(times, default=None)
 
 

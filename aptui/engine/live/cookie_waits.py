@@ -1,4 +1,4 @@
-"""Who waits until all that the watcher had to say before is looked at: each has made a sync cookie, and the watcher comes to it.
+"""Waits for sync cookies: each ends when the watcher has reported its cookie and all earlier changes have been checked.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """

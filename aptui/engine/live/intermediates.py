@@ -1,9 +1,8 @@
-"""Intermediates that somebody else wrote: nothing may be made of them, so they are looked at, and their jobs make them again.
+"""Intermediates that another program wrote: nothing may be made of them, so they are checked, and their jobs make them again.
 
-The engine writes there itself, and the watcher names its files as well. What it wrote is told by the stamp that it noted when it
-moved the
-file in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and while a commit is
-under way.
+The engine writes there itself, and the watcher reports its files as well. Its own files are recognized by the stamp that it noted
+when it moved them in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and while a
+commit is under way.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -47,7 +46,7 @@ class WrittenIntermediates:
         if found and self.due is None:
             self.due = now + _GATHER_S
 
-    def look(self, engine: Engine, now: float) -> None:
+    def check(self, engine: Engine, now: float) -> None:
         """Have those files looked at that are not as the engine wrote them."""
         if self.due is None or now < self.due:
             return
@@ -60,7 +59,7 @@ class WrittenIntermediates:
             key = PathKey(name.removeprefix(_PREFIX))
             folders.setdefault(parent(key), set()).add(key)
         for folder, keys in folders.items():
-            engine.look_at(folder, frozenset(keys))
+            engine.check_folder(folder, frozenset(keys))
 
     def _strange(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
         """Return the products among `paths`, and in folders among them, that are there and are not as they were placed."""

@@ -25,7 +25,7 @@ from aptui.shared.errors import KnownError
 _QUIET_S = 0.1
 """Who saves one file of it often saves the next one in a moment."""
 
-Told = Callable[[str, bool], None]
+ReloadCallback = Callable[[str, bool], None]
 """Called with an error ("" = none) and whether anything changed."""
 
 
@@ -35,7 +35,7 @@ class LoadedConfiguration(Struct):
     config: Config | None
     builders: tuple[Builder, ...] = ()
     error: str = ""
-    told: tuple[Told, ...] = ()
+    callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
         """Whether it differs, from these, in what an engine is made of."""
@@ -53,7 +53,7 @@ class ConfigurationReload:
     def __init__(self, load: Callable[[], Config], wake: Callable[[], None]) -> None:
         self._load, self._wake = load, wake
         self._at: float | None = None
-        self._told: list[Told] = []
+        self._callbacks: list[ReloadCallback] = []
         self._loaded: queue.SimpleQueue[LoadedConfiguration] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -61,20 +61,20 @@ class ConfigurationReload:
         """Read it when nothing of it has changed for a moment."""
         self._at = time.monotonic() + _QUIET_S
 
-    def want_now(self, told: Told | None) -> None:
+    def want_now(self, callback: ReloadCallback | None) -> None:
         """Read it, and tell `told` what came of it."""
-        if told is not None:
-            self._told.append(told)
+        if callback is not None:
+            self._callbacks.append(callback)
         self._at = time.monotonic()
 
     @property
-    def is_owed(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether it is being read, or will be."""
         return self._thread is not None or self._at is not None
 
     @property
     def deadline(self) -> float | None:
-        """When (monotonic) to begin, None when nobody wants it or it is being read."""
+        """When (monotonic) to begin, None when no reload is wanted or one is under way."""
         return self._at if self._thread is None else None
 
     def begin(self, memory: Path) -> None:
@@ -101,7 +101,7 @@ class ConfigurationReload:
         except queue.Empty:
             return None
         self._thread = None
-        loaded.told, self._told = tuple(self._told), []
+        loaded.callbacks, self._callbacks = tuple(self._callbacks), []
         return loaded
 
 

@@ -2,7 +2,7 @@
 
 A new configuration is a new pipeline: running jobs come to an end (10 s at most), the engine is closed and another one
 opened, and the scan says what is different now. The same way leads out of trouble: after a full disk or a lost scan folder
-the engine is closed, and tried again until it opens. Whoever listens stays connected meanwhile.
+the engine is closed, and tried again until it opens. Clients stay connected meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.model import Config
-from aptui.core.notices import HealthChanged, LogLevel, Notice, Progress, Said
+from aptui.core.notices import EngineMessage, HealthChanged, LogLevel, Notice, Progress
 from aptui.core.project import Builder
 from aptui.core.sessions import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
-from aptui.engine.live.database_look import DatabaseLook
-from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, Told
+from aptui.engine.live.database_file import DatabaseFileCheck
+from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback
 from aptui.engine.live.tools import Tools
 from aptui.engine.live.unsettled_news import UnsettledNews
 from aptui.engine.live.watched_roots import WatchedRoots
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
-_DISK_LOOK_S = 1.0
+_DISK_CHECK_S = 1.0
 
 
 class LoopPart(Protocol):
@@ -89,8 +89,8 @@ class EngineSupervisor:
         self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
-        self._outside = outside_files.OutsideFileLooks()
-        self._database = DatabaseLook()
+        self._outside = outside_files.OutsideFileChecks()
+        self._database = DatabaseFileCheck()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)
@@ -155,7 +155,7 @@ class EngineSupervisor:
             raise HostError(f"project folder '{self.config.project_dir}' is not there", hint="mount it, or move it back")
         opening = PreparedSession(self.config)
         opening.take()
-        engine = Engine(self.config, [self._tell], opening=opening, selector=self.selector, live=self.watching)
+        engine = Engine(self.config, [self._notify], opening=opening, selector=self.selector, live=self.watching)
         engine.epoch = self._epoch
         engine.open()
         self._epoch = engine.epoch
@@ -203,7 +203,7 @@ class EngineSupervisor:
                     for key, mask in self.selector.select(None if wait_s == math.inf else wait_s):
                         key.data(mask)
                 else:
-                    engine.turn(min(wait_s, engine.patience_s()))
+                    engine.turn(min(wait_s, engine.longest_wait_s()))
                 if engine is None or not engine.is_committing:
                     now = time.monotonic()
                     self.watching.poll(now)
@@ -246,7 +246,7 @@ class EngineSupervisor:
             self._idle_since, self._is_settled = None, False
             engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
-                self._disk_at = now + _DISK_LOOK_S
+                self._disk_at = now + _DISK_CHECK_S
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
         if engine is not None and engine.pipeline.is_outdated:
             self._describe_anew(engine)
@@ -260,7 +260,7 @@ class EngineSupervisor:
         self._unsettled.poll(now, self.engine)
         if self._database.poll(self._writer, now):
             self._say(self._database.trouble, LogLevel.ERROR)
-        self._tell_health()
+        self._notify_health()
 
     def _rest(self, engine: Engine, now: float) -> None:
         """Nothing is pending: record it, not at once, for the next save may come in a moment."""
@@ -290,7 +290,7 @@ class EngineSupervisor:
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
         if engine is not None:
             _close_engine(engine)
-        self._tell_health()
+        self._notify_health()
 
     def _try_again(self) -> None:
         retry_s = self._retry_s
@@ -316,18 +316,18 @@ class EngineSupervisor:
         """What is wrong with the configuration as it is on the disk, so that an older one stays; "" = nothing."""
         return self._configuration_error
 
-    def reload(self, told: Told | None = None) -> None:
+    def reload(self, callback: ReloadCallback | None = None) -> None:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
-        self._rereading.want_now(told)
+        self._rereading.want_now(callback)
 
-    def look_unwatched(self) -> None:
-        """Look now at what nobody watches: the tools of commands, and files outside of all scan folders that runs found.
+    def check_unwatched(self) -> None:
+        """Check now what is not watched: the tools of commands, and files outside of all scan folders that runs found.
 
         Tools that changed are taken over before the engine counts as idle.
         """
-        self._tools.look(self.config)
+        self._tools.check(self.config)
         if self.engine is not None:
-            self.engine.look_at_outside_files()
+            self.engine.check_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
         """Runs had other code than their builders were described with: look at those now, by their bytes."""
@@ -345,21 +345,21 @@ class EngineSupervisor:
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
-        error, is_changed, is_told = loaded.error, False, False
+        error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
                 error = f"the cache is '{loaded.config.cache_dir}' now: restart the engine to move it"
             else:
                 is_changed = loaded.is_other(self.config, self._builders)
-                is_told = loaded.config.serve != self.config.serve
+                is_reported = loaded.config.serve != self.config.serve
                 self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's business, not the engine's
         if error and error != self._configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self._configuration_error = error
         if self.engine is not None and not is_changed:
             code.note_described(self.engine, error)
-        for listener in loaded.told:
-            listener(error, is_changed or is_told)
+        for listener in loaded.callbacks:
+            listener(error, is_changed or is_reported)
         if is_changed and loaded.config is not None:
             self._next = loaded.config
             self._reopen_by = time.monotonic() + _WINDING_DOWN_S
@@ -428,9 +428,9 @@ class EngineSupervisor:
         if self.engine is not None:
             self.engine.news.say(text, level)
         else:
-            self._tell(Said(0, level, text))
+            self._notify(EngineMessage(0, level, text))
 
-    def _tell(self, notice: Notice) -> None:
+    def _notify(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
             self.latest_progress = notice
         if self.server is not None and not self._unsettled.put_off(notice):
@@ -445,9 +445,9 @@ class EngineSupervisor:
     @property
     def is_reopening(self) -> bool:
         """Whether another configuration is about to be taken over."""
-        return self._reopen_by is not None or self._rereading.is_owed
+        return self._reopen_by is not None or self._rereading.is_pending
 
-    def _tell_health(self) -> None:
+    def _notify_health(self) -> None:
         engine = self.engine
         pool = engine.runs.pool_if_any if engine is not None else None
         health = Health(
@@ -463,7 +463,7 @@ class EngineSupervisor:
         )
         if health != self.health:
             self.health = health
-            self._tell(HealthChanged(0, health))
+            self._notify(HealthChanged(0, health))
 
 
 def _close_engine(engine: Engine) -> None:

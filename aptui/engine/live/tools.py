@@ -13,7 +13,7 @@ from collections.abc import Callable
 from aptui.config import tools
 from aptui.config.model import Config, ToolSettings
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 class Tools:
@@ -41,10 +41,10 @@ class Tools:
             return
         if config is not self._config:
             self._config, self._seen = config, config.tools
-        self.look(config)
-        self._due_s = now_s + _LOOK_EVERY_S
+        self.check(config)
+        self._due_s = now_s + _CHECK_EVERY_S
 
-    def look(self, config: Config) -> None:
+    def check(self, config: Config) -> None:
         """Look at them now."""
         if not config.tools:
             return

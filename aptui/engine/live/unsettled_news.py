@@ -1,8 +1,8 @@
-"""News for clients of jobs that are pending or run, a moment later: most of them are over by then, and nobody has to hear of them.
+"""Notices of jobs that are pending or running, sent a moment later: most of these jobs have ended by then, and need no notice.
 
-Two kinds of clients hear of them. For those who want each step (the gateway's) the core makes news of each, and what is overtaken
-here is never sent. For those who draw now and then nothing is made before it is told: the engine is asked for the latest. How
-often news are sent to the latter is `link.beat`'s business.
+There are two kinds of clients. For clients that want each step (the gateway's) the core makes a notice of each, and one that is
+outdated here is never sent. For clients that draw now and then no notice is made in advance: the engine is asked for the
+latest. How often notices are sent to the latter is `link.beat`'s business.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ class Repositories:
                     return path
             for name in _OPERATIONS.get(kind, ()):
                 path = os.path.join(folder, name)
-                if os.path.lexists(path) and self._moves(kind, folder):
+                if os.path.lexists(path) and self._is_changing(kind, folder):
                     return path
         return ""
 
-    def _moves(self, kind: str, folder: str) -> bool:
+    def _is_changing(self, kind: str, folder: str) -> bool:
         ages = (self._age_s(os.path.join(folder, name)) for name in _PULSE[kind])
         return any(age_s is not None and age_s < QUIET_S for age_s in ages)
 

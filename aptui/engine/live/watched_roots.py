@@ -46,7 +46,7 @@ class WatchedRoots:
         self._config, self._take, self._wake, self._say = config, take, wake, say
         self._watcher: Watcher | None = None
         self._health: tuple[WatchedRoot, ...] = ()
-        self._told: dict[str, tuple[WatchMode, str]] = {}
+        self._reported: dict[str, tuple[WatchMode, str]] = {}
         self._is_health_new = threading.Event()
 
     # -------------------------------------------------------------------------------------------------------- the watcher
@@ -129,8 +129,8 @@ class WatchedRoots:
             return
         self._is_health_new.clear()
         for root in self._health:
-            before = self._told.get(root.path)
-            self._told[root.path] = root.mode, root.detail
+            before = self._reported.get(root.path)
+            self._reported[root.path] = root.mode, root.detail
             if self._is_of_cache(root) or before == (root.mode, root.detail):
                 continue
             if root.mode in _ILL_WATCHED:

@@ -1,7 +1,7 @@
 """Files that are being written, and those that were a moment ago: when each may be looked at.
 
 A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where
-nobody can tell, and where a file changes again within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+that cannot be known, and where a file changes again within 150 ms, it waits for 150 ms without a change, 5 s at most.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _QUIET_S = 0.15
 _LONGEST_WAIT_S = 5.0
 _PROBE_S = (0.001, 0.05)
-_RELEASED_KEPT = 4096
+_MOST_RELEASED = 4096
 
 _Stamp = tuple[int, int, int, int]
 
 
-class _Written(Struct):
+class _OpenFile(Struct):
     """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
 
     due: float
@@ -44,7 +44,7 @@ class FilesBeingWritten:
 
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
-        self._written: dict[bytes, _Written] = {}
+        self._written: dict[bytes, _OpenFile] = {}
         self._released: OrderedDict[bytes, tuple[float, _Stamp | None]] = OrderedDict()
 
     def __bool__(self) -> bool:
@@ -70,20 +70,20 @@ class FilesBeingWritten:
         if now - released_at < _QUIET_S:
             if key == before:
                 return False  # one save raises several notifications
-            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)
         if is_open is True:
-            self._put_off(engine, path, rels, _Written(now + _PROBE_S[0], _PROBE_S[0], now))
+            self._put_off(engine, path, rels, _OpenFile(now + _PROBE_S[0], _PROBE_S[0], now))
             return False
         if is_open is None and stat.S_ISREG(seen.st_mode) and before != key:
-            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         self.release(path, now)
         return True
 
     def find_ended(self, now: float) -> Iterator[tuple[bytes, bool]]:
-        """Yield (path, whether it is there) of each file that is due and that nobody writes any more."""
+        """Yield (path, whether it is there) of each file that is due and that no process writes any more."""
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             is_there = stat_of(path) is not None
             if is_there and is_open_for_writing(path) is True:
@@ -99,7 +99,7 @@ class FilesBeingWritten:
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
         self._released.move_to_end(path)
-        if len(self._released) > _RELEASED_KEPT:
+        if len(self._released) > _MOST_RELEASED:
             self._released.popitem(last=False)
 
     def forget(self, path: bytes) -> None:
@@ -116,7 +116,7 @@ class FilesBeingWritten:
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 
-    def _put_off(self, engine: Engine, path: bytes, rels: Sequence[RelPath], written: _Written) -> None:
+    def _put_off(self, engine: Engine, path: bytes, rels: Sequence[RelPath], written: _OpenFile) -> None:
         self._written[path] = written
         for key in map(key_of, rels):
             self.unfinished[key] = _before(engine, key)

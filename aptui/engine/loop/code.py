@@ -30,7 +30,7 @@ _WINDING_DOWN_S = 10.0
 
 
 class DescribedEngine(Protocol):
-    """What is asked of the engine whose builders were described."""
+    """What is needed of the engine whose builders were described."""
 
     config: Config
     project: Project

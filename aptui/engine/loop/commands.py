@@ -27,8 +27,8 @@ from aptui.core.messages import (
     Event,
     HashFiles,
     KillRuns,
-    LookAgain,
     ProductsCommitted,
+    RecheckFiles,
     Rows,
     RowsSaved,
     SaveRows,
@@ -115,7 +115,7 @@ class _PendingCommit:
             self._are_rows_made.set()
 
     def wait(self) -> None:
-        """Return when the thread has ended: it wakes nobody any more."""
+        """Wait until the thread has ended."""
         try:
             if self.wants_rows:
                 self.go_on(len(self.order.commits))
@@ -141,7 +141,7 @@ class CommandExecutor:
 
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
-        self._owed: deque[Command | tuple[Notice, ...]] = deque()
+        self._pending: deque[Command | tuple[Notice, ...]] = deque()
         """Commands to be performed, and notices to be published after those of the same answer."""
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
@@ -161,23 +161,23 @@ class CommandExecutor:
 
     def handle(self, event: Event) -> None:
         """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes its time."""
-        self._owe(event)
+        self._schedule(event)
         self.go_on()
         if isinstance(event, RowsSaved) and self._commit is None:
             self._deletions.perform(event.ticket)
 
-    def _owe(self, event: Event) -> None:
+    def _schedule(self, event: Event) -> None:
         """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
         with trace.span(type(event).__name__, seq=event.seq):
             commands, notices = self._context.pipeline.handle(event)
-        self._owed.extendleft(reversed((*commands, tuple(notices))))
+        self._pending.extendleft(reversed((*commands, tuple(notices))))
 
     def go_on(self) -> None:
         """Perform what is pending, up to a commit that takes its time."""
         try:
-            while self._commit is not None or self._owed:
+            while self._commit is not None or self._pending:
                 if self._commit is None:
-                    self._do(self._owed.popleft())
+                    self._do(self._pending.popleft())
                 elif self._commit.is_over:
                     self._end_commit(self._commit)
                 else:
@@ -187,7 +187,7 @@ class CommandExecutor:
                     return
             self._deletions.perform_urgent()
         except BaseException:
-            self._owed.clear()
+            self._pending.clear()
             raise
 
     def finish(self) -> None:
@@ -204,14 +204,14 @@ class CommandExecutor:
         with contextlib.suppress(KnownError):  # then the next engine finds them, for their folders are doubted
             self._deletions.perform_all()
 
-    def _do(self, owed: Command | tuple[Notice, ...]) -> None:
-        if not isinstance(owed, tuple):
-            with trace.span(type(owed).__name__):
-                self._perform(owed)
-        elif owed:
-            with trace.span("notices", count=len(owed)):
-                for notice in owed:
-                    self._context.news.tell(notice)
+    def _do(self, step: Command | tuple[Notice, ...]) -> None:
+        if not isinstance(step, tuple):
+            with trace.span(type(step).__name__):
+                self._perform(step)
+        elif step:
+            with trace.span("notices", count=len(step)):
+                for notice in step:
+                    self._context.news.notify(notice)
 
     def _perform(self, command: Command) -> None:  # noqa: C901, PLR0912  # one case for each command, and nothing else
         context = self._context
@@ -240,7 +240,7 @@ class CommandExecutor:
                 self._write_log(command)
             case DropLogs():
                 self._drop_logs(command.files)
-            case LookAgain():
+            case RecheckFiles():
                 self._scans.want_again(command.keys)
             case CompareFiles():
                 self._scans.compare(command.facts)
@@ -269,7 +269,7 @@ class CommandExecutor:
         committed, failed = commit.answer()
         self._runs.note_committed(commit.order, committed)
         now_ms = time.time_ns() // 1_000_000
-        self._owe(ProductsCommitted(context.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
+        self._schedule(ProductsCommitted(context.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
 
     # ----------------------------------------------------------------------------------------------------------- rows, logs
 

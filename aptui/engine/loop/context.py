@@ -1,6 +1,6 @@
-"""What the parts of one engine share: its project, its pipeline, its database and cache, its voice.
+"""What the parts of one engine share: its project, its pipeline, its database and cache, its notices.
 
-Who does what with them is the parts' business.
+What each part does with them is not known here.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -43,7 +43,7 @@ class ChangeSource(Protocol):
         """
         ...
 
-    def look_soon(self, path: bytes) -> None:
+    def check_soon(self, path: bytes) -> None:
         """Look at a source (absolute path) as if the watcher had named it."""
         ...
 

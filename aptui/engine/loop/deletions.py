@@ -1,7 +1,7 @@
 """Products that are to go: they are deleted once no row names them any more.
 
-A row without its product is a product that somebody lost, and its job runs again; a product without a row is only a file too
-many. So the rows come first, and with them a doubt about the folder: if the engine dies in between, the next one looks there.
+A row without its product is a lost product, and its job runs again; a product without a row is only a superfluous file. So the
+rows are deleted first, and the folder is marked as doubtful with them: if the engine dies in between, the next one checks it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Deletions:
         """The rows of this ticket are saved: delete what waited for them."""
         while self._waiting and self._waiting[0].ticket <= ticket:
             for problem in self._context.cache.delete(self._waiting.popleft().names):
-                self._context.news.told.append(problem)
+                self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete what nobody saves rows about, and intermediates at once: they are sources, which are about to be looked at."""
+        """Delete what has no rows to save, and intermediates at once: they are sources, which are about to be checked."""
         waiting = self._waiting
         if waiting and (
             waiting[-1].ticket > self._announced or any(name.startswith(_COMMON) for order in waiting for name in order.names)

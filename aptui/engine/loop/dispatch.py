@@ -19,10 +19,10 @@ from aptui.engine.scan.lfs_files import Pointers
 from aptui.shared import trace
 
 if TYPE_CHECKING:
-    from aptui.engine.cache.restoring import KeptRun
+    from aptui.engine.cache.restoring import StoredRun
     from aptui.engine.cache.shared.shared_cache import SharedCache
     from aptui.engine.loop.context import EngineContext
-    from aptui.engine.loop.pause import Pause
+    from aptui.engine.loop.pause import QueuePause
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
     from aptui.sharing.account import Account
@@ -54,7 +54,7 @@ class RunDispatcher:
         self._results_per_commit = _RESULTS_PER_COMMIT if context.live is None else _RESULTS_PER_LIVE_COMMIT
         self._analyses: list[AnalyseResult] = []
         self._shared: SharedCache | None = None
-        self._restores: dict[int, KeptRun] = {}
+        self._restores: dict[int, StoredRun] = {}
         self.pool_if_any: Pool | None = None
         self.account: Account | None = None
         """What was saved by results that were there already; complete when the engine is closed."""
@@ -88,7 +88,7 @@ class RunDispatcher:
             return plain
         from aptui.engine.cluster.pool import cluster_pool
 
-        return cluster_pool(context.config, context.pipeline, context.project, context.news.told.append)
+        return cluster_pool(context.config, context.pipeline, context.project, context.news.from_threads.append)
 
     def _open_shared(self) -> SharedCache | None:
         """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
@@ -99,7 +99,7 @@ class RunDispatcher:
             from aptui.sharing.service import Service
 
             try:
-                service = Service(sharing, context.news.told.append)
+                service = Service(sharing, context.news.from_threads.append)
             except Exception as error:  # noqa: BLE001 - a run goes on without it
                 self.account = Account()
                 context.news.say_once(f"results are not shared: {error}")
@@ -107,7 +107,7 @@ class RunDispatcher:
             self.account = service.account
             self._shared = SharedCache(
                 sharing, service, context.project.builders, context.project.scan_folders, context.config.cache_dir, context.wake,
-                context.news.told.append,
+                context.news.from_threads.append,
                 is_patient=not self._runs_builders,
             )  # fmt: skip
             context.closing.callback(self._close_shared)
@@ -116,7 +116,7 @@ class RunDispatcher:
     def _close_shared(self) -> None:
         if self._shared is not None:
             self._shared.close(is_stopping=self._context.is_stopping())
-            self._context.news.say_what_threads_told()
+            self._context.news.notify_from_threads()
 
     def note_shared(self) -> None:
         """Write down what sharing saved since the last time."""
@@ -166,11 +166,11 @@ class RunDispatcher:
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
-    def offer_slots(self, pause: Pause) -> SlotsFree | None:
+    def offer_slots(self, pause: QueuePause) -> SlotsFree | None:
         """Return how much may start now, None for nothing."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
-            free = max(free, self._shared.room)  # to find a result takes no worker
+            free = max(free, self._shared.free_count)  # to find a result takes no worker
         inbox = self._context.inbox
         if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
@@ -195,14 +195,14 @@ class RunDispatcher:
             self._run(orders)
 
     def restore(self, job_id: int, run_key: int) -> None:
-        """Give this job the products of an earlier run at its next one, which somebody has to ask for.
+        """Give this job the products of an earlier run at its next one, which the caller has to request.
 
         Raises:
             UserError: they are not kept.
         """
-        from aptui.engine.cache.restoring import find_kept_run  # only who restores pays for it
+        from aptui.engine.cache.restoring import find_stored_run  # only who restores pays for it
 
-        self._restores[job_id] = find_kept_run(self._context.config, job_id, run_key)
+        self._restores[job_id] = find_stored_run(self._context.config, job_id, run_key)
 
     def _answer_restores(
         self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]

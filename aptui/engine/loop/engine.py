@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
-from aptui.core.messages import Asked, OutsideSeen, RowsSaved
+from aptui.core.messages import OutsideSeen, RequestReceived, RowsSaved
 from aptui.core.model import PathKey
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
@@ -35,7 +35,7 @@ from aptui.engine.loop.files.scans import Scans
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.pause import Pause
+from aptui.engine.loop.pause import QueuePause
 from aptui.engine.loop.progress import ProgressReporter
 from aptui.engine.loop.publishing import CatalogPublisher
 from aptui.engine.loop.reporting.events import Listener, NoticePublisher
@@ -101,7 +101,7 @@ class Engine:
         """Rises with each opening. Who opened another engine before says its epoch, for the database may be made anew since."""
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
-        self.pause = Pause()
+        self.pause = QueuePause()
         self._runs_builders = runs_builders
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
@@ -151,7 +151,7 @@ class Engine:
 
     def _open(self, opening: PreparedSession) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
-        self.news.open_log(self.config.log_dir, tells_jobs=self.config.project.debug_output)
+        self.news.open_log(self.config.log_dir, logs_jobs=self.config.project.debug_output)
         self.closing.callback(self.news.close)
         for sentence in opening.sentences:
             self.news.say_once(sentence)
@@ -242,14 +242,14 @@ class Engine:
             self.executor.finish()
             is_full = self._is_full_scan if is_full is None else is_full
             self.scans.start(retries=retries, is_full=is_full)
-            self.look_at_outside_files(trusts_times=not is_full)
+            self.check_outside_files(trusts_times=not is_full)
 
     @property
     def knows_outside_files(self) -> bool:
         """Whether runs found files outside of all scan folders."""
         return bool(self.pipeline.memory.outside)
 
-    def look_at_outside_files(self, *, trusts_times: bool = True) -> None:
+    def check_outside_files(self, *, trusts_times: bool = True) -> None:
         """Tell the pipeline which of those files are not what they were; `trusts_times`: the same stamp is the same file."""
         if changed := find_changed_files(self.pipeline.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
@@ -263,29 +263,29 @@ class Engine:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
         self.scans.start_below(folder)
 
-    def look_at(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
+    def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
-        self.scans.look_at(folder, again)
+        self.scans.check_folder(folder, again)
 
-    def look_at_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
-        """Look at known files of a relative folder (lower case) by themselves; False: nothing was done, `look_at` the folder."""
-        return self.scans.look_at_files(folder, named)
+    def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
+        """Look at known files of a relative folder (lower case) by themselves; False: nothing was done, check the folder."""
+        return self.scans.check_files(folder, named)
 
     def is_unheard_of(self, key: PathKey) -> bool:
         """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""
         folder = parent(key)
         return not (folder in self.pipeline.memory.folders or self.inbox.names_folder(folder) or self.archive.folders.variants(key))
 
-    def look_at_products(self) -> None:
+    def check_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
         self.executor.finish()  # it has put products in place that no row knows yet
-        self.scans.look_at_products()
+        self.scans.check_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
         """Put a person's request into the inbox."""
         if verb == "reprocess":
             self.sessions.begin(SessionKind.ASKED)
-        self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
+        self.inbox.post(RequestReceived(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
 
     def latest(self) -> list[JobChanged]:
         """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
@@ -313,7 +313,7 @@ class Engine:
 
     def _run_until_idle(self) -> None:
         while not self.is_stopping:
-            self.turn(self.patience_s())
+            self.turn(self.longest_wait_s())
             self._code_watch.go_on(self)
             if self.is_idle:
                 self._rest.refuse_stuck()
@@ -350,11 +350,11 @@ class Engine:
     def is_idle(self) -> bool:
         """Whether nothing is pending, in memory or to the database."""
         is_saved = self._saved.ticket >= self.ordered_ticket
-        is_anything_held = self.runs.are_results_held or bool(self.scans.looks_due)
+        is_anything_held = self.runs.are_results_held or bool(self.scans.due_times)
         is_at_rest = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
         return is_at_rest and is_saved and not is_anything_held and not self._has_work
 
-    def patience_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
         if self.is_committing:
             return 0.0 if self.executor.can_go_on else _PROGRESS_S
@@ -363,7 +363,7 @@ class Engine:
         now = time.monotonic()
         if self.runs.are_results_held:
             return max(0.0, self.runs.hold_s(now))
-        deadlines = [*self.scans.looks_due, *self.runs.next_deadlines()]
+        deadlines = [*self.scans.due_times, *self.runs.next_deadlines()]
         if not self.is_idle:
             deadlines.append(now + _PROGRESS_S)
         return max(0.0, min(deadlines, default=math.inf) - now)
@@ -382,23 +382,23 @@ class Engine:
         self._saved.check()
         self.catalogs.say_problems()
         self.executor.is_dirty |= self.catalogs.note_written()
-        self.news.say_what_threads_told()
+        self.news.notify_from_threads()
         self.executor.go_on()
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)  # or workers would have nothing to read when it has ended
         if self.news.begun:
-            self.news.tell_begun(self.runs.at_work())
+            self.news.notify_started(self.runs.at_work())
         if self.news.progress_is_due(now):
             with trace.span("progress"):
-                self._progress.tell(now)
+                self._progress.report(now)
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
         if self._saved.are_news:
             self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_news()))
-        self.scans.look_again(now)
+        self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
             if self.digests.are_answered and not self._is_amid_changes:  # else copies that came with them could not be used

@@ -1,4 +1,4 @@
-"""Hashing for the core: which files are to be read, who reads them, and what came of it; it decides nothing.
+"""Hashing for the core: which files are to be read, by a worker or the engine, and what came of it; it decides nothing.
 
 Where copies are all that a file is wanted for, its reader stages them on the way. Answers that come while the core is busy, with a
 commit above all, reach it together: so a commit is of more of them.
@@ -46,7 +46,7 @@ _ANNOUNCED_COUNT = 4
 """Where so few files are saved, the disk has time to take what is intended while they are read."""
 
 
-class _Wanted(Struct, frozen=True):
+class _FileToRead(Struct, frozen=True):
     """A file to be read, with the run keys of its copies and the digest that it had (`HashFiles`)."""
 
     fact: FileFact
@@ -57,16 +57,16 @@ class _Wanted(Struct, frozen=True):
 class _Answer(Struct):
     """What came of an order; `told` of its files the core knows."""
 
-    files: list[_Wanted]
+    files: list[_FileToRead]
     errors: dict[int, str]
     staged: dict[int, int]
     unasked: frozenset[int]
     found: Sequence[tuple[bytes, int, int, int, int, int] | None]
-    told: int = 0
+    reported: int = 0
 
 
 class CopyStaging(Struct, frozen=True):
-    """How copies are staged by those who read.
+    """How copies are staged by the readers of their sources.
 
     `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
     (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
@@ -109,10 +109,10 @@ class HashQueue:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
         self._is_little, self._copying = is_little, copying
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
-        self._orders: dict[int, list[_Wanted]] = {}
-        self._waiting: deque[_Wanted] = deque()
+        self._orders: dict[int, list[_FileToRead]] = {}
+        self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Answer] = deque()
-        self._copies_told = 0
+        self._copies_reported = 0
         """How many copies that are decided one by one wait for those of the next answer."""
 
     @property
@@ -133,7 +133,7 @@ class HashQueue:
     def want(self, command: HashFiles) -> None:
         """Have these files read."""
         self._waiting.extend(
-            map(_Wanted, command.files, command.copies, command.known) if command.copies else map(_Wanted, command.files)
+            map(_FileToRead, command.files, command.copies, command.known) if command.copies else map(_FileToRead, command.files)
         )
 
     def read_few(self) -> None:
@@ -151,7 +151,7 @@ class HashQueue:
 
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""
-        while self._waiting and pool.free_for_looks > 0:
+        while self._waiting and pool.free_for_analyses > 0:
             order = self._order(may_copy=self._copying.may_start())
             pool.send_hash(order)
             if self._is_live and order.copies and len(order.paths) <= _ANNOUNCED_COUNT:
@@ -171,11 +171,11 @@ class HashQueue:
         copies = tuple(tuple(f"{staging}/{run_key}" for run_key in wanted.run_keys) for wanted in files)
         return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files), asks_writers=self._is_live)
 
-    def _take_waiting(self) -> list[_Wanted]:
+    def _take_waiting(self) -> list[_FileToRead]:
         """Return what is read with one order."""
         least, most = _FILES_PER_LIVE_ORDER if self._is_live else (_FILES_PER_ORDER, _FILES_PER_ORDER)
         count, size = max(least, min(most, len(self._waiting) // 8)), 0
-        files: list[_Wanted] = []
+        files: list[_FileToRead] = []
         while self._waiting and len(files) < count and size < _BYTES_PER_ORDER:
             files.append(self._waiting.popleft())
             size += files[-1].fact.size
@@ -229,24 +229,24 @@ class HashQueue:
         left = self._together
         while self._answered and left > 0:
             answer = self._answered[0]
-            first = answer.told
-            while answer.told < len(answer.files) and left > 0:
-                left -= 1 if self._is_grouped(answer.files[answer.told]) else _ALONE
-                answer.told += 1
-            if answer.told == len(answer.files):
+            first = answer.reported
+            while answer.reported < len(answer.files) and left > 0:
+                left -= 1 if self._is_grouped(answer.files[answer.reported]) else _ALONE
+                answer.reported += 1
+            if answer.reported == len(answer.files):
                 self._answered.popleft()
-            yield answer, first, answer.told
+            yield answer, first, answer.reported
 
-    def _is_grouped(self, wanted: _Wanted) -> bool:
+    def _is_grouped(self, wanted: _FileToRead) -> bool:
         """Whether the core decides the copies of a file together with those of others."""
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
         """Whether copies that are decided one by one, now `alone` more, wait for those of the answers that are there already."""
-        self._copies_told += alone
-        has_more = self._is_live and bool(self._answered) and 0 < self._copies_told < _LIVE_COPIES_TOGETHER
+        self._copies_reported += alone
+        has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER
         if not has_more:
-            self._copies_told = 0
+            self._copies_reported = 0
         return has_more
 
     def _usable(self, answer: _Answer, first: int, end: int) -> dict[int, int]:
@@ -259,4 +259,4 @@ class HashQueue:
 
 
 def _as_read(fact: FileFact, digest: bytes, hash64: int, size: int, mtime_ns: int, ctime_ns: int, inode: int) -> FileFact:
-    return FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64, fact.is_shadow)
+    return FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64, fact.is_duplicate)

@@ -18,7 +18,7 @@ from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.scan.outside_files import are_as_they_were
-from aptui.engine.scan.up_to_date import UpToDateCheck, look, signature
+from aptui.engine.scan.up_to_date import UpToDateCheck, check, signature
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
@@ -77,7 +77,7 @@ class PreparedSession:
     def take(self) -> None:
         """Hold the cache and find out what there is to do."""
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
-            if not path.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in path):
+            if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
                 raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
         with schema.translate_errors(self.database):
             schema.refuse_foreign(self.database)
@@ -100,7 +100,7 @@ class PreparedSession:
         self.builders = self._complete_builders()
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
-            self._look()
+            self._check_up_to_date()
         if self._starts_worker and not self.is_current and not self.is_little:
             from aptui.engine.pool.spawning import EarlyWorker  # where nothing is pending nobody pays for it
 
@@ -120,7 +120,7 @@ class PreparedSession:
 
         return registry_params.complete(self.config, builders_record(self.config.cache_dir), self.sentences.append)
 
-    def _look(self) -> None:
+    def _check_up_to_date(self) -> None:
         archive = LastRun(self.database, {}, self.project.metadata_types)
         try:
             ids = archive.scan_folder_ids()
@@ -142,7 +142,7 @@ class PreparedSession:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
         opens = contextlib.nullcontext if self._trusts_times else self._verification
-        self.check = look(self.walk, digests, opens, files)
+        self.check = check(self.walk, digests, opens, files)
         self.is_current = is_settled and self.check is not None and self.check.is_clean
         if texts and self.is_current:
             from aptui.core.settings import SettingsTree  # few projects have settings in their folders

@@ -1,6 +1,6 @@
 """The paused queue: no job and no analysis starts but what `run-next` names; what runs goes on, and files are read.
 
-Who pauses is `requests.handler`; the supervisor pauses what winds down, too.
+`requests.handler` pauses it for clients; the supervisor pauses an engine that winds down, too.
 
 Tests: `tests/engine/requests/test_handler.py`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Pause:
+class QueuePause:
     """Whether the queue of one engine is paused, and what starts all the same."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Pause:
 
     @property
     def lets_one_start(self) -> bool:
-        """Whether somebody asked for one job more."""
+        """Whether a client asked for one job more."""
         return bool(self._next)
 
     def run_next(self, job_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Progress: what the parts of an engine have counted, put together for those who listen.
+"""Progress: what the parts of an engine have counted, put together for clients.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -29,10 +29,10 @@ class ProgressReporter:
         self._context, self._scans, self._runs = context, scans, runs
         self._forecaster, self._failed_before = forecaster, failed_before
 
-    def tell(self, now: float) -> None:
+    def report(self, now: float) -> None:
         """Tell how far the work is."""
         counts = self._forecaster.complete_progress(self.counts(), self._runs.at_work(), now)
-        self._context.news.tell_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
+        self._context.news.notify_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
 
     def counts(self) -> Progress:
         """Return how far the work is, without timers and forecast."""

@@ -95,7 +95,7 @@ class CatalogPublisher:
                 self._news.say_once(problem)
 
     def note_written(self) -> bool:
-        """Take note of the folders that catalogs were written into: nobody else touched them; return whether there are any."""
+        """Take note of the folders that catalogs were written into: nothing else changed in them; return whether there are any."""
         written = self._runtime.take_written() if self._runtime is not None else set()
         if written:
             self._cache.note_written(written)

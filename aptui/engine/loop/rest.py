@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.messages import Asked
+from aptui.core.messages import RequestReceived
 from aptui.shared.errors import InternalError
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class RestRecorder:
         context: EngineContext,
         scans: Scans,
         runs: RunDispatcher,
-        deeds: CommandExecutor,
+        commands: CommandExecutor,
         catalogs: CatalogPublisher,
         sessions: SessionRecorder,
         dropped_folders: Sequence[int],
     ) -> None:
-        self._context, self._scans, self._runs, self._executor = context, scans, runs, deeds
+        self._context, self._scans, self._runs, self._executor = context, scans, runs, commands
         self._catalogs, self._sessions = catalogs, sessions
         self._dropped_folders = list(dropped_folders)
 
@@ -59,7 +59,7 @@ class RestRecorder:
         context, is_stopping = self._context, self._context.is_stopping()
         self._executor.finish()
         if is_stopping:
-            self._executor.handle(Asked(context.inbox.next_seq(), "stop"))
+            self._executor.handle(RequestReceived(context.inbox.next_seq(), "stop"))
         else:
             self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
         records_folders = context.live is None or is_stopping  # else who deletes a product there is heard

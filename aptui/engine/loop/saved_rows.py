@@ -21,12 +21,12 @@ class SavedRows:
         self._wake = wake
         self.ticket = 0
         """Of the last rows that are saved in the database."""
-        self._told = 0
+        self._acknowledged = 0
         self._failure: KnownError | None = None
 
     def begin_anew(self) -> None:
         """Tickets begin with one again; what a writer failed of before is not forgotten."""
-        self.ticket = self._told = 0
+        self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
         """Rows up to this ticket are saved; called in the writer's thread."""
@@ -46,9 +46,9 @@ class SavedRows:
     @property
     def are_news(self) -> bool:
         """Whether the pipeline has not been told of all that is saved."""
-        return self._told < self.ticket
+        return self._acknowledged < self.ticket
 
     def take_news(self) -> int:
         """Return the newest ticket; from now on the pipeline knows of it."""
-        self._told = self.ticket
-        return self._told
+        self._acknowledged = self.ticket
+        return self._acknowledged

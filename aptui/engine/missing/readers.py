@@ -1,6 +1,6 @@
 """Reader processes of the search for missing dependencies, seen from the searcher: a path in, a future of its names out.
 
-Each process has a thread that talks to it and waits for it, so that nobody else has to. One that dies takes the file it was
+Each process has a thread of its own that talks to it and waits for it. One that dies takes the file it was
 at with it: that file is broken, the next gets another process.
 
 Tests: `tests/engine/missing/test_scanner.py`.

@@ -34,7 +34,7 @@ class ScanRules(Struct):
     complaints: list[str] = field(default_factory=list)
 
     def is_shipped(self, *paths: str) -> bool:
-        """Whether one of these paths (lower case, without a platform) is shipped whoever names it."""
+        """Whether one of these paths (lower case, without a platform) is always shipped."""
         return any(pattern.fullmatch(path) for pattern in self.shipped for path in paths)
 
     def tags_of(self, path: str, *, is_product: bool) -> tuple[str, ...]:

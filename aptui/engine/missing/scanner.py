@@ -33,7 +33,7 @@ from aptui.store.queries.reader import Reader, open_reader
 READERS = 2
 """Processes that read; they are CPU-bound, and the engine has work too."""
 _PAGE = 128
-_LOOK_S = 0.2
+_REPORT_EVERY_S = 0.2
 
 
 class NamePlace(Struct, frozen=True):
@@ -72,7 +72,7 @@ class FileFound(NamedTuple):
     says: str
 
 
-Told = Callable[[Tally], object]
+OnProgress = Callable[[Tally], object]
 _Begun = dict[int, Names | Future[Reading]]
 """{product id: its names as remembered, or what reads them}."""
 
@@ -89,7 +89,9 @@ class MissingSearch:
     def __init__(self, place: NamePlace, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
         self._place, self._line_limit, self._is_given_up = place, line_limit, is_given_up
 
-    def products(self, wanted: Sequence[Scanned], save: Callable[[Rows], object], told: Told = lambda _: None) -> Tally:
+    def products(
+        self, wanted: Sequence[Scanned], save: Callable[[Rows], object], on_progress: OnProgress = lambda _: None
+    ) -> Tally:
         """Scan products; `save` takes the rows of some of them at a time.
 
         Raises:
@@ -104,27 +106,27 @@ class MissingSearch:
                 following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
                 save(work.rows_of(page, begun))
                 begun = following
-                self._tell(tally, told)
+                self._report(tally, on_progress)
                 if tally.is_given_up:
                     break
         return tally
 
-    def files(self, paths: Iterable[str], told: Told = lambda _: None) -> tuple[list[FileFound], Tally]:
+    def files(self, paths: Iterable[str], on_progress: OnProgress = lambda _: None) -> tuple[list[FileFound], Tally]:
         """Scan files that are no products (absolute, as Python's file functions want them); return those with something to say."""
         listed = list(paths)
         tally, found = Tally(files=len(listed)), []
         with self._work(tally) as work:
             for at in range(0, len(listed), _PAGE):
                 found += work.find_in(listed[at : at + _PAGE])
-                self._tell(tally, told)
+                self._report(tally, on_progress)
                 if tally.is_given_up:
                     break
         return found, tally
 
-    def _tell(self, tally: Tally, told: Told) -> None:
+    def _report(self, tally: Tally, on_progress: OnProgress) -> None:
         tally.seconds = time.monotonic() - tally.began_s
         tally.is_given_up = self._is_given_up()
-        told(tally)
+        on_progress(tally)
 
     @contextmanager
     def _work(self, tally: Tally) -> Iterator[_Work]:
@@ -172,7 +174,7 @@ class _Work(Struct):
         return begun
 
     def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
-        """Return the rows of some products: what is missing of them, or why nobody knows."""
+        """Return the rows of some products: what is missing of them, or why that is not known."""
         moment = int(time.time())
         stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
         rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
@@ -217,7 +219,7 @@ class _Work(Struct):
         """Return what came of a file; nobody waits for a disk that hangs once the search is given up."""
         while True:
             try:
-                return begun.result(_LOOK_S)
+                return begun.result(_REPORT_EVERY_S)
             except TimeoutError:
                 if self.is_given_up():
                     return Reading(error="the search was given up", is_broken=True)
@@ -225,7 +227,7 @@ class _Work(Struct):
     # -------------------------------------------------------------------------------------------------------------- files
 
     def find_in(self, paths: Sequence[str]) -> list[FileFound]:
-        """Return of some files those that name what nobody declared, and those that cannot be read."""
+        """Return of some files those with undeclared references, and those that cannot be read."""
         begun: dict[str, Future[Reading] | None] = {}
         for path in paths:
             is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))

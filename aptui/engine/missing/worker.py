@@ -1,7 +1,6 @@
 """The reader process of the search for missing dependencies: a path comes in, names come out; no database.
 
-Spoken in JSON Lines over its standard streams. It ends when nobody speaks to it any more, so none outlives an engine that
-was killed.
+It speaks JSON Lines over its standard streams, and ends when its input is closed, so none outlives an engine that was killed.
 
 Tests: `tests/engine/missing/test_scanner.py`.
 """

@@ -1,6 +1,6 @@
 """Which job may run beside which: all together must fit into memory, and one that was killed for want of it runs alone.
 
-What builders take is learned in `pool.memory_budget`; who was killed is kept in `pool.failures`.
+What builders take is learned in `pool.memory_budget`; killed runs are counted in `pool.failures`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """A job was killed by a signal that nobody of us sent; return whether it is the first time: it gets another try, alone."""
+        """Note that a job was killed by a foreign signal; return whether it is the first time: it gets another try, alone."""
         is_new = self._failures.isolate(identity_of(order))
         if is_new:
             self._memory.learn_death(builder_of(order))

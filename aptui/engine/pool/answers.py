@@ -55,9 +55,9 @@ class OrderAnswers:
         elif result.run_key in message.cancelled:
             self.cancel([order])
         else:
-            self.results.append(with_output(self._judge_run(order, result), text, order.builder))
+            self.results.append(with_output(self._check_run(order, result), text, order.builder))
 
-    def _judge_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
+    def _check_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
         """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
         if not isinstance(result, RunResult):
             return result
@@ -80,7 +80,7 @@ class OrderAnswers:
     # ------------------------------------------------------------------------------------------------------- no worker does
 
     def cancel(self, orders: Sequence[Order]) -> None:
-        """Nobody wants these any more."""
+        """Forget these orders: their results are not wanted any more."""
         self.results += [make_ended(order, Outcome.CANCELLED, "cancelled") for order in orders]
 
     def refuse(self, message: PoolMessage, fault: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from aptui.engine.pool.messages import Identity
 
-MAX_DEATHS = 3
+MAX_FAILURES = 3
 _MAX_LONELY = 10_000
 
 
@@ -33,12 +33,12 @@ class FailureTracker:
 
     def list_broken(self) -> dict[str, str]:
         """Return {builder: why} of those whose circuit breaker is open."""
-        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_DEATHS}
+        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
 
     def refusal(self, builder: str) -> str:
         """Return why no worker is risked for a builder; "" when one is."""
         count, reason = self._failures.get(builder, (0, ""))
-        return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_DEATHS else ""
+        return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
     def let_off(self) -> None:
         """Give every builder a new chance: it may be another one now."""

@@ -67,17 +67,17 @@ class MemoryBudget:
     def fits(self, need_bytes: int, at_work: Iterable[tuple[int, int]]) -> bool:
         """Return whether a run fits beside those at work, which are (pid, expected bytes)."""
         runs = list(at_work)
-        owed_bytes = need_bytes + sum(expected for _, expected in runs)
+        expected_bytes = need_bytes + sum(expected for _, expected in runs)
         if self._budget_bytes:
-            return owed_bytes <= self._budget_bytes
+            return expected_bytes <= self._budget_bytes
         if self._clock() - self._sampled_s >= SAMPLE_S:
             self._sampled_s, self._left_bytes, self._taken_bytes = self._clock(), self._available(), None
-        if owed_bytes <= self._left_bytes:
+        if expected_bytes <= self._left_bytes:
             return True
         if self._taken_bytes is None:  # what they have taken already is not taken twice
             self._taken_bytes = {pid: self._taken(pid) for pid, _ in runs}
-        owed_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
-        return owed_bytes <= self._left_bytes
+        expected_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
+        return expected_bytes <= self._left_bytes
 
 
 # ------------------------------------------------------------------------------------------------------------- the machine

@@ -52,7 +52,7 @@ class PoolMessage(Struct):
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
-    def only_looks(self) -> bool:
+    def only_analyses(self) -> bool:
         """Whether it makes nothing: files are read, or analysed."""
         return self.kind in (wire.FrameKind.HASH, wire.FrameKind.ANALYSE)
 
@@ -67,7 +67,7 @@ class PoolMessage(Struct):
         return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
 
     def may_wait_behind(self, other: PoolMessage) -> bool:
-        """Whether this may wait behind `other` with a worker: nobody has to be asked again for memory when its turn comes."""
+        """Whether this may wait behind `other` with a worker: it needs no more memory when its turn comes."""
         if not (self.is_short and other.is_short):
             return False
         return not self.is_job or (other.is_job and builder_of(self.orders[0]) == builder_of(other.orders[0]))

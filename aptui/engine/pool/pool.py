@@ -5,12 +5,12 @@ also when its worker crashes, hangs, floods its output or talks nonsense:
 
 * the run that a dying worker was at is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
 * a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
-* of a message of several copies nobody knows which one was to blame: all of it is RETURNED (a single one is LOST);
+* of a message of several copies it is not known which one was to blame: all of it is RETURNED (a single one is LOST);
 * a builder whose workers die three times before it ever answered is broken: its orders fail at once, until `reconfigure`;
 * a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
 
 Memory: a job starts only when what builders are known to take fits (`pool.admission`); one always may. What does not
-fit waits, others pass it, but not for ever. Critical orders: `size` workers are for everybody, and one more is there for
+fit waits, others pass it, but not for ever. Critical orders: `size` workers take any order, and one more is there for
 critical orders alone, so that these need not wait for the end of a long run. It is started when it is first needed, and
 keeping it free costs nothing while there are none. While all the others are at jobs, files are read and analysed there too:
 what changed is known however long jobs take.
@@ -28,7 +28,7 @@ from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, Run
 from aptui.core.project import Builder, Platform
 from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.answers import OrderAnswers
-from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
+from aptui.engine.pool.failures import MAX_FAILURES, FailureTracker
 from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
     Order,
@@ -114,10 +114,10 @@ class Pool:
         return self._free(self._size + 1)
 
     @property
-    def free_for_looks(self) -> int:
+    def free_for_analyses(self) -> int:
         """How many messages may be sent now that only look; one, where jobs have all workers."""
         is_one_free = (
-            self._manager.busy <= self._size and self._are_all_at_jobs and not any(each.only_looks for each in self._waiting)
+            self._manager.busy <= self._size and self._are_all_at_jobs and not any(each.only_analyses for each in self._waiting)
         )
         return max(self.free, int(is_one_free))
 
@@ -127,7 +127,7 @@ class Pool:
 
     def _free(self, size: int) -> int:
         held = self._waiting.held_count
-        behind = sum(slot.has_room_behind for slot in self._manager.slots)
+        behind = sum(slot.takes_another for slot in self._manager.slots)
         return min(size - self._manager.busy + behind - (len(self._waiting) - held), max(_LEAST_HELD, 2 * self._size) - held)
 
     @property
@@ -256,7 +256,7 @@ class Pool:
         now_s = self._clock()
         is_barred = is_full = False
         for message in self._waiting:
-            if is_full and not message.only_looks:
+            if is_full and not message.only_analyses:
                 continue
             if message.is_job and (is_barred or not self._admission.may_run(message, self._manager.jobs())):
                 is_barred = self._waiting.hold(message, now_s) or is_barred
@@ -275,7 +275,7 @@ class Pool:
 
     def _choose(self, message: PoolMessage) -> WorkerSlot | None:
         """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
-        if self._manager.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
+        if self._manager.busy < self._size + (message.is_critical or (message.only_analyses and self._are_all_at_jobs)):
             free = [slot for slot in self._manager.slots if slot.is_usable and not slot.messages]
             if free:
                 return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
@@ -385,7 +385,7 @@ class Pool:
 
     def _note_failed_start(self, reason: str) -> None:
         self._failed_starts += 1
-        if self._failed_starts < MAX_DEATHS:
+        if self._failed_starts < MAX_FAILURES:
             return
         self.fault = f"worker processes do not start: {reason}"
         for message in self._waiting.clear():

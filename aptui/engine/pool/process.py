@@ -190,7 +190,7 @@ class WorkerProcess:
         return self._stream.take(run_key)
 
     def drain(self) -> None:
-        """Take in output, so that nobody waits for room in the pipe."""
+        """Read output, so that the worker does not wait for space in the pipe."""
         for _ in range(_DRAIN_READS):
             if not self._read_output():
                 break

@@ -174,7 +174,7 @@ class WorkerManager:
             slot.member.terminate()
 
     def end_if_cancelled(self, slot: WorkerSlot) -> None:
-        """End a worker that is at a run which nobody wants any more."""
+        """End a worker whose run was cancelled."""
         order = slot.messages[0].current if slot.messages else None
         if order is not None and order.run_key in slot.messages[0].cancelled:
             self.end(slot, order.run_key, Verdict(Outcome.CANCELLED, "cancelled"))

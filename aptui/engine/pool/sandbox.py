@@ -3,7 +3,7 @@
 Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
 cache, and what `sandbox_paths` adds, all read-only; the staging folder, which alone can be written to; temporary and home folders
 in memory, empty. There is no network. What is not kept away: signals to other processes of the same user, and what the system's
-own folders show to everybody. A namespace of process ids would keep signals away; but workspaces and left-over processes are known
+own folders show to all users. A namespace of process ids would keep signals away; but workspaces and left-over processes are known
 by ids that workers and engine share. What others have in memory and environment cannot be read from inside as it is.
 
 Why O3DE projects are left out: their Python builders run the engine's own code, which writes to the user's folders.
@@ -34,7 +34,7 @@ VARIABLE = "APTUI_SANDBOX"
 """For people: `off` turns `auto` off. Inside: `on`."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
 _TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
-_PATIENCE_S = 10.0
+_PROBE_TIMEOUT_S = 10.0
 HINT = "install bubblewrap, or write 'sandbox: off'"
 MISSING = "bubblewrap (bwrap) is not on this machine"
 
@@ -96,7 +96,13 @@ def problem_of(sandbox: Sandbox) -> str:
     command = sandbox.command([sys.executable, "-c", ""])
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""Workers, the orders each has, and the messages that wait: who has room, who goes first.
+"""Workers, the orders each has, and the messages that wait: which worker takes another message, and which message goes first.
 
 Nothing here speaks to processes.
 """
@@ -56,13 +56,13 @@ class WorkerSlot(Struct, eq=False):
         return self.is_usable and self.is_ready and not self.messages
 
     @property
-    def has_room_behind(self) -> bool:
+    def takes_another(self) -> bool:
         """Whether one more short message may wait behind what it has."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
     def takes_behind(self, message: PoolMessage) -> bool:
         """Whether this message may wait behind what it has."""
-        return self.has_room_behind and message.may_wait_behind(self.messages[-1])
+        return self.takes_another and message.may_wait_behind(self.messages[-1])
 
     @property
     def job(self) -> PoolMessage | None:

@@ -1,4 +1,4 @@
-"""Processes of workers as they are started, before anybody gives them work; who does that is `process`.
+"""Processes of workers as they are started, before they get work from `process`.
 
 A worker takes as long to start as the engine to import what decides. The `EarlyWorker` is started before that, as soon as it is
 known that there is something to do, so that both happen at one time.
@@ -40,11 +40,11 @@ def python_command(*arguments: str) -> list[str]:
 
 def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders."""
-    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+    inherited = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
     root = str(Path(aptui.__file__).parent.parent)
     if "site-packages" not in root and "dist-packages" not in root:
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH", ""))))
-    return {**kept, **(extra or {})}
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (root, inherited.get("PYTHONPATH", ""))))
+    return {**inherited, **(extra or {})}
 
 
 def mark_prefix() -> str:
@@ -139,7 +139,7 @@ class EarlyWorker:
         return spawned
 
     def close(self) -> None:
-        """End it when nobody took it."""
+        """End it if it was not taken."""
         if self._spawned is not None:
             self._spawned.discard()
             self._spawned = None

@@ -29,7 +29,7 @@ OWN = -1
 
 
 def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
-    """Note who depends on what moves or goes, what becomes of that, and whose text is to be repaired."""
+    """Note the dependants of what moves or goes, what becomes of them, and which texts are to be repaired."""
     wanted = {item.source_id for item in plan.items}
     edges = dependants_of(reader, [item for item in known.values() if item.source.source_id in wanted])
     places = {item.old_file: item for item in plan.items}
@@ -39,7 +39,7 @@ def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
         for edge in edges.get(item.source_id, ()) if item.source_id else ():
             targets.setdefault(edge.file, []).append(at)
             dependants[edge.file] = edge
-    names: dict[str, _Named] = {}
+    names: dict[str, _MentionResult] = {}
     if not plan.order.is_delete:
         _note_own(plan, reader)
     for file in dict.fromkeys((*targets, *plan.own)):
@@ -50,7 +50,7 @@ def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
         )
         plan.mentions.append(mention)
         if not plan.order.is_delete and (plan.order.updates_references or mover is not None):
-            names[file] = _look_for_names(plan, mention)
+            names[file] = _search_names(plan, mention)
     for at, item in enumerate(plan.items):
         found = edges.get(item.source_id, ()) if item.source_id else ()
         plan.items[at] = replace(item, dependants=tuple(replace(edge, fate=_fate(plan, at, edge, places, names)) for edge in found))
@@ -84,7 +84,7 @@ def _note_own(plan: Plan, reader: Reader) -> None:
             plan.own[movers[source_id].old_file] = stay
 
 
-class _Named(Struct, frozen=True):
+class _MentionResult(Struct, frozen=True):
     """What was found in a dependant's text."""
 
     changed: frozenset[int] = frozenset()
@@ -93,17 +93,17 @@ class _Named(Struct, frozen=True):
     problem: str = ""
 
 
-def _look_for_names(plan: Plan, mention: Mention) -> _Named:
+def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
     outside = plan.tree.why_not_ours(mention.file)
     if outside:
-        return _Named(problem=outside)
+        return _MentionResult(problem=outside)
     try:
         data = references.read(native(mention.file))
         mended = references.mend(data, renames(plan, mention, mention.targets), prefixes(plan))
     except UnreadableError as error:
-        return _Named(problem=str(error))
+        return _MentionResult(problem=str(error))
     problem = references.why_not_writable(native(mention.file)) if mended.count else ""
-    return _Named(mended.changed, mended.same, mended.count, problem)
+    return _MentionResult(mended.changed, mended.same, mended.count, problem)
 
 
 def prefixes(plan: Plan) -> list[str]:
@@ -140,10 +140,10 @@ def renames(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename
     return found
 
 
-def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationItem], names: Mapping[str, _Named]) -> Fate:
+def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationItem], names: Mapping[str, _MentionResult]) -> Fate:
     if plan.order.is_delete:
         return Fate.HOLDS if edge.file in places else Fate.BREAKS
-    item, named = plan.items[at], names.get(edge.file, _Named())
+    item, named = plan.items[at], names.get(edge.file, _MentionResult())
     if edge.by_uuid and item.uuid == item.new_uuid:
         return Fate.HOLDS
     if at in named.changed:
@@ -151,7 +151,7 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
     return Fate.HOLDS if at in named.same else Fate.BREAKS
 
 
-def _update(plan: Plan, mention: Mention, named: _Named) -> Update | None:
+def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
     """Return what is to be done about a dependant's text, None where nothing is."""
     missing = [at for at in mention.targets if at not in named.changed and at not in named.same and _breaks(plan, at, mention)]
     if not (named.count or missing):

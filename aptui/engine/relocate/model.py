@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from aptui.config.model import Config
 from aptui.engine.relocate.files import DiskTree
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation.records import Relocate, RelocationItem, RelocationReport, Skipped, Update, count_report
+from aptui.shared.relocation.records import Relocate, RelocationItem, RelocationReport, SkippedFile, Update, count_report
 
 
 class Mention(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Plan(Struct):
     tree: DiskTree
     config: Config
     items: list[RelocationItem] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)

@@ -103,8 +103,8 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
 def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
     """Return what is to be said of switches that stand without their command, one line each in the reference's words."""
     names = ", ".join(f"'{name}'" for name, _command in switches)
-    said = [f"Command --{name} must be used with command {command}" for name, command in switches]
-    return RelocationError(f"{names} goes with a move or a deletion", "\n".join(said))
+    mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
+    return RelocationError(f"{names} goes with a move or a deletion", "\n".join(mistakes))
 
 
 # ------------------------------------------------------------------------------------------------------------------ source

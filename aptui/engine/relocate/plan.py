@@ -1,4 +1,4 @@
-"""The plan of a move or a deletion: its files with their metadata, who depends on them, what forbids it; nothing is changed.
+"""The plan of a move or a deletion: its files with their metadata, their dependants, what forbids it; nothing is changed.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -23,7 +23,7 @@ from aptui.engine.relocate.model import Plan
 from aptui.engine.relocate.paths import Destination, FoundSource, RelocationError
 from aptui.engine.relocate.references import UnreadableError
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation.records import Fate, Relocate, RelocationItem, Skipped
+from aptui.shared.relocation.records import Fate, Relocate, RelocationItem, SkippedFile
 from aptui.store.db.schema import uuid_text
 from aptui.store.graph.dependants import KnownSource, sources_in
 from aptui.store.queries.reader import Reader
@@ -84,9 +84,9 @@ def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) ->
         elif rel in owned and not plan.order.excludes_metadata:
             continue
         elif not companions.is_metadata(rel):
-            plan.skipped.append(Skipped(rel, "it is not a source"))
+            plan.skipped.append(SkippedFile(rel, "it is not a source"))
         elif plan.order.excludes_metadata:
-            plan.skipped.append(Skipped(rel, "metadata files are left out"))
+            plan.skipped.append(SkippedFile(rel, "metadata files are left out"))
         else:
             plan.items.append(_item(found.folder, rel, is_metadata=True))
     if plan.items:
@@ -126,7 +126,7 @@ class _Companions:
         return rel.lower().endswith(self._suffixes)
 
     def of(self, rel: str) -> list[str]:
-        """Return the metadata files of a source that are there, whatever their case."""
+        """Return the metadata files of a source that exist, in any case."""
         if self._is_excluded:
             return []
         wanted = [f"{rel}.{META}"]
@@ -157,7 +157,7 @@ def companion_path(rule: Companion, rel: str) -> str:
 def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
     """Say of each file where it goes; one that is there already is skipped."""
     sent: dict[str, RelocationItem] = {}
-    kept: list[RelocationItem] = []
+    remaining: list[RelocationItem] = []
     for item in plan.items:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
@@ -165,12 +165,12 @@ def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
         new = _beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:
-            plan.skipped.append(Skipped(item.old, "it is there already"))
+            plan.skipped.append(SkippedFile(item.old, "it is there already"))
             continue
         moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
         sent[item.old] = moved
-        kept.append(moved)
-    plan.items = kept
+        remaining.append(moved)
+    plan.items = remaining
 
 
 def _absolute(folder: ScanFolder, path: str) -> str:
@@ -194,8 +194,8 @@ def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
         if item.is_metadata:
             continue
         uuid = known[item.old].source.uuid
-        is_kept = item.old in travelling and _says(travelling[item.old], uuid)
-        plan.items[at] = replace(item, new_uuid=item.uuid if is_kept else uuid_text(path_uuid(item.new)))
+        keeps_identity = item.old in travelling and _says(travelling[item.old], uuid)
+        plan.items[at] = replace(item, new_uuid=item.uuid if keeps_identity else uuid_text(path_uuid(item.new)))
         plan.products[at] = list(_product_names(item, known[item.old]))
 
 
@@ -237,9 +237,9 @@ def _object(plan: Plan) -> None:
     seen: dict[str, RelocationItem] = {}
     for at, item in enumerate(plan.items):
         problem = _problem(plan, item)
-        twin = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
-        if not problem and twin is not item:
-            problem = f"'{twin.old}' goes to the same place"
+        other = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
+        if not problem and other is not item:
+            problem = f"'{other.old}' goes to the same place"
         if problem:
             plan.items[at] = replace(item, problem=problem)
             plan.refusals.append(f"'{item.old}': {problem}")
@@ -247,8 +247,8 @@ def _object(plan: Plan) -> None:
         _warn(plan, [item for item in plan.items if not item.problem and not item.is_metadata])
     breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
     if breaking and not order.allows_broken and not order.updates_references:
-        deed = "deleted" if order.is_delete else "moved"
-        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on what would be {deed}, and would break")
+        action = "deleted" if order.is_delete else "moved"
+        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on what would be {action}, and would break")
     if not order.allows_broken:
         plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
 

@@ -24,7 +24,7 @@ _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
 _ANY_SEPARATOR = re.compile(_SEPARATOR)
 _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
 _ALIAS = re.compile(r"@\w+@/")
-_LOOK_BACK = 4096
+_LONGEST_PATH_BYTES = 4096
 _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -155,7 +155,7 @@ class _Mending:
     def _before(self, start: int) -> str:
         if not start or self._text[start - 1] not in "/\\":
             return ""
-        piece = self._text[max(0, start - _LOOK_BACK) : start]
+        piece = self._text[max(0, start - _LONGEST_PATH_BYTES) : start]
         return _ANY_SEPARATOR.sub("/", _NO_PATH.split(piece)[-1]).lower()
 
 
@@ -167,27 +167,27 @@ def _paths_regex(paths: Iterable[str]) -> str:
     tree: dict[str, Any] = {}
     for path in paths:
         node = tree
-        for letter in path:
-            node = node.setdefault(letter, {})
+        for character in path:
+            node = node.setdefault(character, {})
         node[""] = {}
     return _tree_regex(tree)
 
 
 def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
-    for letter, child in node.items():
-        text, below = _letter_regex(letter), child
-        while letter and len(below) == 1 and "" not in below:  # no branch for a long time: nothing is nested
-            ((next_letter, below),) = below.items()
-            text += _letter_regex(next_letter)
-        if letter:
+    for character, child in node.items():
+        text, below = _character_regex(character), child
+        while character and len(below) == 1 and "" not in below:  # no branch for a long time: nothing is nested
+            ((next_character, below),) = below.items()
+            text += _character_regex(next_character)
+        if character:
             branches.append(text + (_tree_regex(below) if below.keys() != {""} else ""))
     inner = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
     return f"(?:{inner})?" if "" in node else inner
 
 
-def _letter_regex(letter: str) -> str:
-    return _SEPARATOR if letter == "/" else re.escape(letter)
+def _character_regex(character: str) -> str:
+    return _SEPARATOR if character == "/" else re.escape(character)
 
 
 def _uuid_regex(digits: str) -> str:
@@ -247,7 +247,7 @@ def is_read_only(path: str, seen: os.stat_result) -> bool:
 
 
 def rewrite(path: str, data: bytes) -> None:
-    """Put other bytes into a file, all at once: whoever reads it sees the old ones or the new ones. Its mode stays.
+    """Replace the bytes of a file at once: a reader sees the old ones or the new ones. Its mode stays.
 
     Raises:
         UnreadableError: it cannot be written; it is as it was.

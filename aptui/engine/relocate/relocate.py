@@ -49,8 +49,10 @@ def relocate(order: Relocate, config: Config) -> RelocationReport:
 
 def list_touched(report: RelocationReport) -> list[str]:
     """Return the absolute paths that are not what they were, in text form."""
-    moved = [path for item in report.items if item.deed is RelocationAction.DONE for path in (item.old_file, item.new_file) if path]
-    return [*moved, *(update.file for update in report.updates if update.deed is RelocationAction.DONE), *report.removed]
+    moved = [
+        path for item in report.items if item.action is RelocationAction.DONE for path in (item.old_file, item.new_file) if path
+    ]
+    return [*moved, *(update.file for update in report.updates if update.action is RelocationAction.DONE), *report.removed]
 
 
 def _plan(order: Relocate, config: Config) -> Plan:
@@ -89,12 +91,12 @@ class _RelocationSteps:
                 self._perform(self._items[at])
             except OSError as error:
                 self._is_over = True
-                self._items[at] = replace(self._items[at], deed=RelocationAction.FAILED, problem=error.strerror or str(error))
+                self._items[at] = replace(self._items[at], action=RelocationAction.FAILED, problem=error.strerror or str(error))
                 self._mark(order[place + 1 :], RelocationAction.LEFT)
                 if not self._plan.order.is_delete:
                     self._take_back(order[:place])
                 return
-            self._items[at] = replace(self._items[at], deed=RelocationAction.DONE)
+            self._items[at] = replace(self._items[at], action=RelocationAction.DONE)
 
     def _perform(self, item: RelocationItem) -> None:
         git = self._plan.git if item.old_file in self._plan.tracked else None
@@ -110,22 +112,22 @@ class _RelocationSteps:
             item = self._items[at]
             try:
                 self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
-                self._items[at] = replace(item, deed=RelocationAction.LEFT)
+                self._items[at] = replace(item, action=RelocationAction.LEFT)
             except OSError as error:
                 self._items[at] = replace(item, problem=f"it moved alone, and does not come back: {error.strerror}")
 
-    def _mark(self, indices: list[int], deed: RelocationAction) -> None:
+    def _mark(self, indices: list[int], action: RelocationAction) -> None:
         for at in indices:
-            self._items[at] = replace(self._items[at], deed=deed)
+            self._items[at] = replace(self._items[at], action=action)
 
     def _remove_empty(self) -> Iterator[str]:
         roots = {folder.name: folder.path for folder in self._plan.tree.folders}
-        kept = list(roots.values())
+        roots_in_order = list(roots.values())
         left = {
-            (item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.deed is RelocationAction.DONE
+            (item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.action is RelocationAction.DONE
         }
         for folder, root in sorted(left, key=lambda pair: -len(pair[0])):
-            yield from files.remove_empty(folder, root, kept)
+            yield from files.remove_empty(folder, root, roots_in_order)
 
     # ------------------------------------------------------------------------------------------------------------ references
 
@@ -136,12 +138,12 @@ class _RelocationSteps:
 
     def _update(self, update: Update, mention: Mention) -> Update:
         """Mend one dependant, wherever it is now."""
-        moved = [at for at in mention.targets if self._items[at].deed is RelocationAction.DONE]
+        moved = [at for at in mention.targets if self._items[at].action is RelocationAction.DONE]
         place = self._where(mention)
         if not moved and place.new_file == mention.file:
-            return replace(update, deed=RelocationAction.LEFT, problem="what it names did not move")
+            return replace(update, action=RelocationAction.LEFT, problem="what it names did not move")
         if not update.count:
-            return replace(update, deed=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
+            return replace(update, action=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
         path = native(place.new_file)
         try:
             mended = references.mend(
@@ -152,20 +154,20 @@ class _RelocationSteps:
             if mended.count:
                 references.rewrite(path, mended.data)
         except UnreadableError as error:
-            return replace(update, deed=RelocationAction.FAILED, problem=str(error))
-        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, deed=RelocationAction.DONE)
+            return replace(update, action=RelocationAction.FAILED, problem=str(error))
+        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, action=RelocationAction.DONE)
 
     def _where(self, mention: Mention) -> Mention:
         """Return a mention as it really is: a dependant that was to move too may have stayed."""
         mover = self._places.get(mention.file)
-        if mover is None or self._items[mover].deed is RelocationAction.DONE:
+        if mover is None or self._items[mover].action is RelocationAction.DONE:
             return mention
         return replace(mention, new_file=mention.file, new_path=mention.path)
 
 
 @contextmanager
 def hold_engines_off(config: Config) -> Iterator[None]:
-    """Keep engines away while files move: whoever starts now would see half of it.
+    """Keep engines away while files move: one that starts now would see half of it.
 
     Raises:
         BusyError: an engine runs already, and is to be asked.

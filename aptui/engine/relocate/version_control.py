@@ -24,14 +24,14 @@ class Git:
 
     def __init__(self, folder: str) -> None:
         self._folder = native(folder)
-        code, said = self._run("rev-parse", "--show-toplevel")
-        self.top = "" if code else said.rstrip("\n")
+        code, output = self._run("rev-parse", "--show-toplevel")
+        self.top = "" if code else output.rstrip("\n")
 
     def list_tracked(self) -> set[str]:
         """Return the absolute paths of all files in the folder that Git tracks."""
-        code, said = self._run("ls-files", "-z") if self.top else (1, "")
+        code, output = self._run("ls-files", "-z") if self.top else (1, "")
         folder = to_text(os.fsencode(self._folder))
-        return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in said.split("\0") if name}
+        return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in output.split("\0") if name}
 
     def move(self, old: str, new: str) -> None:
         """Move a tracked file.
@@ -51,9 +51,9 @@ class Git:
         self._do("rm", "--quiet", "--", native(path))
 
     def _do(self, *words: str) -> None:
-        code, said = self._run(*words)
+        code, output = self._run(*words)
         if code:
-            raise OSError(code, f"git says: {' '.join(said.split())}")
+            raise OSError(code, f"git says: {' '.join(output.split())}")
 
     def _run(self, *words: str) -> tuple[int, str]:
         environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}

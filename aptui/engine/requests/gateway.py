@@ -1,4 +1,4 @@
-"""Requests of the gateway (`port.Barrier`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true.
+"""Requests of the gateway (`port.Barrier`, `Readiness`, `WriteCatalog`, `ShowSource`), answered now or when it has come true.
 
 Tests: `tests/serve/ws/answers/test_routing.py`.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from aptui.core.model import RelPath
-from aptui.core.notices import ShowAsked
+from aptui.core.notices import ShowRequested
 from aptui.link import port
 from aptui.shared.errors import KnownError, UserError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
     from aptui.link.port import Request
 
-_LOOK_S = 0.01
+_RECOUNT_S = 0.01
 _BARRIER_LIMIT_S = 60.0
 _BARRIER_URGENCY = 200
 """The escalation of jobs that a client waits for, as of O3DE's synchronous asset requests."""
@@ -69,11 +69,11 @@ class GatewayRequests:
         self._barriers: list[_BarrierRequest] = []
         self._saving: list[Request] = []
         self._is_saved = False
-        self._owed = _PendingRequest()
+        self._pending = _PendingRequest()
         self._ready_epoch = -1
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.Barrier | port.Readiness | port.SaveCatalog | port.Show) -> None:
+    def take(self, request: Request, verb: port.Barrier | port.Readiness | port.WriteCatalog | port.ShowSource) -> None:
         """Take a verb; answer it now or later.
 
         Raises:
@@ -83,15 +83,15 @@ class GatewayRequests:
             case port.Barrier():
                 self._take_barrier(request, verb)
             case port.Readiness():
-                self._tell_readiness(request)
-            case port.SaveCatalog():
+                self._report_readiness(request)
+            case port.WriteCatalog():
                 self._engine()
                 self._saving.append(request)
-            case port.Show():
+            case port.ShowSource():
                 live, engine = self._live, self._engine()
                 if not verb.source:
                     raise UserError("the source to be shown is missing", hint="name a source")
-                engine.news.tell(ShowAsked(engine.inbox.seq, RelPath(verb.source), verb.product))
+                engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product))
                 live.wake()
                 request.answer()
 
@@ -147,7 +147,7 @@ class GatewayRequests:
     def _is_looking(self, engine: Engine) -> bool:
         """Whether anything that was reported is still to be looked at or read."""
         is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
-        return is_busy or engine.patience_s() <= 0 or engine.pipeline.status().reading > 0
+        return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
         """Whether nothing that was reported is still to be looked at, read or analysed."""
@@ -155,42 +155,44 @@ class GatewayRequests:
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 
-    def _tell_readiness(self, request: Request) -> None:
+    def _report_readiness(self, request: Request) -> None:
         live, engine = self._live, self._live.engine
         if engine is None:
             request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
             return
-        owed = self._count_pending(engine)
+        pending = self._count_pending(engine)
         is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
-        if is_scanned and not owed.analyses:
+        if is_scanned and not pending.analyses:
             self._ready_epoch = engine.epoch
         progress = live.latest_progress
         request.answer(
             state=self._state(),
             is_scanning=engine.is_scanning,
             is_ready=self._ready_epoch == engine.epoch,
-            pending=dict(owed.pending or {}),
-            critical=dict(owed.critical or {}),
-            analyses=owed.analyses,
+            pending=dict(pending.pending or {}),
+            critical=dict(pending.critical or {}),
+            analyses=pending.analyses,
             failed=max(0, progress.failing_count) if progress is not None else 0,
         )
 
     def _count_pending(self, engine: Engine) -> _PendingRequest:
         if engine.is_idle:
-            self._owed = _PendingRequest()
-            return self._owed
-        owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
-        if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
-            return owed
-        found = engine.pipeline.count_owed()
-        self._owed = _PendingRequest(now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses)
-        return self._owed
+            self._pending = _PendingRequest()
+            return self._pending
+        pending, now, busy_s = self._pending, time.monotonic(), time.thread_time()
+        if pending.epoch == engine.epoch and now < pending.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * pending.cost_s)):
+            return pending
+        found = engine.pipeline.count_pending()
+        self._pending = _PendingRequest(
+            now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses
+        )
+        return self._pending
 
     # ---------------------------------------------------------------------------------------------------------------- time
 
     def next_deadline(self, now: float) -> float | None:
         """Return when something that is waited for may have come true."""
-        return now + _LOOK_S if self._barriers or self._saving else None
+        return now + _RECOUNT_S if self._barriers or self._saving else None
 
     def poll(self, now: float) -> None:
         """Answer what has come true."""

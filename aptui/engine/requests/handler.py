@@ -99,28 +99,28 @@ class RequestHandler:
         if client in self._drawing:
             self._drawing.discard(client)
             self._live.follow(is_followed=bool(self._drawing))
-        self._tell_connections()
+        self._notify_connections()
 
     def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
         live, verb = self._live, request.verb
         match verb:
-            case port.Hello():
+            case port.EngineHello():
                 request.answer(**self._identity())
-                self._tell_connections()
-            case port.Ping() | port.Release():
+                self._notify_connections()
+            case port.PingEngine() | port.Release():
                 if isinstance(verb, port.Release):
                     live.watching.release(request.client)
                 request.answer()
             case port.Subscribe():
                 self._subscribe(request, verb)
-            case port.Reprocess() | port.Cancel() | port.Escalate():
+            case port.ReprocessJobs() | port.Cancel() | port.EscalateJobs():
                 self._ask_jobs(request, verb)
-            case port.Interest():
+            case port.NoteInterest():
                 self._interest.take(request, verb)
             case port.Restore():
                 self._engine().restore(verb.job_id, verb.run_key)
                 request.answer()
-            case port.Rescan():
+            case port.RescanSources():
                 self._rescan(request, verb)
             case port.SetOption():
                 self._set_option(request, verb)
@@ -139,12 +139,12 @@ class RequestHandler:
                     request.answer()
                 else:
                     request.refuse(f"there is no worker {verb.number}")
-            case port.Status():
+            case port.ReadStatus():
                 request.answer(**self._status())
             case port.Settle():
                 self._settle(request, verb)
-            case port.Pause() | port.Resume():
-                self._pause(request, isinstance(verb, port.Pause))
+            case port.PauseJobs() | port.ResumeJobs():
+                self._pause(request, isinstance(verb, port.PauseJobs))
             case port.RunNext():
                 self._run_next(request, verb)
             case port.Drain():
@@ -152,7 +152,7 @@ class RequestHandler:
             case port.Hold():
                 live.watching.hold(request.client, verb.why)
                 request.answer()
-            case port.TellLog():
+            case port.ReadRunLog():
                 self._logs.take(request, verb)
             case Relocate():
                 self._engine()
@@ -161,16 +161,16 @@ class RequestHandler:
                 self._missing.scan(request, verb)
             case port.ClearMissing():
                 self._missing.clear(request, verb)
-            case port.Barrier() | port.Readiness() | port.SaveCatalog() | port.Show():
+            case port.Barrier() | port.Readiness() | port.WriteCatalog() | port.ShowSource():
                 self._serving.take(request, verb)
             case port.ReportPeers():
                 self._peering.take_report(request.client, verb.report)
                 request.answer()
-                self._tell_connections()
+                self._notify_connections()
             case port.OrderPeers():
                 self._peering.pass_on(verb.order)
                 request.answer()
-            case port.Shutdown():
+            case port.StopEngine():
                 live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
                 request.answer()
                 if not verb.is_when_idle:
@@ -238,7 +238,7 @@ class RequestHandler:
         elif verb.wants_all:
             self._everything.add(request.client)
             live.want_every_step(True)
-        self._tell_connections()
+        self._notify_connections()
         engine = live.engine
         if engine is None:
             request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[])
@@ -246,7 +246,7 @@ class RequestHandler:
         seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
-            waiting = engine.news.begun.waiting_ids() | engine.pipeline.list_told_pending_ids()
+            waiting = engine.news.begun.waiting_ids() | engine.pipeline.list_reported_pending_ids()
             running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
@@ -263,7 +263,7 @@ class RequestHandler:
         pool = self._live.engine.runs.pool_if_any if self._live.engine else None
         return pool.workers() if pool is not None else ()
 
-    def _tell_connections(self) -> None:
+    def _notify_connections(self) -> None:
         server = self._live.server
         if server is not None:
             engine = self._live.engine
@@ -272,19 +272,19 @@ class RequestHandler:
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
 
-    def _ask_jobs(self, request: Request, verb: port.Reprocess | port.Cancel | port.Escalate) -> None:
+    def _ask_jobs(self, request: Request, verb: port.ReprocessJobs | port.Cancel | port.EscalateJobs) -> None:
         engine = self._engine()
         keys = [] if isinstance(verb, port.Cancel) else [PathKey(key) for key in verb.keys]
         keys = [found for key in keys for found in (engine.archive.keys_like(key) if "*" in key else [key])]
-        name = {port.Reprocess: "reprocess", port.Cancel: "cancel", port.Escalate: "escalate"}[type(verb)]
+        name = {port.ReprocessJobs: "reprocess", port.Cancel: "cancel", port.EscalateJobs: "escalate"}[type(verb)]
         status = engine.pipeline.status()
         self._asked.setdefault(request.client, (engine.epoch, status.run, status.failed))
-        engine.ask(name, keys=keys, job_ids=verb.job_ids, value=verb.amount if isinstance(verb, port.Escalate) else 0)
+        engine.ask(name, keys=keys, job_ids=verb.job_ids, value=verb.amount if isinstance(verb, port.EscalateJobs) else 0)
         request.answer(count=len(keys) + len(verb.job_ids))
 
-    def _rescan(self, request: Request, verb: port.Rescan) -> None:
+    def _rescan(self, request: Request, verb: port.RescanSources) -> None:
         engine = self._engine()
-        self._live.look_unwatched()
+        self._live.check_unwatched()
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
         elif engine.is_scanning:
@@ -352,7 +352,7 @@ class RequestHandler:
         if problem:
             request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
             return
-        live.look_unwatched()
+        live.check_unwatched()
         status = engine.pipeline.status()
         before = self._asked.pop(request.client, (engine.epoch, status.run, status.failed))
         settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))

@@ -1,4 +1,4 @@
-"""What editors and running games look at (`port.Interest`): passed on with a time, and forgotten after a while.
+"""What editors and running games look at (`port.NoteInterest`): passed on with a time, and forgotten after a while.
 
 The pipeline reads no clock, so looks are numbered here by seconds.
 
@@ -31,10 +31,10 @@ class InterestRequests:
     def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._live, self._clock = live, clock
         self._start = clock()
-        self._looks: deque[int] = deque()
+        self._numbers: deque[int] = deque()
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.Interest) -> None:
+    def take(self, request: Request, verb: port.NoteInterest) -> None:
         """Pass looks on.
 
         Raises:
@@ -43,24 +43,24 @@ class InterestRequests:
         engine = self._live.engine
         if engine is None:
             raise KnownError("the engine is not working", hint="'aptui status' says why")
-        if len(verb.keys) > port.MOST_LOOKED_AT:
-            most = f"name {port.MOST_LOOKED_AT:,} at most"
+        if len(verb.keys) > port.MOST_INTERESTING:
+            most = f"name {port.MOST_INTERESTING:,} at most"
             raise UserError(f"{len(verb.keys):,} sources are too many to look at at once", hint=most)
         keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
-        look = 1 + int(self._clock() - self._start)
-        if not self._looks or self._looks[-1] < look:
-            self._looks.append(look)
-        engine.ask("interest", keys=keys, value=look)
+        number = 1 + int(self._clock() - self._start)
+        if not self._numbers or self._numbers[-1] < number:
+            self._numbers.append(number)
+        engine.ask("interest", keys=keys, value=number)
         request.answer(count=len(keys))
 
     def next_deadline(self, now: float) -> float | None:
         """Return when the oldest look is to be forgotten."""
-        return max(now, self._start + self._looks[0] + LASTS_S) if self._looks else None
+        return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
 
     def poll(self, now: float) -> None:
         """Forget what is too old."""
         gone = 0
-        while self._looks and now >= self._start + self._looks[0] + LASTS_S:
-            gone = self._looks.popleft()
+        while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
+            gone = self._numbers.popleft()
         if gone and self._live.engine is not None:
             self._live.engine.ask("fade", value=gone)

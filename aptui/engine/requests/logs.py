@@ -1,6 +1,6 @@
-"""What a job that runs has logged so far (`port.TellLog`): its worker is asked, and who wants to know gets what it says.
+"""What a job that runs has logged so far (`port.ReadRunLog`): its worker is asked, and its answer is passed to the client.
 
-Everybody is answered within a second: by what was said until then where a worker is late, and when the run has ended meanwhile.
+Every client is answered within a second: with what is known by then where a worker is late, or when the run has ended meanwhile.
 
 Tests: `tests/engine/requests/test_logs.py`.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from aptui.engine.pool.questions import LogSoFar
     from aptui.link.port import Request
 
-PATIENCE_S = 1.0
+ANSWER_TIMEOUT_S = 1.0
 
 
 class _Asking(Struct):
     request: Request
-    verb: port.TellLog
+    verb: port.ReadRunLog
     run_key: int
     due_s: float
 
@@ -39,7 +39,7 @@ class LogRequests:
         self._asking: list[_Asking] = []
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.TellLog) -> None:
+    def take(self, request: Request, verb: port.ReadRunLog) -> None:
         """Ask the worker that is at a job; it is answered later.
 
         Raises:
@@ -51,7 +51,7 @@ class LogRequests:
         running = engine.pipeline.running.items()
         run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
         if run_key and self._so_far(run_key, asks=True) is not None:
-            self._asking.append(_Asking(request, verb, run_key, self._clock() + PATIENCE_S))
+            self._asking.append(_Asking(request, verb, run_key, self._clock() + ANSWER_TIMEOUT_S))
         else:
             request.answer(run_key=run_key, stamp=-1, records=[])
 
@@ -64,7 +64,7 @@ class LogRequests:
         return pool.log_so_far(run_key, asks=asks) if pool is not None else None
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when somebody has waited long enough."""
+        """Return when the next client has waited long enough."""
         return min((asking.due_s for asking in self._asking), default=None)
 
     def poll(self, now: float) -> None:

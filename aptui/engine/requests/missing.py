@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 _BUSY = 4
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 class _Running(Struct):
@@ -84,7 +84,7 @@ class MissingScanRequests:
             raise UserError("the engine is not working", hint="'aptui status' says why")
         products = _choose_scanned(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
-        engine.news.tell(ProductsChanged(engine.inbox.seq, ()))
+        engine.news.notify(ProductsChanged(engine.inbox.seq, ()))
         request.answer(count=len(products))
 
     def forget_client(self, client: int) -> None:
@@ -119,14 +119,14 @@ class MissingScanRequests:
     # -------------------------------------------------------------------------------------------------------- the thread
 
     def _run(self, running: _Running, place: NamePlace, verb: port.ScanMissing) -> None:
-        def tell_progress(tally: Tally) -> None:
+        def report_progress(tally: Tally) -> None:
             self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 
         try:
             wanted = _choose_scanned(place.database, verb.patterns, verb.product_ids)
-            tell_progress(Tally(files=len(wanted)))
+            report_progress(Tally(files=len(wanted)))
             search = MissingSearch(place, verb.max_matches, lambda: running.is_given_up)
-            tally = search.products(wanted, lambda rows: self._save(running, rows), tell_progress)
+            tally = search.products(wanted, lambda rows: self._save(running, rows), report_progress)
             self._later(lambda: self._note_ended(running, tally, None))
         except KnownError as error:
             failure = error
@@ -149,14 +149,14 @@ class MissingScanRequests:
             done.set()
 
         self._later(save)
-        while not done.wait(_LOOK_S):
+        while not done.wait(_POLL_S):
             if running.is_given_up:
                 return
         if failures:
             raise failures[0]
 
     def _say(self, notice: MissingScan) -> None:
-        self._later(lambda: self._tell(notice))
+        self._later(lambda: self._notify(notice))
 
     def _later(self, do: Callable[[], object]) -> None:
         self._answers.put(do)
@@ -164,10 +164,10 @@ class MissingScanRequests:
 
     # ---------------------------------------------------------------------------------------------------------- its end
 
-    def _tell(self, notice: MissingScan) -> None:
+    def _notify(self, notice: MissingScan) -> None:
         engine = self._live.engine
         if engine is not None:
-            engine.news.tell(replace(notice, cause=engine.inbox.seq))
+            engine.news.notify(replace(notice, cause=engine.inbox.seq))
 
     def _note_ended(self, running: _Running, tally: Tally, error: KnownError | None) -> None:
         if self._running is running:
@@ -178,7 +178,7 @@ class MissingScanRequests:
                 engine.news.say(complaint, LogLevel.WARNING)
         why = str(error) if error else "given up" if tally.is_given_up and tally.done < tally.files else ""
         counts = tally.files, tally.done, tally.hits, round(tally.seconds, 1)
-        self._tell(MissingScan(0, running.name, *counts, is_over=True, error=why))
+        self._notify(MissingScan(0, running.name, *counts, is_over=True, error=why))
         if error is not None:
             running.request.refuse(error.what, error.hint, error.exit_code)
             return

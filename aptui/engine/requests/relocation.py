@@ -29,7 +29,7 @@ HOLDER = -1
 _LISTED = 1_000
 """Files, dependants, … of an answer: what waits for a client has its limit."""
 _WAITING_LIMIT = 32
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _SCAN_LIMIT_S = 30.0
 """A scan that takes longer, or waits itself while the queue is paused, is no reason to let anybody wait."""
 
@@ -59,7 +59,7 @@ class RelocationRequests:
         self._live.wake()
 
     def forget_client(self, client: int) -> None:
-        """A client is gone: what it asked for and nobody has begun is not done."""
+        """Drop what a client that is gone asked for, unless it has begun."""
         first, rest = (list(self._waiting)[:1], list(self._waiting)[1:])
         self._waiting = deque([*first, *(each for each in rest if each[0].client != client)])
 
@@ -70,7 +70,7 @@ class RelocationRequests:
 
     def next_deadline(self, now: float) -> float | None:
         """Return when to look whether the order that is first has ended, or may begin."""
-        return now + _LOOK_S if self._thread is not None or self._waiting else None
+        return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
         """Go on with the order that is first."""
@@ -100,7 +100,7 @@ class RelocationRequests:
         request, order = self._waiting.popleft()
         if order.is_confirmed:
             if isinstance(report, RelocationReport):
-                self._tell_watching(report)
+                self._notify_watching(report)
             self._live.watching.release(HOLDER)
         match report:
             case RelocationReport():
@@ -113,7 +113,7 @@ class RelocationRequests:
         if self._waiting:
             self._begin(self._waiting[0][1])
 
-    def _tell_watching(self, report: RelocationReport) -> None:
+    def _notify_watching(self, report: RelocationReport) -> None:
         """Say what changed, so that nothing depends on whether the kernel says it too."""
         paths = [from_text(path) for path in relocate.list_touched(report)]
         if paths:

@@ -39,10 +39,10 @@ def head(folder: str) -> CheckoutHead:
         text = _resolve_branch(control, text.removeprefix("ref: "))
     if not _COMMIT.match(text):
         return CheckoutHead()
-    move, _tab, said = _last_move(control).partition("\t")
+    move, _tab, message = _last_move(control).partition("\t")
     left, moved_s = move.partition(" ")[0], move.rpartition(">")[2].split()
     is_known = bool(_COMMIT.match(left)) and bool(moved_s) and moved_s[0].isdigit() and len(moved_s[0]) < _SECONDS_DIGITS
-    return CheckoutHead(text, said.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
+    return CheckoutHead(text, message.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
 
 
 def _control_folder(folder: str) -> str:

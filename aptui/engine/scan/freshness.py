@@ -35,7 +35,7 @@ class FileClocks:
         self._roots, self._mountinfo = roots, mountinfo
         self._are_fine: dict[int, bool] = {}
 
-    def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], looked_ns: int, longest_ns: int = RACY_NS) -> bool:
+    def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
         """Whether any of these files may change again, or has, within the tick in which it was looked at.
 
         Args:
@@ -43,24 +43,24 @@ class FileClocks:
             looked_ns: when (nanoseconds since 1970) the look at them began.
             longest_ns: the longest tick that is reckoned with.
         """
-        racy_ns = looked_ns - longest_ns
+        racy_ns = checked_ns - longest_ns
         return any(
-            (fact.mtime_ns >= racy_ns or fact.ctime_ns >= racy_ns) and self.is_fresh(scan_folder, fact, looked_ns, longest_ns)
+            (fact.mtime_ns >= racy_ns or fact.ctime_ns >= racy_ns) and self.is_fresh(scan_folder, fact, checked_ns, longest_ns)
             for fact in facts
         )
 
-    def is_fresh(self, scan_folder: int, fact: FileFact, looked_ns: int, longest_ns: int = RACY_NS) -> bool:
+    def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
         """Whether this file may change again, or has, within the tick in which it was looked at."""
         is_fine = fact.ctime_ns % _MILLISECOND_NS and self._is_fine(scan_folder)
-        return max(fact.mtime_ns, fact.ctime_ns) >= looked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
+        return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
 
     def _is_fine(self, scan_folder: int) -> bool:
         """Whether all of a scan folder lies on file systems that have the kernel's clock."""
         if scan_folder not in self._are_fine:
-            self._are_fine[scan_folder] = self._look(self._roots.get(scan_folder, ""))
+            self._are_fine[scan_folder] = self._probe(self._roots.get(scan_folder, ""))
         return self._are_fine[scan_folder]
 
-    def _look(self, root: str) -> bool:
+    def _probe(self, root: str) -> bool:
         path = os.path.realpath(os.fsencode(root))
         mounts = limits.mounts((self._mountinfo or limits.mountinfo)())
         kinds = {limits.kind_of(path, mounts), *(mount.kind for mount in limits.mounts_below(path, mounts))}

@@ -1,4 +1,4 @@
-"""Where the links to files in scan folders lead: who changes a file changes what its links are, and nobody hears of these.
+"""Where the links to files in scan folders lead: a change of a file changes its links too, and no notification names these.
 
 This module is imported by runs that find nothing to do: it must stay light.
 

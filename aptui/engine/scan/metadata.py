@@ -47,7 +47,7 @@ class Metadata(Struct):
     delay_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
     held: dict[tuple[int, RelPath], float] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
 
     def wants(self, key: PathKey) -> bool:
         """Whether a file with this key is of a type that gets an identity file."""
@@ -94,7 +94,7 @@ class Metadata(Struct):
         self.held.pop((source.scan_folder, source.rel), None)
 
     def due(self, now: float) -> list[tuple[int, RelPath]]:
-        """Return who has waited long enough."""
+        """Return the sources that have waited long enough."""
         return [held for held, when in self.held.items() if when <= now]
 
     def _path(self, fact: FileFact) -> bytes:
@@ -107,7 +107,7 @@ class Metadata(Struct):
             # The folder is one of strangers' files: a link that lies in the place of ours must not lead us elsewhere.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            self.said.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
+            self.mistakes.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
             return False
         try:
             with open(descriptor, "wb") as file:
@@ -117,7 +117,7 @@ class Metadata(Struct):
             if not is_new or not _link(temporary, path):
                 os.replace(temporary, path)
         except OSError as error:
-            self.said.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
+            self.mistakes.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
             return False
         finally:
             with suppress(OSError):
@@ -149,52 +149,52 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
     except (ValueError, RecursionError):
         return _unusable(meta, data, "is damaged: its numbers are too long, or its lists too deep"), None
     try:
-        said = document["UUID"]
-        uuid = UUID(str(said["uuid"])).bytes
+        text = document["UUID"]
+        uuid = UUID(str(text["uuid"])).bytes
     except (KeyError, TypeError, IndexError):
         return _unusable(meta, data, "has no UUID"), None
     except ValueError:
-        return _unusable(meta, data, f"has {said['uuid']!r} in the place of a UUID"), None
+        return _unusable(meta, data, f"has {text['uuid']!r} in the place of a UUID"), None
     if uuid == _NONE:
         return _unusable(meta, data, "has a UUID of zeros"), None
     digest = Digest(hashlib.sha256(data).digest())
-    legacy, original, created = _legacy(said), _original(said), _creation_ms(said)
+    legacy, original, created = _legacy(text), _original(text), _creation_ms(text)
     identity = SourceIdentity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)
     return identity, None if legacy and original and created else document
 
 
 def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) -> bytes | None:
     """Return `document` with all that an identity file must say, in the reference's form; None when JSON cannot hold a name."""
-    said = document.get("UUID")
-    said = dict(said) if isinstance(said, dict) else {}
-    said.setdefault("__version", 0)
-    said["uuid"] = said.get("uuid") or format_braced(identity.uuid)
-    said["legacyUuids"] = [*_read_legacy(said), *([] if _legacy(said) else map(format_braced, identity.legacy))]
-    said["originalPath"] = _original(said) or rel
-    said["creationUnixEpochMS"] = _creation_ms(said) or time.time_ns() // 1_000_000
+    text = document.get("UUID")
+    text = dict(text) if isinstance(text, dict) else {}
+    text.setdefault("__version", 0)
+    text["uuid"] = text.get("uuid") or format_braced(identity.uuid)
+    text["legacyUuids"] = [*_read_legacy(text), *([] if _legacy(text) else map(format_braced, identity.legacy))]
+    text["originalPath"] = _original(text) or rel
+    text["creationUnixEpochMS"] = _creation_ms(text) or time.time_ns() // 1_000_000
     whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}
     try:
-        return json.dumps({**whole, "UUID": said}, indent=4, ensure_ascii=False).encode()
+        return json.dumps({**whole, "UUID": text}, indent=4, ensure_ascii=False).encode()
     except (TypeError, ValueError, UnicodeEncodeError):
         return None
 
 
-def _read_legacy(said: Mapping[str, Any]) -> list[str]:
-    found = said.get("legacyUuids")
+def _read_legacy(document: Mapping[str, Any]) -> list[str]:
+    found = document.get("legacyUuids")
     return [str(item) for item in found] if isinstance(found, list) else []
 
 
-def _legacy(said: Mapping[str, Any]) -> tuple[SourceUuid, ...]:
-    return tuple(known for text in _read_legacy(said) if (known := _uuid(text)) is not None)
+def _legacy(document: Mapping[str, Any]) -> tuple[SourceUuid, ...]:
+    return tuple(known for text in _read_legacy(document) if (known := _uuid(text)) is not None)
 
 
-def _original(said: Mapping[str, Any]) -> str:
-    found = said.get("originalPath")
+def _original(document: Mapping[str, Any]) -> str:
+    found = document.get("originalPath")
     return found if isinstance(found, str) else ""
 
 
-def _creation_ms(said: Mapping[str, Any]) -> int:
-    found = said.get("creationUnixEpochMS")
+def _creation_ms(document: Mapping[str, Any]) -> int:
+    found = document.get("creationUnixEpochMS")
     return found if type(found) is int and 0 < found < _LATEST_MS else 0
 
 

@@ -16,7 +16,7 @@ from aptui.core.paths import from_text
 from aptui.core.results.outside import OutsideFile, outside_file
 from aptui.core.results.run_report import Stamp
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
@@ -50,12 +50,12 @@ class OutsideWatcher(Protocol):
         """Whether runs found any."""
         ...
 
-    def look_at_outside_files(self, *, trusts_times: bool = True) -> None:
+    def check_outside_files(self, *, trusts_times: bool = True) -> None:
         """Tell the pipeline which of them are not what they were."""
         ...
 
 
-class OutsideFileLooks:
+class OutsideFileChecks:
     """Looks by and by, beside an engine that stays up."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class OutsideFileLooks:
     def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:
         """Look when it is time."""
         if engine is not None and now_s >= self.next_deadline(engine):
-            self._due_s = now_s + _LOOK_EVERY_S
-            engine.look_at_outside_files()
+            self._due_s = now_s + _CHECK_EVERY_S
+            engine.check_outside_files()
 
 
 def _path(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from aptui.core.identity import META_SUFFIX
-from aptui.core.messages import FolderSeen, FoldersKept
+from aptui.core.messages import FolderSeen, FoldersUnchanged
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
 from aptui.core.overrides import merge_folder
 from aptui.core.paths import from_text, is_below, key_of, parent
@@ -92,7 +92,7 @@ class Scanner:
         """How many files were met."""
         return self._checked_count or self._walk.files_seen - self._walked_before
 
-    def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersKept]]:
+    def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersUnchanged]]:
         """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
 
         Args:
@@ -102,27 +102,27 @@ class Scanner:
         if below:
             digests = {folder: known for folder, known in digests.items() if folder == below or is_below(folder, below)}
         seen: set[str] = set()
-        events: list[FolderSeen | FoldersKept] = []
-        kept: list[str] = []
+        events: list[FolderSeen | FoldersUnchanged] = []
+        unchanged: list[str] = []
         changed_count = 0
         if self._check is not None:
-            seen.update(self._check.kept)
+            seen.update(self._check.unchanged)
         for folder, entries in self._meet_parts(below):
             seen.add(folder)
             event = self._compare(folder, entries, digests.get(folder, ()))
             if event is None:
-                kept.append(folder)
+                unchanged.append(folder)
             else:
                 events.append(event)
                 changed_count += len(event.facts) + 1
-            if len(kept) >= _FOLDERS_PER_STEP or changed_count >= _FILES_PER_STEP:
-                yield self._slice(events, kept)
-                events, kept, changed_count = [], [], 0
+            if len(unchanged) >= _FOLDERS_PER_STEP or changed_count >= _FILES_PER_STEP:
+                yield self._slice(events, unchanged)
+                events, unchanged, changed_count = [], [], 0
         for folder in sorted(digests.keys() - seen):
             events.append(self._report_vanished(folder))
         if self._check is not None:
-            kept.extend(self._check.kept)
-        yield self._slice(events, kept)
+            unchanged.extend(self._check.unchanged)
+        yield self._slice(events, unchanged)
 
     def _meet_parts(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
         if self._check is None or below:
@@ -130,11 +130,11 @@ class Scanner:
             yield from self._walk.folders([(below, parts)] if parts else [])
             return
         for folder, parts in self._check.differing:
-            yield folder, self._walk.look(parts)[0]
+            yield folder, self._walk.read_folders(parts)[0]
 
-    def _slice(self, events: list[FolderSeen | FoldersKept], kept: list[str]) -> list[FolderSeen | FoldersKept]:
+    def _slice(self, events: list[FolderSeen | FoldersUnchanged], unchanged: list[str]) -> list[FolderSeen | FoldersUnchanged]:
         """Return what changed first: settings are known before anything below them is tried again."""
-        return [*events, FoldersKept(self._next_seq(), tuple(kept))] if kept else events
+        return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
     # ------------------------------------------------------------------------------------------------------------- compare
 
@@ -167,7 +167,7 @@ class Scanner:
             if not again or key_of(fact.rel) not in again or key_of(fact.rel) in self._unfinished
         }
         if self._metadata.creates and self._make_identities(entries):
-            entries, _below = self._walk.look([part for part, _files in entries])
+            entries, _below = self._walk.read_folders([part for part, _files in entries])
             digests = digests_of(entries)
         facts_of: dict[int, list[FileFact]] = {}
         for part, files in entries:
@@ -190,7 +190,7 @@ class Scanner:
         changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
         if self._reassess:  # another configuration may have told other files apart, or had them in another order
-            gone.update(replace(fact, is_shadow=True).key for facts in before.values() for fact in facts)
+            gone.update(replace(fact, is_duplicate=True).key for facts in before.values() for fact in facts)
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
@@ -320,12 +320,12 @@ class Scanner:
     def _is_reported(self, old: FileFact | None, new: FileFact, again: frozenset[PathKey] | None, key: PathKey) -> bool:
         return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
 
-    def look_at(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
+    def check_folder(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them.
 
         Return None when it is as it was remembered.
         """
-        entries, _below = self._walk.look(self._parts_of(folder))
+        entries, _below = self._walk.read_folders(self._parts_of(folder))
         digests = digests_of(entries)
         remembered = self._remembered.folder_parts(folder)
         if not again and {part: digest for part, (digest, _facts) in remembered.items()} == digests:

@@ -40,7 +40,7 @@ class UpToDateCheck(Struct):
     `is_of_bytes`: the files of the folders that are as remembered were read.
     """
 
-    kept: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
     differing: list[tuple[str, list[FolderPart]]] = field(default_factory=list)
     vanished: frozenset[str] = frozenset()
     is_of_bytes: bool = False
@@ -67,7 +67,7 @@ Opens = Callable[[], AbstractContextManager[Verifies | None]]
 """Makes what compares bytes, in the process that will use it; `nullcontext` makes nothing."""
 
 
-class _Known(Struct, frozen=True):
+class _Comparison(Struct, frozen=True):
     """What sources are compared with."""
 
     digests: Digests
@@ -90,7 +90,7 @@ class _Known(Struct, frozen=True):
 
 def signature(project: Project, builders: Sequence[Builder]) -> str:
     """Return one digest over everything in the configuration that decides about jobs, code included."""
-    said = [
+    sentences = [
         (
             item.uuid.hex(),
             item.name,
@@ -104,10 +104,10 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
     is_read = project.debug_output and any(item.reads_debug_output for item in builders)
     # A platform that is left alone for now may be gone at the next start: then its products have to go, too.
     left_alone = [("left alone", sorted(project.resting_platforms))] if project.resting_platforms else []
-    return short(repr((project.signature, project.scan_signature, said, is_read, *left_alone)).encode())
+    return short(repr((project.signature, project.scan_signature, sentences, is_read, *left_alone)).encode())
 
 
-def look(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
+def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
     """Walk the sources and compare them with `loop.hashing`; None when so much differs that it is not worth telling what.
 
     Args:
@@ -117,7 +117,7 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 
         files: about how many files are remembered.
     """
     frontier = [("", walk.roots())]
-    known = _Known(digests, opens, files)
+    known = _Comparison(digests, opens, files)
     check = UpToDateCheck(is_of_bytes=known.reads)
     count = known.process_count
     if count == 1:
@@ -126,29 +126,29 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 
         _walk_by_many(walk, frontier, known, check, count)
     if len(check.differing) > _MOST_DIFFERING:
         return None
-    check.vanished = frozenset(digests.keys() - set(check.kept) - {folder for folder, _parts in check.differing})
+    check.vanished = frozenset(digests.keys() - set(check.unchanged) - {folder for folder, _parts in check.differing})
     return check
 
 
-def _compare(walk: Walk, met: Iterable[Met], known: _Known, check: UpToDateCheck) -> None:
+def _compare(walk: Walk, met: Iterable[Met], known: _Comparison, check: UpToDateCheck) -> None:
     with known.opens() as content:
         for folder, entries in met:
             is_unknown = any((part.scan_folder.id, key_of(RelPath(part.rel))) in walk.unknown for part, _files in entries)
             is_same = not is_unknown and dict(known.digests.get(folder, ())) == digests_of(entries)
             if is_same and (content is None or content.is_same(folder, entries)):
-                check.kept.append(folder)
+                check.unchanged.append(folder)
             else:
                 check.differing.append((folder, [part for part, _files in entries]))
 
 
 def _walk_by_many(
-    walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Known, check: UpToDateCheck, count: int
+    walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Comparison, check: UpToDateCheck, count: int
 ) -> None:
     """Look at the top of the tree here, then give shares of what lies below to children."""
     top: list[Met] = []
     while frontier and len(frontier) < 4 * count:
         folder, parts = frontier.pop(0)
-        entries, below = walk.look(parts)
+        entries, below = walk.read_folders(parts)
         top.append((folder, entries))
         frontier.extend(sorted(below.items()))
     mine, *others = _shares(dict(frontier), known.digests, count)
@@ -177,26 +177,28 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
     return shares
 
 
-def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Known, parent: int) -> bytes:
+def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
     if known.reads:  # to read everything may take long, and nobody needs it when the parent is gone
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
-    before, said = walk.files_seen, len(walk.sentences)
+    before, sentence_count = walk.files_seen, len(walk.sentences)
     check = UpToDateCheck()
     _compare(walk, walk.folders(share), known, check)
     differing = [
         (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in check.differing
     ]
-    return marshal.dumps((check.kept, differing, walk.files_seen - before, walk.sentences[said:], walk.links.ways))
+    return marshal.dumps((check.unchanged, differing, walk.files_seen - before, walk.sentences[sentence_count:], walk.links.ways))
 
 
-def _add(check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Known) -> None:
+def _add(
+    check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison
+) -> None:
     if not answer:  # the child died: do its share here
         _compare(walk, walk.folders(share), known, check)
         return
-    kept, differing, files_seen, sentences, ways = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
-    check.kept.extend(kept)
+    unchanged, differing, files_seen, sentences, ways = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
+    check.unchanged.extend(unchanged)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
         check.differing.append(

@@ -111,11 +111,11 @@ class Walk:
         todo = list(start)
         while todo:
             folder, parts = todo.pop()
-            entries, below = self.look(parts)
+            entries, below = self.read_folders(parts)
             todo.extend(sorted(below.items(), reverse=True))
             yield folder, entries
 
-    def look(self, parts: Iterable[FolderPart]) -> tuple[list[tuple[FolderPart, list[Entry]]], Below]:
+    def read_folders(self, parts: Iterable[FolderPart]) -> tuple[list[tuple[FolderPart, list[Entry]]], Below]:
         """Return the regular files of each part, sorted, and the folders below."""
         entries: list[tuple[FolderPart, list[Entry]]] = []
         below: Below = {}

@@ -1,7 +1,7 @@
 """The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
 
 A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an
-engine that starts, and one below whom another folder comes to lie in the same place, refuses to look. Where it is the very
+engine refuses to scan at its start, and when another folder takes the place of a scan folder. Where it is the very
 folder that it was (device and inode, on a disk of this machine) its files were deleted. `accept` is how a person says that
 a folder is meant as it is.
 """
@@ -22,7 +22,7 @@ from aptui.shared.errors import HostError
 ROOTS_STATE = "roots"
 """The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
 _ACCEPTED = "accepted-folders.json"
-_NOBODYS = frozenset((b"lost+found", b".snapshot"))
+_OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
 Identity = tuple[int, int]
 """(device, inode) of a folder."""
 
@@ -141,7 +141,7 @@ def _names(path: str) -> frozenset[str] | None:
         found = os.listdir(os.fsencode(path))
     except OSError:
         return None
-    return frozenset(str(key_of(to_text(name))) for name in found if name not in _NOBODYS)
+    return frozenset(str(key_of(to_text(name))) for name in found if name not in _OF_FILE_SYSTEMS)
 
 
 def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:

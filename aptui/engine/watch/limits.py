@@ -81,7 +81,7 @@ def mounts(text: bytes) -> list[Mount]:
 
 
 def kind_of(path: bytes, among: list[Mount]) -> str:
-    """Return the kind of the file system that the absolute `path` lies on, "" if nobody knows."""
+    """Return the kind of the file system that the absolute `path` lies on, "" if it is not known."""
     best = Mount(b"", "")
     for mount in among:
         if len(mount.point) >= len(best.point) and (path + b"/").startswith(mount.point.rstrip(b"/") + b"/"):
@@ -117,7 +117,7 @@ def watch_count(descriptor: int) -> int:
 
 
 def read_queued_bytes(descriptor: int) -> int:
-    """Return the length of the notifications that the kernel holds back because nobody has read them yet (inotify(7))."""
+    """Return the length of the notifications that the kernel holds back because they have not been read yet (inotify(7))."""
     size = array.array("i", [0])
     try:
         fcntl.ioctl(descriptor, termios.FIONREAD, size)

@@ -2,11 +2,10 @@
 
 Nothing is watched here.
 
-Three things are never reported only once. A folder that appeared is reported at once, and again until a look at it came after its
-watch was surely
-set: files written in between raise no notification (notify #727). A loss is reported at once, then at growing distances while
-losses go on, so that looking at everything is not what makes the next loss. And everything is looked at now and then,
-whatever was reported.
+Three things are never reported only once. A folder that appeared is reported at once, and again until it was checked after its
+watch was surely set: files written in between raise no notification (notify #727). A loss is reported at once, then at growing
+distances while losses go on, so that the scan of everything does not cause the next loss. And everything is scanned now and
+then, whatever was reported.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class WatchTimings(Struct, frozen=True):
         poll_interval_s: least time between two looks at a polled root; ten times the length of a look where that is more.
         overlay_interval_s: the same for an overlay, whose upper layer is watched.
         heartbeat_gap_s: a turn that comes later than this means that the process was stopped or starved.
-        second_look_s: when a folder that appeared is reported again.
+        recheck_s: when a folder that appeared is reported again.
         rescan_every_s: when a rescan of everything is requested, though nothing is amiss.
         rescan_backoff_s: first and longest distance between reported losses of one root.
         root_check_every_s: how often a root is asked whether it is still the same folder.
@@ -103,7 +102,7 @@ class WatchTimings(Struct, frozen=True):
     poll_interval_s: float = 1.0
     overlay_interval_s: float = 30.0
     heartbeat_gap_s: float = 1.0
-    second_look_s: float = 0.3
+    recheck_s: float = 0.3
     rescan_every_s: float = 600.0
     rescan_backoff_s: tuple[float, float] = (0.1, 60.0)
     root_check_every_s: float = 1.0
@@ -118,7 +117,7 @@ class WatchTimings(Struct, frozen=True):
     watch_count: Callable[[int], int] = watch_limits.watch_count
 
 
-Tell = Callable[[ChangeNotification], None]
+Notify = Callable[[ChangeNotification], None]
 
 
 class _Young(Struct):
@@ -149,7 +148,7 @@ class RootNotifications:
 
     root: NotifiedRoot
     settings: WatchTimings
-    tell: Tell
+    notify: Notify
     is_structure_changed: bool = False
     """Whether folders may have come or gone since somebody last counted them and put this back."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
@@ -180,11 +179,11 @@ class RootNotifications:
             gone = {path for kind, path in changes if kind == _DELETED}
             if gone:
                 self.is_structure_changed = True
-                self.tell_gone(os.fsencode(path) for path in gone)
+                self.notify_gone(os.fsencode(path) for path in gone)
             return
         if self.root.wants == CONTENTS:
             self.is_structure_changed = self.is_structure_changed or any(kind == _DELETED for kind, _path in changes)
-            self.tell_contents(os.fsencode(path) for _kind, path in changes)
+            self.notify_contents(os.fsencode(path) for _kind, path in changes)
             return
         paths: set[bytes] = set()
         trees: set[bytes] = set()
@@ -198,9 +197,9 @@ class RootNotifications:
             else:
                 paths.add(path)
                 self.is_structure_changed = self.is_structure_changed or kind == _DELETED
-        self.tell_found(paths, trees)
+        self.notify_found(paths, trees)
 
-    def tell_found(self, paths: set[bytes], trees: set[bytes]) -> None:
+    def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
         """Tell paths to look at, and trees at once and again later."""
         if not paths and not trees:
             return
@@ -209,50 +208,50 @@ class RootNotifications:
             self._changed_at = now
             for tree in trees:
                 self.is_structure_changed = True
-                self._young[tree] = _Young(_on_grid(now + self.settings.second_look_s), self.settings.second_look_s)
-        self.tell(_hint(self.root.tag, paths, trees))
+                self._young[tree] = _Young(_on_grid(now + self.settings.recheck_s), self.settings.recheck_s)
+        self.notify(_notification(self.root.tag, paths, trees))
 
-    def tell_gone(self, paths: Iterable[bytes]) -> None:
+    def notify_gone(self, paths: Iterable[bytes]) -> None:
         """Tell those of `paths` that do not exist."""
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
-            self.tell(ChangeNotification(self.root.tag, gone))
+            self.notify(ChangeNotification(self.root.tag, gone))
 
-    def tell_contents(self, paths: Iterable[bytes]) -> None:
+    def notify_contents(self, paths: Iterable[bytes]) -> None:
         """Tell paths that changed somehow, or are gone."""
-        told = frozenset(path for path in paths if not self._is_skipped(path))
-        if told:
-            self.tell(ChangeNotification(self.root.tag, told))
+        changed = frozenset(path for path in paths if not self._is_skipped(path))
+        if changed:
+            self.notify(ChangeNotification(self.root.tag, changed))
 
     def lose(self, why: str) -> None:
         """Say that notifications are missing: now, or as soon as the last loss is long enough ago."""
         with self._lock:
             self._losses.why = why
-        self.tell_due()
+        self.notify_due()
 
-    def tell_loss(self) -> None:
+    def notify_loss(self) -> None:
         """Tell a loss that is held back, now."""
         with self._lock:
             self._losses.free_at = 0.0
-        self.tell_due()
+        self.notify_due()
 
-    def tell_due(self) -> None:
+    def notify_due(self) -> None:
         """Pass on the notifications that are due."""
         now = self.settings.clock()
         with self._lock:
             trees = self._due_trees(now) if self._young else set()
             why = self._due_loss(now)
         if why:
-            self.tell(ChangeNotification(self.root.tag, frozenset(), is_lost=True, why=why))
+            self.notify(ChangeNotification(self.root.tag, frozenset(), is_lost=True, why=why))
         if trees:
-            self.tell(_hint(self.root.tag, set(), trees))
+            self.notify(_notification(self.root.tag, set(), trees))
 
     def _due_trees(self, now: float) -> set[bytes]:
         """Return the trees to tell again; one is done with when nothing happened around the look at it.
 
         While notifications pour in, the library reads them all before it sets the watches of new folders.
         """
-        is_busy = now - self._changed_at < self.settings.second_look_s / 2
+        is_busy = now - self._changed_at < self.settings.recheck_s / 2
         due = {tree for tree, young in self._young.items() if young.due <= now}
         for tree in due:
             young = self._young[tree]
@@ -310,7 +309,7 @@ def _is_folder(path: bytes) -> bool:
         return False
 
 
-def _hint(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
+def _notification(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
     """Return the notification without what lies under one of its trees."""
     if not trees:
         return ChangeNotification(tag, frozenset(paths))

@@ -1,6 +1,6 @@
 """Watching without help of the kernel: polling a tree, and surveying it before it is watched.
 
-Who is notified stands elsewhere. Of each folder one number is kept, a hash over its entries, never an entry per file:
+The listeners are not known here. Of each folder one number is kept, a hash over its entries, never an entry per file:
 100,000 files in 1,000 folders cost some 200 kB. What differs is therefore reported as a folder to look at.
 """
 
@@ -140,7 +140,7 @@ class Listings(Struct):
     _known: dict[bytes, tuple[int, frozenset[bytes]]] = field(default_factory=dict)
     _is_new: bool = True
 
-    def look(self, is_over: Callable[[], bool]) -> ListingDifference:
+    def compare(self, is_over: Callable[[], bool]) -> ListingDifference:
         """Look at the whole tree, and say what differs from the last look; nothing does the first time.
 
         Raises:
@@ -211,11 +211,11 @@ class Poller:
         news: called when `is_gone` or `trouble` changed.
     """
 
-    def __init__(self, top: bytes, hints: RootNotifications, interval_s: float, news: Callable[[], None]) -> None:
+    def __init__(self, top: bytes, notifications: RootNotifications, interval_s: float, news: Callable[[], None]) -> None:
         self.top = top
         self.is_gone = False
         self.trouble = ""
-        self._notifications = hints
+        self._notifications = notifications
         self._interval_s = interval_s
         self._news = news
         self._over = threading.Event()
@@ -238,20 +238,20 @@ class Poller:
         wait_s = _RETRY_S[0]
         while not self._over.is_set():
             try:
-                self._look_on()
+                self._poll()
             except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
                 self._take_turn(trouble=f"polling broke down: {error}")
                 self._over.wait(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S[1])
 
-    def _look_on(self) -> None:
+    def _poll(self) -> None:
         root, clock = self._notifications.root, self._notifications.settings.clock
         listings = Listings(self.top, root.is_recursive, root.skips, keeps_names=root.wants != ALL)
         is_new = True
         while not self._over.is_set():
             started = clock()
             try:
-                difference = listings.look(self._over.is_set)
+                difference = listings.compare(self._over.is_set)
             except FileNotFoundError:
                 self._take_turn(is_gone=True)
                 is_new = True
@@ -261,18 +261,18 @@ class Poller:
             if is_new:
                 self._notifications.lose("polling began")
             is_new = False
-            self._tell(difference)
+            self._notify(difference)
             self._over.wait(max(self._interval_s, _PACE * (clock() - started)))
 
-    def _tell(self, difference: ListingDifference) -> None:
+    def _notify(self, difference: ListingDifference) -> None:
         if self._over.is_set():
             return
         if self._notifications.root.wants == DELETIONS:
-            self._notifications.tell_gone(difference.gone)
+            self._notifications.notify_gone(difference.gone)
         elif self._notifications.root.wants == CONTENTS:
-            self._notifications.tell_contents(difference.gone | difference.changed | difference.appeared)
+            self._notifications.notify_contents(difference.gone | difference.changed | difference.appeared)
         else:
-            self._notifications.tell_found(difference.changed | difference.removed, difference.appeared)
+            self._notifications.notify_found(difference.changed | difference.removed, difference.appeared)
 
     def _take_turn(self, *, is_gone: bool = False, trouble: str = "") -> None:
         if (self.is_gone, self.trouble) != (is_gone, trouble):

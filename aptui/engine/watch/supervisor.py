@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import NotifiedRoot, RootNotifications, Tell, WatchTimings
+from aptui.engine.watch.notifications import NotifiedRoot, Notify, RootNotifications, WatchTimings
 from aptui.engine.watch.polling import PolledTree, Poller, survey, undecodable_name
 from aptui.shared.health import WatchedRoot, WatchMode
 
@@ -69,7 +69,7 @@ class Native(Protocol):
 OpenNative = Callable[[NotifiedRoot, int], Native]
 
 
-class Watched(Struct, eq=False):
+class RootWatch(Struct, eq=False):
     """One root and how it is watched at present."""
 
     root: NotifiedRoot
@@ -97,7 +97,7 @@ class Watched(Struct, eq=False):
     armed_at: float = 0.0
     limits: proc.WatchLimits | None = None
     """Those that were too low."""
-    look_at: float = 0.0
+    check_at_s: float = 0.0
     count_at: float = math.inf
     counted_at: float = 0.0
     count_took_s: float = 0.0
@@ -116,7 +116,7 @@ class Watched(Struct, eq=False):
 class WatchSupervisor:
     """The roots and their watches.
 
-    The thread that calls `turn` writes all of a record but `broken`, `outdated`, `identity` and `look_at`.
+    The thread that calls `turn` writes all of a record but `broken`, `outdated`, `identity` and `check_at_s`.
 
     Args:
         settings: times, and where facts come from.
@@ -127,11 +127,11 @@ class WatchSupervisor:
     """
 
     def __init__(
-        self, settings: WatchTimings, tell: Tell, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
+        self, settings: WatchTimings, notify: Notify, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
     ) -> None:
-        self.watched: tuple[Watched, ...] = ()
+        self.watched: tuple[RootWatch, ...] = ()
         self._settings = settings
-        self._tell = tell
+        self._notify = notify
         self._open_native = open_native
         self._closed = is_over
         self._poke = poke
@@ -167,9 +167,11 @@ class WatchSupervisor:
         if tuple(watched.root for watched in self.watched) == wanted:
             return
         known = {watched.root: watched for watched in self.watched}
-        kept = tuple(known.get(root) or Watched(root, RootNotifications(root, self._settings, self._tell)) for root in wanted)
+        watched_roots = tuple(
+            known.get(root) or RootWatch(root, RootNotifications(root, self._settings, self._notify)) for root in wanted
+        )
         gone = [known[root] for root in known.keys() - set(wanted)]
-        self.watched = kept
+        self.watched = watched_roots
         for watched in gone:
             self._disarm(watched)
 
@@ -185,13 +187,13 @@ class WatchSupervisor:
             if watched.armed_at and below != watched.mounts:
                 watched.outdated = "what is mounted below changed"
 
-    def _keep(self, watched: Watched) -> None:
+    def _keep(self, watched: RootWatch) -> None:
         now = self._settings.clock()
         if watched.outdated:
             self._renew(watched, watched.outdated)
         if watched.broken:
             self._re_establish(watched, now)
-        if watched.native is not None and now >= watched.look_at:
+        if watched.native is not None and now >= watched.check_at_s:
             self._check_root(watched, now)
         if watched.native is not None:
             self._check_count(watched, now)
@@ -200,12 +202,12 @@ class WatchSupervisor:
         if now >= watched.arm_at:
             self._arm(watched)
 
-    def _renew(self, watched: Watched, reason: str) -> None:
+    def _renew(self, watched: RootWatch, reason: str) -> None:
         """Have the watch set anew, in this turn."""
         self._disarm(watched)
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
-    def _re_establish(self, watched: Watched, now: float) -> None:
+    def _re_establish(self, watched: RootWatch, now: float) -> None:
         """Give up a broken watch; the next one comes at once, then after growing pauses."""
         if now - watched.armed_at > min(_STEADY_S, self._settings.rescan_backoff_s[1]):
             watched.failures = watched.retries = 0
@@ -218,43 +220,43 @@ class WatchSupervisor:
             self._poll_after(watched, why)
             watched.failures -= 1
 
-    def _poll_after(self, watched: Watched, why: str) -> None:
+    def _poll_after(self, watched: RootWatch, why: str) -> None:
         """Poll a root whose watch keeps ending, and say what ends it where that can be found."""
         name = undecodable_name(watched.root.path, self._closed.is_set)
         self._poll(watched, WatchMode.POLLING, _strange_name(name) if name else f"{why}; polling instead")
         if name:
             self._retry_soon(watched)
 
-    def _retry_soon(self, watched: Watched) -> None:
+    def _retry_soon(self, watched: RootWatch) -> None:
         """Try to watch again, sooner than a root that cannot be watched: somebody may rename what is in the way."""
         settings = self._settings
         wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)
         watched.arm_at, watched.retries = settings.clock() + wait_s, watched.retries + 1
 
-    def _check_root(self, watched: Watched, now: float) -> None:
-        watched.look_at = now + self._settings.root_check_every_s
+    def _check_root(self, watched: RootWatch, now: float) -> None:
+        watched.check_at_s = now + self._settings.root_check_every_s
         if _identity(watched.root.path) != watched.identity:
             self._renew(watched, "the folder was removed or replaced")
 
-    def _check_count(self, watched: Watched, now: float) -> None:
+    def _check_count(self, watched: RootWatch, now: float) -> None:
         """Compare watches with folders when folders came or went: a limit that is reached while running is silent."""
-        hints = watched.root_notifications
-        if hints.is_structure_changed and hints.has_young():
+        notifications = watched.root_notifications
+        if notifications.is_structure_changed and notifications.has_young():
             watched.count_at = min(
                 watched.count_at, max(now + _COUNT_AFTER_TREES_S, watched.counted_at + _COUNT_PACE * watched.count_took_s)
             )
         if now < watched.count_at or watched.native is None:
             return
         watched.counted_at, watched.count_at = now, now + self._settings.limits_check_every_s
-        if not hints.is_structure_changed:
+        if not notifications.is_structure_changed:
             return
-        hints.is_structure_changed = False
-        if self._lacks(watched) and not self._closed.wait(2 * self._settings.second_look_s) and self._lacks(watched):
+        notifications.is_structure_changed = False
+        if self._lacks(watched) and not self._closed.wait(2 * self._settings.recheck_s) and self._lacks(watched):
             needed, have = watched.survey.folders, watched.watches
             self._renew(watched, f"{needed - have} of {needed} folders had no watch")
         watched.count_took_s = self._settings.clock() - now
 
-    def _lacks(self, watched: Watched) -> bool:
+    def _lacks(self, watched: RootWatch) -> bool:
         if watched.native is None or watched.native.descriptor < 0:
             return False
         watched.survey = survey(watched.root.path, is_recursive=watched.root.is_recursive, is_over=self._closed.is_set)
@@ -264,7 +266,7 @@ class WatchSupervisor:
 
     # Setting one watch.
 
-    def _arm(self, watched: Watched) -> None:
+    def _arm(self, watched: RootWatch) -> None:
         """Watch or poll a root, whichever can be done."""
         root, settings = watched.root, self._settings
         self._disarm(watched)
@@ -296,7 +298,7 @@ class WatchSupervisor:
             watched.mode = WatchMode.NATIVE
             watched.root_notifications.lose(watched.reason)
 
-    def _open(self, watched: Watched) -> tuple[WatchMode, str] | None:
+    def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
         """Set the watch; return what stands in the way instead."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
@@ -316,12 +318,12 @@ class WatchSupervisor:
             native = self._open_native(root, limits.max_queued_events)
         except (OSError, UnicodeError) as error:
             return self._explain(watched, limits, error)
-        watched.look_at = 0.0
+        watched.check_at_s = 0.0
         watched.count_at = watched.armed_at + self._settings.limits_check_every_s
         watched.native = native
         return None
 
-    def _count(self, watched: Watched) -> None:
+    def _count(self, watched: RootWatch) -> None:
         if watched.native is not None and watched.native.descriptor >= 0:
             watched.watches = self._watches_of(watched.native)
             watched.missing = max(0, watched.survey.folders - watched.watches)
@@ -331,7 +333,7 @@ class WatchSupervisor:
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod
-    def _explain(watched: Watched, limits: proc.WatchLimits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
+    def _explain(watched: RootWatch, limits: proc.WatchLimits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
         match error:
             case UnicodeError():
                 return WatchMode.POLLING, f"its path is not UTF-8, which notifications need: rename that folder; {_POLLED}"
@@ -346,13 +348,13 @@ class WatchSupervisor:
         watched.limits = limits
         return WatchMode.LIMITED, text
 
-    def _poll(self, watched: Watched, mode: WatchMode, detail: str) -> None:
+    def _poll(self, watched: RootWatch, mode: WatchMode, detail: str) -> None:
         watched.mode, watched.detail = mode, detail
         watched.arm_at, watched.reason = self._settings.clock() + self._settings.retry_native_s, "watching instead of polling"
         watched.root_notifications.begin()
         self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
 
-    def _poll_parts(self, watched: Watched, kind: str) -> None:
+    def _poll_parts(self, watched: RootWatch, kind: str) -> None:
         """Poll what notifications do not reach: below an upper layer, and file systems that others change too."""
         if kind in proc.OVERLAY_KINDS:
             watched.detail = "overlay: changes below the upper layer are found by polling"
@@ -364,13 +366,13 @@ class WatchSupervisor:
                 watched.detail = f"'{to_text(mount.point)}' ({mount.kind}) is polled"
                 self._start_poller(watched, mount.point, interval_s)
 
-    def _start_poller(self, watched: Watched, top: bytes, interval_s: float) -> None:
+    def _start_poller(self, watched: RootWatch, top: bytes, interval_s: float) -> None:
         poller = Poller(top, watched.root_notifications, interval_s, self._poke.set)
         watched.pollers.append(poller)
         poller.start()
 
     @staticmethod
-    def _disarm(watched: Watched) -> None:
+    def _disarm(watched: RootWatch) -> None:
         native, watched.native, watched.watches = watched.native, None, 0
         if native is not None:
             native.close()

@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
-from aptui.engine.watch.notifications import ChangeNotification, Tell
-from aptui.engine.watch.supervisor import Native, Watched
+from aptui.engine.watch.notifications import ChangeNotification, Notify
+from aptui.engine.watch.supervisor import Native, RootWatch
 from aptui.shared.health import WatchMode
 
 COOKIE_TAG = "cookie"
 """Tag of the notification that names a sync cookie that has passed."""
 
 _ADDED = 1
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 """A watch that was set after the file was made never comes to it."""
 
 
@@ -40,10 +40,10 @@ class SyncCookie:
         clock: seconds that never go back.
     """
 
-    def __init__(self, folder: bytes, tell: Tell, clock: Callable[[], float]) -> None:
+    def __init__(self, folder: bytes, notify: Notify, clock: Callable[[], float]) -> None:
         self._folder = os.fsdecode(folder)
         self._below = self._folder + "/"
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._passing: dict[str, _Passing] = {}
 
@@ -61,24 +61,24 @@ class SyncCookie:
                 self._passing.setdefault(path, _Passing(self._clock())).reached.add(native)
         return changes - mine if mine else changes
 
-    def tell_due(self, roots: Sequence[Watched]) -> None:
+    def notify_due(self, roots: Sequence[RootWatch]) -> None:
         """Report the sync cookies that have passed: all earlier changes have been reported, second looks and losses too."""
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
         for path, passing in list(self._passing.items()):
             late = [watched for watched in roots if watched.native is not None and watched.native not in passing.reached]
-            if late and now - passing.since < _PATIENCE_S:
+            if late and now - passing.since < _TIMEOUT_S:
                 continue
             for watched in late:
                 watched.root_notifications.lose("it is not known whether all notifications have come")
             for watched in roots:
-                watched.root_notifications.tell_loss()
+                watched.root_notifications.notify_loss()
             del self._passing[path]
-            self._tell(ChangeNotification(COOKIE_TAG, frozenset((os.fsencode(path),))))
+            self._notify(ChangeNotification(COOKIE_TAG, frozenset((os.fsencode(path),))))
 
 
-def _is_steady(watched: Watched) -> bool:
+def _is_steady(watched: RootWatch) -> bool:
     """Whether no notification of this root is due; one that is polled or gone has to be looked at by the caller."""
     if (
         watched.broken

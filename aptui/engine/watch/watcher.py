@@ -34,14 +34,14 @@ from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Tell, WatchTimings
-from aptui.engine.watch.supervisor import Native, NoInstanceError, Watched, WatchEndedError, WatchSupervisor
+from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Notify, WatchTimings
+from aptui.engine.watch.supervisor import Native, NoInstanceError, RootWatch, WatchEndedError, WatchSupervisor
 from aptui.engine.watch.sync_cookie import COOKIE_TAG, SyncCookie
 from aptui.shared.health import WatchedRoot, WatchMode
 
 __all__ = ["COOKIE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "WatchTimings", "WatchedRoot", "Watcher"]
 
-TellHealth = Callable[[tuple[WatchedRoot, ...]], None]
+NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
 """fcntl(2): the signal goes to one thread and to no other, so the rest of the process never meets it."""
@@ -187,18 +187,18 @@ class Watcher:
     """
 
     def __init__(
-        self, roots: Sequence[NotifiedRoot], tell: Tell, tell_health: TellHealth, *, settings: WatchTimings = _DEFAULTS
+        self, roots: Sequence[NotifiedRoot], notify: Notify, notify_health: NotifyHealth, *, settings: WatchTimings = _DEFAULTS
     ) -> None:
         self._wanted = tuple(dict.fromkeys(roots))
-        self._tell_health = tell_health
+        self._notify_health = notify_health
         self._settings = settings
         self._suspicions: deque[str] = deque()
         self._trouble: dict[str, str] = {}
-        self._told: tuple[WatchedRoot, ...] = ()
+        self._reported: tuple[WatchedRoot, ...] = ()
         self._closed = threading.Event()
         self._poke = threading.Event()
-        self._roots = WatchSupervisor(settings, tell, self._open, self._closed, self._poke)
-        self._cookie = SyncCookie(settings.cookie_folder, tell, settings.clock)
+        self._roots = WatchSupervisor(settings, notify, self._open, self._closed, self._poke)
+        self._cookie = SyncCookie(settings.cookie_folder, notify, settings.clock)
         self._thread_id = 0
         self._reads = threading.Event()
         self._reader = threading.Thread(target=self._supervise, args=("reading", self._read_on), name="watch", daemon=True)
@@ -245,9 +245,9 @@ class Watcher:
                 self._trouble[name] = f"{name} of notifications broke down: {type(error).__name__}: {error}"
                 self._suspicions.append(self._trouble[name])
                 try:
-                    self._tell_health(self.health())
+                    self._notify_health(self.health())
                 except Exception as again:  # noqa: BLE001  # the same
-                    self._trouble["telling"] = f"nobody could be told: {again}"
+                    self._trouble["telling"] = f"the listener could not be notified: {again}"
                 self._closed.wait(wait_s)
                 wait_s = min(wait_s * 2, longest_s)
 
@@ -275,8 +275,8 @@ class Watcher:
             if self._read_all(is_signalled=is_signalled) or is_signalled:
                 later = iter(_LATER_S)
             for watched in self._roots.watched:
-                watched.root_notifications.tell_due()
-            self._cookie.tell_due(self._roots.watched)
+                watched.root_notifications.notify_due()
+            self._cookie.notify_due(self._roots.watched)
 
     def _wait_s(self, later_s: float | None) -> float:
         if any(watched.native is not None and not watched.native.is_signalled for watched in self._roots.watched):
@@ -293,10 +293,10 @@ class Watcher:
 
     def _lose_all(self, why: str, *, is_sure: bool = False) -> None:
         for watched in self._roots.watched:
-            watched.look_at = 0.0
+            watched.check_at_s = 0.0
             watched.root_notifications.lose(why)
             if is_sure:
-                watched.root_notifications.tell_loss()
+                watched.root_notifications.notify_loss()
         self._poke.set()
 
     def _check_queues(self) -> None:
@@ -323,12 +323,12 @@ class Watcher:
                 self._pass_on(watched, native, changes)
         return is_found
 
-    def _pass_on(self, watched: Watched, native: Native, changes: set[tuple[int, str]]) -> None:
+    def _pass_on(self, watched: RootWatch, native: Native, changes: set[tuple[int, str]]) -> None:
         if native.came_at_once(len(changes), self._settings.clock()):
             watched.root_notifications.lose(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
         if (_DELETED, top) in changes:
-            watched.identity, watched.look_at = (0, 0), 0.0  # a new folder may get the number of the old one
+            watched.identity, watched.check_at_s = (0, 0), 0.0  # a new folder may get the number of the old one
             self._poke.set()
         if links and any(os.fsencode(path) in links for _kind, path in changes):
             watched.outdated = "a link to a folder changed, and with it what is watched"
@@ -352,9 +352,9 @@ class Watcher:
 
     def _publish(self) -> None:
         health = self.health()
-        if health != self._told:
-            self._told = health
-            self._tell_health(health)
+        if health != self._reported:
+            self._reported = health
+            self._notify_health(health)
 
     def _open(self, root: NotifiedRoot, queue_length: int) -> Native:
         native = _Native(root, queue_length, self._settings.cookie_folder)

@@ -1,1 +1,1 @@
-"""Files of O3DE's Asset Bundler: seed lists, asset lists, rules, bundle settings, bundles; who asks for them is not here."""
+"""Files of O3DE's Asset Bundler: seed lists, asset lists, rules, bundle settings, bundles; not the programs that use them."""

@@ -1,4 +1,4 @@
-"""ObjectStream, the XML of O3DE's own objects: read without loss, so that what nobody changed is written as it was.
+"""ObjectStream, the XML of O3DE's own objects: read without loss, so that what was not changed is written as it was.
 
 A stream is a tree of `Class` elements: a class name, the field of the owner that it is, a type id, and a value or children. What
 stands between tags, and each start tag itself, is kept as it was read: indentation and names of containers differ between versions

@@ -42,7 +42,7 @@ class _Bundle(Struct):
     assets: list[RegistryAsset] = field(default_factory=list)
     catalog_bytes: int = 0
 
-    def room_for(self, known: RegistryAsset, size: int) -> int:
+    def fits_at(self, known: RegistryAsset, size: int) -> int:
         """Return how large the bundle may be with one more asset."""
         names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
         directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
@@ -64,7 +64,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
             done.append(bundle)
             for asset in sorted(assets, key=lambda item: os.fsencode(item.known.path)):
                 size = _size_of(asset.file)
-                if bundle.room_for(asset.known, size) > most:
+                if bundle.fits_at(asset.known, size) > most:
                     if not bundle.assets or _OWN_BYTES + size + size // 1000 + _catalog_bytes(asset.known) > most:
                         raise UserError(
                             f"'{asset.known.path}' has {size >> 20} MiB, and a bundle may have {max_mib}", hint="see --maxSize"
@@ -156,8 +156,8 @@ def free_names(target: Path) -> list[Path]:
     return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
 
 
-def delete_rollovers(target: Path, kept: Sequence[Path]) -> None:
+def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
     """Delete the bundles that went with an earlier one of this name and go with it no more."""
     for path in free_names(target):
-        if path not in kept and path != target:
+        if path not in written and path != target:
             path.unlink(missing_ok=True)

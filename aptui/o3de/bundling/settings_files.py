@@ -136,9 +136,9 @@ class BundleSettings:
 
     def set(self, *, asset_list: str = "", bundle: str = "", version: int = 0, max_mib: int = 0) -> None:
         """Change what is said; "" and 0 change nothing."""
-        said = {"AssetFileInfoListPath": asset_list, "BundleFilePath": bundle}
-        said |= {"BundleVersion": str(version or ""), "maxBundleSize": str(max_mib or "")}
-        for name, value in said.items():
+        given = {"AssetFileInfoListPath": asset_list, "BundleFilePath": bundle}
+        given |= {"BundleVersion": str(version or ""), "maxBundleSize": str(max_mib or "")}
+        for name, value in given.items():
             if value:
                 self.stream.object.set(name, value)
 

@@ -1,7 +1,7 @@
 """`BuilderConfig.ini` of a project: overrides of builders (`[Builder NAME]`) and jobs (`[Job KEY]`).
 
-`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared
-is said by the patterns of the shared cache.
+`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while it is being written, and
+the patterns of the shared cache say what is shared.
 
 Tests: `tests/o3de/project/test_project_format.py`.
 """

@@ -22,7 +22,7 @@ from aptui.config import load as config_load
 from aptui.config import model as configuration
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
-from aptui.o3de.registry.input_recorder import InputRecorder, look_again
+from aptui.o3de.registry.input_recorder import InputRecorder, probe_again
 from aptui.o3de.registry.options import MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
@@ -40,8 +40,8 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 def register() -> None:
     """Let O3DE projects be opened by `aptui.config.model`."""
-    if (MARKER, __name__) not in formats.DIALECTS:
-        formats.DIALECTS.append((MARKER, __name__))
+    if (MARKER, __name__) not in formats.FORMATS:
+        formats.FORMATS.append((MARKER, __name__))
 
 
 def claims(folder: Path) -> bool:
@@ -75,14 +75,14 @@ def load(
         ConfigErrors: all mistakes that were found.
     """
     options, sets = _options(options, sets)
-    file = compiled.find_kept_file(project_dir, sets, wanted, options)
+    file = compiled.find_compiled_file(project_dir, sets, wanted, options)
     surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, to_builtins(options)]
     config = _recall(file, surroundings)
     if config is None:
         recorder = InputRecorder()
         config = _compile(project_dir, sets, wanted, options, recorder)
         compiled.keep(file, _key(surroundings, recorder.seen), config)
-        compiled.write_kept(f"{file}.seen", json.dumps(list(recorder.seen)))
+        compiled.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
     return config
 
 
@@ -99,20 +99,20 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
     recorder = InputRecorder()
     opened = _open(project_dir, options, recorder)
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
-        said = opened.registry.explain(pointer)
-        if said:
-            return _add_remark([ConfigMessage(each.where, each.text) for each in said], pointer)
+        messages = opened.registry.explain(pointer)
+        if messages:
+            return _add_remark([ConfigMessage(each.where, each.text) for each in messages], pointer)
     if key.startswith("/"):
-        raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
+        raise UserError(f"no file sets '{key}'", hint=_near(opened, key))
     return config_explain.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
 
 
-def _add_remark(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
+def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
     """Return what was said about a key, with a remark where it changes nothing here."""
     from aptui.o3de.project.unused import why_unused
 
     why = why_unused(pointer)
-    return [*said[:-1], replace(said[-1], where=f"{said[-1].where} (accepted and ignored: {why})")] if why else said
+    return [*messages[:-1], replace(messages[-1], where=f"{messages[-1].where} (accepted and ignored: {why})")] if why else messages
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
@@ -139,7 +139,7 @@ def _recall(file: str, surroundings: list[object]) -> Config | None:
     try:
         with open(f"{file}.seen", encoding="utf-8") as stream:
             probes = [(kind, path) for kind, path in json.load(stream)]
-        seen = look_again(probes)
+        seen = probe_again(probes)
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return compiled.recall(file, _key(surroundings, seen))

@@ -164,17 +164,17 @@ class ScanFolderSettings:
         return False
 
     def _drop_shadowed(self, folders: list[ScanFolderEntry]) -> list[ScanFolderEntry]:
-        kept: list[tuple[str, ScanFolderEntry]] = []
+        remaining: list[tuple[str, ScanFolderEntry]] = []
         for folder in folders:
             real = os.path.realpath(folder.path)
-            owner = next((other for path, other in kept if _is_taken(real, path, recursive=other.recursive)), None)
+            owner = next((other for path, other in remaining if _is_taken(real, path, recursive=other.recursive)), None)
             if owner is None:
-                kept.append((real, folder))
+                remaining.append((real, folder))
             else:
                 self.warnings.append(
                     f"{folder.where}: all files of scan folder '{folder.name}' belong to '{owner.name}', which stands before it"
                 )
-        return [folder for _path, folder in kept]
+        return [folder for _path, folder in remaining]
 
 
 def _is_taken(path: str, by: str, *, recursive: bool) -> bool:

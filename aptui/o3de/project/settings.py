@@ -240,10 +240,10 @@ class _Translation:
             kind = "regex" if each.kind == "pattern" else "glob"
             entry = {"name": each.builder, kind: each.text or "*", "enabled": each.is_checked}
             patterns.append(self._node({key: self._node(value) for key, value in entry.items()}))
-        said = {"mode": self._node(mode), "patterns": self._node(patterns)}
+        members = {"mode": self._node(mode), "patterns": self._node(patterns)}
         if shared.address:
-            said["store"] = self._node(shared.address)
-        return {"shared_cache": self._node(said)}
+            members["store"] = self._node(shared.address)
+        return {"shared_cache": self._node(members)}
 
     def _members_of_own(self) -> dict[str, Node]:
         return self._registry.members(f"{OWN}/Settings")

@@ -1,4 +1,4 @@
-"""Keys of the settings registry that are accepted and change nothing here, and why; for whoever asks what a key does.
+"""Keys of the settings registry that are accepted and change nothing here, and why; shown when the effect of a key is asked for.
 
 Tests: `tests/o3de/project/test_project_format.py`.
 """
@@ -18,10 +18,10 @@ UNUSED = {
     f"{_SETTINGS}/buildermanager/startuptimeoutseconds": "workers start at once, and one that ends is replaced",
     f"{_SETTINGS}/fingerprinting/usefilehashing": "files are always known by what is in them",
     f"{_SETTINGS}/scanfolder */display": "folders are called by their keys",
-    f"{_RULE}/locksource": "no file is read while somebody writes it",
+    f"{_RULE}/locksource": "no file is read while it is being written",
     f"{_RULE}/checkserver": "copying costs less than fetching",
     f"{_RULE}/supportscreatejobs": "a rule has one job for each platform",
-    f"{_RULE}/outputproductdependencies": "nobody looks for dependencies in what is only copied",
+    f"{_RULE}/outputproductdependencies": "what is only copied is not searched for dependencies",
     "/amazon/assetbuilder/settingsregistry/excludes": "no settings registry is exported",
     "/amazon/settings/enablesourcecontrol": "--enablescm says whether Git moves and deletes",
     **dict.fromkeys(

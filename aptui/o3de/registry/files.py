@@ -63,7 +63,7 @@ def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple
     used = [file for file in found if ranks.keys() >= set(file.tags)]
     if len(used) > MAX_FILES:
         raise UserError(f"more than {MAX_FILES} settings files", where=folder, hint="merge some of them")
-    _refuse_twins(used)
+    _refuse_duplicates(used)
     spellings: dict[str, str] = {}
     for name in sorted((file.name for file in used), reverse=True):
         spellings[name.lower()] = f"{name}."
@@ -87,7 +87,7 @@ def _hash(text: str) -> int:
     return value
 
 
-def _refuse_twins(files: Iterable[SettingsFile]) -> None:
+def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
     seen: dict[tuple[str, tuple[str, ...], bool], str] = {}
     for file in files:
         key = (file.name.lower(), file.tags, file.is_platform)

@@ -62,7 +62,7 @@ class InputRecorder:
         return tuple(path for (kind, path), digest in self.seen.items() if kind == _NAMES and digest)
 
 
-def look_again(probes: Iterable[Probe]) -> dict[Probe, str]:
+def probe_again(probes: Iterable[Probe]) -> dict[Probe, str]:
     """Return what is seen now where an earlier `InputRecorder` looked."""
     recorder = InputRecorder()
     for kind, path in probes:

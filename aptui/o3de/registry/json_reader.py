@@ -22,7 +22,7 @@ _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))", re.DOTALL)
-_LETTERS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 
@@ -111,10 +111,10 @@ class _JsonReader:
         self._skip()
         if self._at >= len(self._text):
             self._wrong(f"'{closing}' is missing", opened)
-        letter = self._text[self._at]
-        if letter == ",":
+        character = self._text[self._at]
+        if character == ",":
             self._at += 1
-        elif letter != closing:
+        elif character != closing:
             self._wrong(f"',' or '{closing}' is expected")
 
     def _string(self) -> str:
@@ -124,14 +124,14 @@ class _JsonReader:
         start, self._at = self._at, found.end()
         if "\\" not in found[1]:
             return found[1]
-        return _ESCAPE.sub(lambda escape: self._letter(escape, start + 1), found[1])
+        return _ESCAPE.sub(lambda escape: self._character(escape, start + 1), found[1])
 
-    def _letter(self, escape: re.Match[str], start: int) -> str:
-        code, second, letter = escape.groups()
-        if letter is not None:
-            if letter not in _LETTERS:
-                self._wrong(f"'\\{letter}' is not an escape", start + escape.start(), "a backslash itself is written twice")
-            return _LETTERS[letter]
+    def _character(self, escape: re.Match[str], start: int) -> str:
+        code, second, character = escape.groups()
+        if character is not None:
+            if character not in _ESCAPES:
+                self._wrong(f"'\\{character}' is not an escape", start + escape.start(), "a backslash itself is written twice")
+            return _ESCAPES[character]
         number = int(code, 16)
         if second is not None and number in _HIGH:
             return chr(0x10000 + ((number - 0xD800) << 10) + int(second, 16) - 0xDC00)

@@ -167,17 +167,17 @@ class Registry:
     def explain(self, pointer: str) -> list[RegistryMessage]:
         """Return all that was said about a key, the first first; the last is in force."""
         steps = steps_of(pointer)
-        said: list[RegistryMessage] = []
+        messages: list[RegistryMessage] = []
         before: Node | None = None
         for label, root in self._history:
             now = find(root, steps)
             if now is not before:
                 if now is None:
-                    said.append(RegistryMessage(label, None))
+                    messages.append(RegistryMessage(label, None))
                 elif before is None or not _is_same(now, before):
-                    said.append(RegistryMessage(_place(now, label), describe_node(now)))
+                    messages.append(RegistryMessage(_place(now, label), describe_node(now)))
             before = now
-        return said
+        return messages
 
 
 def _place(node: Node, label: str) -> str:

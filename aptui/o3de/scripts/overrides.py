@@ -44,8 +44,8 @@ def override_builder(builder: Builder, overrides: str) -> Builder:
     """
     known = _index_overrides(overrides)
     if known["jobs"]:
-        said = json.dumps(known["jobs"], sort_keys=True)
-        builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(said):08x}".strip())
+        text = json.dumps(known["jobs"], sort_keys=True)
+        builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(text):08x}".strip())
     found = known["builders"].get(builder.name.lower())
     if found is None:
         return builder
@@ -98,5 +98,5 @@ def _pattern(text: str) -> Pattern:
 @lru_cache(maxsize=4)
 def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
     """Return {"builders" or "jobs": {name in lower case: what is said}}."""
-    told: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
-    return {kind: {each["name"].lower(): each for each in entries} for kind, entries in told.items()}
+    overrides_by_kind: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
+    return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}

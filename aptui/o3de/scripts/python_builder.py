@@ -71,8 +71,8 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     What went wrong are (script, sentence, whether it stays so until the script's code changes).
     """
     around = sandbox.surroundings(stand_in.environment)
-    room = sandbox.enter(around)
-    problems = [(problem.script, problem.text, problem.is_lasting) for problem in room.problems]
+    script_sandbox = sandbox.enter(around)
+    problems = [(problem.script, problem.text, problem.is_lasting) for problem in script_sandbox.problems]
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
     for registered in registrations.list_registered():
         try:
@@ -85,7 +85,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
                 (registered.script, f"'{registered.script}': a second builder is called {builder.name!r}; left out", True)
             )
             continue
-        found[builder.name] = builder, room.code[registered.script]
+        found[builder.name] = builder, script_sandbox.code[registered.script]
     return list(found.values()), problems
 
 
@@ -116,10 +116,12 @@ def load(builder: Builder) -> ScriptBuilder:
     Raises:
         LookupError: none does.
     """
-    room = sandbox.enter(sandbox.surroundings(builder.environment))
+    script_sandbox = sandbox.enter(sandbox.surroundings(builder.environment))
     if registrations.find(builder.uuid) is None:
         script = builder.origin.removeprefix("file:").rpartition(":")[0]
-        why = next((problem.text for problem in room.problems if problem.script == script), "its script did not register it")
+        why = next(
+            (problem.text for problem in script_sandbox.problems if problem.script == script), "its script did not register it"
+        )
         raise LookupError(why)
     return ScriptBuilder(builder)
 
@@ -175,7 +177,7 @@ class ScriptBuilder:
 
     def shutdown(self) -> None:
         """Let the script know that this process ends."""
-        self._tell("OnShutdown")
+        self._report("OnShutdown")
 
     def _call_script(
         self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
@@ -192,14 +194,14 @@ class ScriptBuilder:
         except answers.ScriptAnswerError as error:
             return failed(error=str(error))
         except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
-            told = _first_line(error)
-            log.error("\n".join((told, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
-            return failed(error=told)
+            text = _first_line(error)
+            log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
+            return failed(error=text)
         except BaseException:
-            self._tell("OnCancel")  # this process is told to end
+            self._report("OnCancel")  # this process is told to end
             raise
 
-    def _tell(self, name: str) -> None:
+    def _report(self, name: str) -> None:
         callback = registrations.callback(self._bus_id, name)
         if callback is not None:
             with contextlib.suppress(Exception):

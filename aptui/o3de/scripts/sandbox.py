@@ -76,14 +76,14 @@ _sandboxes: dict[Surroundings, ScriptSandbox] = {}
 
 def enter(wanted: Surroundings) -> ScriptSandbox:
     """Run the scripts of a project, once in this process."""
-    room = _sandboxes.get(wanted)
-    if room is None:
+    script_sandbox = _sandboxes.get(wanted)
+    if script_sandbox is None:
         registrations.clear()
         _install(wanted)
-        room = _sandboxes[wanted] = ScriptSandbox()
+        script_sandbox = _sandboxes[wanted] = ScriptSandbox()
         for script in wanted.scripts:
-            _run(script, room)
-    return room
+            _run(script, script_sandbox)
+    return script_sandbox
 
 
 # ------------------------------------------------------------------------------------------------------------ surroundings
@@ -114,21 +114,21 @@ def _install(wanted: Surroundings) -> None:
             sys.path.append(folder)
 
 
-def _run(script: str, room: ScriptSandbox) -> None:
+def _run(script: str, script_sandbox: ScriptSandbox) -> None:
     module = ModuleType("__main__")  # as O3DE runs them
     module.__file__ = script
     before = set(sys.modules)
     registrations.enter(script)
-    room.modules.append(module)
+    script_sandbox.modules.append(module)
     try:
         with open(script, "rb") as file:
             code = compile(file.read(), script, "exec")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             exec(code, vars(module))  # noqa: S102  # running it is what it is for
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a script may raise anything
-        room.problems.append(SandboxProblem(script, _describe_error(error, script), isinstance(error, Missing)))
+        script_sandbox.problems.append(SandboxProblem(script, _describe_error(error, script), isinstance(error, Missing)))
     loaded = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]
-    room.code[script] = _code_files(script, loaded)
+    script_sandbox.code[script] = _code_files(script, loaded)
 
 
 def _describe_error(error: BaseException, script: str) -> str:

@@ -77,10 +77,11 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
         raise UserError(
             "'bundles' needs --bundleSettingsFile, or --assetListFile and --outputBundlePath", hint=HELP.format("bundles")
         )
-    for name, said in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
-        if len(said) not in (0, count):
+    for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
+        if len(listed_values) not in (0, count):
             raise UserError(
-                f"--{name} has {len(said)} values, and others have {count}", hint="give each switch one value for each bundle"
+                f"--{name} has {len(listed_values)} values, and others have {count}",
+                hint="give each switch one value for each bundle",
             )
     orders = []
     for at in range(count):
@@ -90,15 +91,17 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
 
 
 def _order(given: BundlerSwitches, project: BundlerProject, platform: str, settings: str, asset_list: str, target: str) -> _Order:
-    said = BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
-    asset_list, target = asset_list or said.asset_list, target or said.bundle
+    settings_files = (
+        BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
+    )
+    asset_list, target = asset_list or settings_files.asset_list, target or settings_files.bundle
     if not asset_list or not target:
         raise UserError("what to pack, or where to, is missing", hint="see --assetListFile and --outputBundlePath")
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
-        _version(given) or said.version,
-        given.number("maxSize", 1, MOST_MIB) or said.max_mib,
+        _version(given) or settings_files.version,
+        given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib,
         project.existing(for_platform(asset_list, platform), asset_lists.SUFFIX),
     )
 
@@ -111,8 +114,10 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
     settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
     orders = []
     for platform in project.platforms_of(settings, target):
-        said = BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
-        if not (target or said.bundle):
+        settings_files = (
+            BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
+        )
+        if not (target or settings_files.bundle):
             raise UserError("'bundleSeed' needs --outputBundlePath", hint="name the bundle, as in --outputBundlePath=game.pak")
         products = project.products(platform)
         keys = []
@@ -127,9 +132,9 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
                 hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
             )
         list_assets = products.list_assets(products.closure(keys, ()))
-        path = project.path(for_platform(target or said.bundle, platform), BUNDLE_SUFFIX)
-        max_mib = given.number("maxSize", 1, MOST_MIB) or said.max_mib
-        orders.append(_Order(platform, path, _version(given) or said.version, max_mib, None, list_assets))
+        path = project.path(for_platform(target or settings_files.bundle, platform), BUNDLE_SUFFIX)
+        max_mib = given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib
+        orders.append(_Order(platform, path, _version(given) or settings_files.version, max_mib, None, list_assets))
     _make(orders, given, project, output)
 
 

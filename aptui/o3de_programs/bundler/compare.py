@@ -124,10 +124,10 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     kinds = [asset_lists.kind_of(word) for word in given.all("comparisonType")]
     patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
     wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
-    for name, said in (("filePattern", patterns), ("filePatternType", types)):
-        if len(said) != wanted:
+    for name, values in (("filePattern", patterns), ("filePatternType", types)):
+        if len(values) != wanted:
             raise UserError(
-                f"there are {wanted} comparisons by filePattern, and --{name} has {len(said)} values",
+                f"there are {wanted} comparisons by filePattern, and --{name} has {len(values)} values",
                 hint="give one value for each",
             )
     if any(word not in ("0", "1") for word in types):

@@ -128,15 +128,17 @@ class BundlerProject:
         Raises:
             UserError: they are for different ones, or for others than were asked for.
         """
-        said = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
-        if len(said) > 1:
-            raise UserError(f"the files are for different platforms: {', '.join(sorted(said))}", hint="name files of one platform")
-        if said and self.asked and not said.issubset(self.asked):
+        platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
+        if len(platforms) > 1:
             raise UserError(
-                f"the file is for platform '{next(iter(said))}', and --platform says {', '.join(self.asked)}",
+                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="name files of one platform"
+            )
+        if platforms and self.asked and not platforms.issubset(self.asked):
+            raise UserError(
+                f"the file is for platform '{next(iter(platforms))}', and --platform says {', '.join(self.asked)}",
                 hint="correct one of the two",
             )
-        return tuple(said) or self.platforms
+        return tuple(platforms) or self.platforms
 
     # ------------------------------------------------------------------------------------------------------------- products
 

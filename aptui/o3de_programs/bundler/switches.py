@@ -28,14 +28,14 @@ class Takes(Enum):
 HELP = "'AssetBundlerBatch {} --help' shows what it takes"
 """The next step where a command line is wrong, of a command."""
 PROJECT = {
-    "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards unless said"),
+    "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
     "engine-path": (Takes.ONE, "the engine's folder"),
     "project-cache-path": (Takes.ONE, "where products and the asset database lie"),
     "regset": (Takes.MANY, "set a value of the settings registry: /json/pointer=value"),
     "verbose": (Takes.NOTHING, "say where files are written"),
     "help": (Takes.NOTHING, "print the switches of this command"),
 }
-_PLATFORM = {"platform": (Takes.MANY, "for these platforms; all enabled ones unless said")}
+_PLATFORM = {"platform": (Takes.MANY, "for these platforms; all enabled ones by default")}
 _OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "write over files that are there")}
 _COMPARISON = {
     "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules)"),

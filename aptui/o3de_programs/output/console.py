@@ -1,4 +1,4 @@
-"""Output of an asset processor: lines on stdout for whoever started it, records in its log for tools; `lines` has their text.
+"""Output of an asset processor: lines on stdout for its parent, records in its log for tools; `lines` has their text.
 
 Tests: `tests/o3de_programs/output/test_events.py`.
 """
@@ -44,7 +44,7 @@ class ProgramConsole:
         for record in self._early:
             log.append(*record)
         self._early.clear()
-        self._tell_trouble(log)
+        self._print_trouble(log)
 
     def say(self, text: str, window: str = lines.WINDOW) -> None:
         """Say a message."""
@@ -103,9 +103,9 @@ class ProgramConsole:
         was_well = not self._log.trouble
         self._log.append(level, window, text, self._now_ms())
         if was_well:
-            self._tell_trouble(self._log)
+            self._print_trouble(self._log)
 
-    def _tell_trouble(self, log: ProgramLog) -> None:
+    def _print_trouble(self, log: ProgramLog) -> None:
         if log.trouble:
             with suppress(OSError):
                 self._print(lines.format_traced(LogLevel.WARNING, log.trouble))

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aptui.core.notices import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress, SourcesChanged
 from aptui.core.paths import from_text
-from aptui.core.preload_cycles import JOIN, RING
+from aptui.core.preload_cycles import CYCLE_PROBLEM, JOIN
 from aptui.o3de_programs.output import lines
 from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.stats_report import Stat
@@ -42,7 +42,7 @@ class EventPrinter:
         self.processed_by: dict[str, list[str]] = {}
         """{builder's UUID: absolute paths of what it processed, in that order}."""
         self.files_seen = 0
-        self.heard_s = time.time()
+        self.last_notice_s = time.time()
         """When the last news came, in seconds since 1970."""
         self.scan_ms = 0
         self._console = console
@@ -53,13 +53,13 @@ class EventPrinter:
         self._failures: set[tuple[object, ...]] = set()
         self.is_scan_open = False
         """Whether a scan was begun and it is not told yet what it came to."""
-        self._is_end_told = True
+        self._is_end_printed = True
         self._reads_all = False
         self._began_s = 0.0
 
     def __call__(self, notice: Notice) -> None:
         """Take one piece of news."""
-        self.heard_s = time.time()
+        self.last_notice_s = time.time()
         match notice:
             case JobChanged():
                 self._job_changed(notice)
@@ -67,8 +67,8 @@ class EventPrinter:
                 self._progress(notice)
             case SourcesChanged():
                 self._analysed.update(rel for rel, is_present in notice.sources if is_present)
-            case Said():
-                self._print_said(notice)
+            case EngineMessage():
+                self._print_message(notice)
             case _:
                 pass
 
@@ -77,13 +77,13 @@ class EventPrinter:
         self._reads_all = reads_all
         self._console.say(lines.SCANNING)
         self._began_s = time.monotonic()
-        self.is_scan_open, self._is_end_told = True, False
+        self.is_scan_open, self._is_end_printed = True, False
 
     def end_scan(self, files_seen: int | None = None) -> None:
         """Say that the scan has ended, unless that was said; not everybody hears of its end while other things go on."""
-        if self._is_end_told:
+        if self._is_end_printed:
             return
-        self._is_end_told = True
+        self._is_end_printed = True
         self.scan_ms = int((time.monotonic() - self._began_s) * 1000)
         self.files_seen = self.files_seen if files_seen is None else files_seen
         self._console.say_all([lines.SCANNED, lines.ANALYZING, lines.format_received(self.files_seen), lines.CHECKING_MISSING])
@@ -153,8 +153,8 @@ class EventPrinter:
         if path in self._failed:
             return
         self._failed.add(path)
-        if len(self._failed) > lines.FAILURES_TOLD:
-            if len(self._failed) == lines.FAILURES_TOLD + 1:
+        if len(self._failed) > lines.MOST_FAILURES:
+            if len(self._failed) == lines.MOST_FAILURES + 1:
                 self._console.say(lines.TOO_MANY_ERRORS)
             return
         for line in self._read_log(job):
@@ -174,15 +174,15 @@ class EventPrinter:
         if not progress.is_scanning:
             self.end_scan()
 
-    def _print_said(self, said: Said) -> None:
-        if said.text.startswith(RING):
-            self._console.complain(lines.format_preload_cycle(said.text.removeprefix(RING).split(JOIN)))
-        elif said.level >= LogLevel.ERROR:
-            self._console.complain(said.text)
-        elif said.level >= LogLevel.WARNING:
-            self._console.warn(said.text)
+    def _print_message(self, message: EngineMessage) -> None:
+        if message.text.startswith(CYCLE_PROBLEM):
+            self._console.complain(lines.format_preload_cycle(message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)))
+        elif message.level >= LogLevel.ERROR:
+            self._console.complain(message.text)
+        elif message.level >= LogLevel.WARNING:
+            self._console.warn(message.text)
         else:
-            self._console.say(said.text)
+            self._console.say(message.text)
 
     def _path(self, job: JobChanged) -> str:
         root = self._root_of(job.scan_folder)

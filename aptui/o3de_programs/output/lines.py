@@ -17,7 +17,7 @@ WINDOW = "AssetProcessor"
 """What most lines begin with."""
 SYSTEM_WINDOW = "System"
 BUILDERS_WINDOW = "BuilderManager"
-FAILURES_TOLD = 9
+MOST_FAILURES = 9
 """So many failed assets replay their log."""
 FATAL = "Error: "
 """What stands before an error that ends the run before it began."""

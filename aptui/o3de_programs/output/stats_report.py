@@ -1,4 +1,4 @@
-"""The report on times that O3DE's asset processor prints when it ends; who measures is not known here.
+"""The report on times that O3DE's asset processor prints when it ends; nothing is measured here.
 
 Names of statistics are those of the reference: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job
 key>,<platform>,<{guid}>`, `HashFile,<path>`. Unlike there, sums by job key and platform are what they say.

@@ -1,1 +1,1 @@
-"""Who may come in and how much: tokens, scopes, lists, limits."""
+"""Access to the gateway: tokens, scopes, lists, limits."""

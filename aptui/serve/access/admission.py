@@ -21,13 +21,13 @@ from aptui.serve import tasks
 from aptui.shared.connections.addresses import Address, entry_for, host_names, parse_address, plain
 from aptui.shared.connections.peers import PeerSettings, TurnedAway
 
-_TURNED_AWAY_KEPT = 256
+_MOST_REJECTED = 256
 """Addresses that are remembered; whoever has many of them must not fill our memory."""
-_NAMES_KEPT_S = 60.0
+_NAMES_FRESH_S = 60.0
 _NAMES_AGAIN_S = 5.0
 """Names are asked for again so long after the last time, when somebody was turned away that a name may mean."""
 _NAMES_LIMIT_S = 5.0
-_LOCAL_KEPT_S = 5.0
+_LOCAL_FRESH_S = 5.0
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
 """Asked for each request."""
@@ -84,7 +84,7 @@ class Admission:
         before = self.turned_away.pop(remote, None)
         if before is None:
             self.turned_away[remote] = TurnedAway(remote, why, 1, now_ms, now_ms)
-            while len(self.turned_away) > _TURNED_AWAY_KEPT:
+            while len(self.turned_away) > _MOST_REJECTED:
                 del self.turned_away[next(iter(self.turned_away))]
         else:
             self.turned_away[remote] = replace(before, why=why, count=before.count + 1, last_ms=now_ms)
@@ -117,7 +117,7 @@ class Admission:
                 del self.turned_away[each]
 
     def _local_now(self) -> frozenset[Address]:
-        if monotonic() - self._local[0] > _LOCAL_KEPT_S:
+        if monotonic() - self._local[0] > _LOCAL_FRESH_S:
             self._local = (monotonic(), self._ask_local())
         return self._local[1]
 
@@ -138,7 +138,7 @@ class Admission:
 
     def refresh_old(self) -> None:
         """Ask again for names that were asked for a while ago; called now and then."""
-        if monotonic() - self._asked_s > _NAMES_KEPT_S:
+        if monotonic() - self._asked_s > _NAMES_FRESH_S:
             self._refresh_soon()
 
     def _refresh_soon(self) -> None:

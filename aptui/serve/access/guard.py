@@ -1,4 +1,4 @@
-"""Who may connect and what they may do: Host, Origin, tokens, scopes, rates, the audit log.
+"""Which clients may connect and what they may do: Host, Origin, tokens, scopes, rates, the audit log.
 
 A handler's first line is `identity = require(request, Scope.READ)`. Host and Origin are looked at before any handler, by
 `middleware`.
@@ -94,7 +94,7 @@ class Audit:
             **{name: _shorten(value) for name, value in details.items()},
         })  # fmt: skip
 
-    def tell_held_back(self) -> None:
+    def report_held_back(self) -> None:
         """Note how much was not noted in the minutes that are over; called now and then."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})

@@ -1,4 +1,4 @@
-"""Sockets before anybody has said who they are: how many, and for how long. Who may do what is `guard`'s.
+"""Limits for sockets of clients that are not identified yet: how many, and for how long. Permissions are `guard`'s.
 
 Tests: `tests/serve/access/test_guard.py`.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT_S = 30.0
 """How long a socket may take to say a whole request, from its first moment or from the end of the last one."""
-STRANGERS_LIMIT = 128
+UNIDENTIFIED_LIMIT = 128
 """Sockets that nobody with a token has used yet; one more, and the oldest of them is dropped."""
 OWNERS_RESERVE = 32
 """Sockets that are left to the user who runs the gateway, whatever other tokens do."""
@@ -32,7 +32,7 @@ _SHARE = 0.5
 """Of all sockets, those that one token may use."""
 UNREAD_LIMIT_S = 120.0
 """How long who does not read what is sent to them stays: the kernel ends it (tcp(7), TCP_USER_TIMEOUT), however it is sent."""
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 LINGER_S = 2.0
 """How long who is turned away may take to go; a socket that is closed while something arrives takes back what was said last."""
 _TURNED_AWAY = (
@@ -80,7 +80,7 @@ class ClientConnection(RequestHandler):
             transport.write_eof()
         self._going = asyncio.get_running_loop().call_later(LINGER_S, transport.close)
 
-    def make_room(self) -> None:
+    def end_oldest(self) -> None:
         """End it, saying why: it has said nothing whole, and others wait."""
         transport = self.transport
         if self._going is None and isinstance(transport, asyncio.Transport):
@@ -131,8 +131,8 @@ class ConnectionLimits:
         header_limit_s, strangers_limit: as above.
     """
 
-    def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, strangers_limit: int = STRANGERS_LIMIT) -> None:
-        self._limit, self._header_limit_s, self._unknown_limit = limit, header_limit_s, strangers_limit
+    def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, unidentified_limit: int = UNIDENTIFIED_LIMIT) -> None:
+        self._limit, self._header_limit_s, self._unknown_limit = limit, header_limit_s, unidentified_limit
         self.all: set[ClientConnection] = set()
         self.unidentified: dict[ClientConnection, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
@@ -147,7 +147,7 @@ class ConnectionLimits:
         self.unidentified[connection] = None
         while len(self.unidentified) > self._unknown_limit or (len(self.all) > self._limit and self.unidentified):
             self._send_away(next(iter(self.unidentified)))
-        self._look_later()
+        self._check_later()
 
     def admit(self, connection: ClientConnection, identity: ClientIdentity) -> bool:
         """Let somebody with a token use a socket; return whether they have not too many.
@@ -170,7 +170,7 @@ class ConnectionLimits:
         mine = [(connection, connection.identity) for connection in self.all if connection.identity is not None]
         return [connection for connection, identity in mine if not found.setdefault(identity, is_known(identity))]
 
-    def make_room(self, age_s: float) -> bool:
+    def end_oldest(self, age_s: float) -> bool:
         """Return whether there is room for one more stranger; the oldest goes for it if it has had so many seconds."""
         if len(self.unidentified) < self._unknown_limit and len(self.all) < self._limit:
             return True
@@ -184,14 +184,14 @@ class ConnectionLimits:
 
     def _send_away(self, connection: ClientConnection) -> None:
         self.drop(connection)
-        connection.make_room()
+        connection.end_oldest()
 
     def drop(self, connection: ClientConnection) -> None:
         """Forget a socket."""
         self.all.discard(connection)
         self.unidentified.pop(connection, None)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """End the sockets that have said nothing whole for too long."""
         self._timer = None
         now = asyncio.get_running_loop().time()
@@ -202,11 +202,11 @@ class ConnectionLimits:
                 connection.quiet_since = now
             elif now - connection.quiet_since > self._header_limit_s:
                 connection.drop()
-        self._look_later()
+        self._check_later()
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if self._timer is None and self.all:
-            self._timer = asyncio.get_running_loop().call_later(min(_LOOK_S, self._header_limit_s / 4), self.look)
+            self._timer = asyncio.get_running_loop().call_later(min(_CHECK_S, self._header_limit_s / 4), self.check)
 
     def close(self) -> None:
         """Look no more."""

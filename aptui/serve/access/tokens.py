@@ -79,30 +79,30 @@ class Tokens:
     def __init__(self, file: Path, local: str = "") -> None:
         self._file = file
         self._own = [Token(LOCAL, digest_of(local), frozenset(Scope))] if local else []
-        self._kept: tuple[Token, ...] = ()
+        self._tokens: tuple[Token, ...] = ()
         self._stamp: tuple[int, int, int] | None = None
 
     def owner_of(self, token: str) -> Token | None:
         """Return whose token this is; how long that takes says nothing about how much of it is right."""
         digest, found = digest_of(token), None
-        for each in (*self._own, *self.read_kept()):
+        for each in (*self._own, *self.read_current()):
             if hmac.compare_digest(each.digest, digest) and not each.is_over:
                 found = each
         return found
 
     def knows(self, digest: str, scopes: Collection[Scope]) -> bool:
         """Whether that very token is still there and not over, with all those scopes; another one of its name is another."""
-        there = (*self._own, *self.read_kept())
+        there = (*self._own, *self.read_current())
         return any(each.digest == digest and each.scopes >= set(scopes) and not each.is_over for each in there)
 
-    def read_kept(self) -> tuple[Token, ...]:
+    def read_current(self) -> tuple[Token, ...]:
         """Return the tokens in the file; one that others may read counts as none."""
         stamp = _stamp(self._file)
         if stamp != self._stamp:
-            self._stamp, self._kept = stamp, ()
+            self._stamp, self._tokens = stamp, ()
             with suppress(KnownError):
-                self._kept = tuple(read(self._file))
-        return self._kept
+                self._tokens = tuple(read(self._file))
+        return self._tokens
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
@@ -156,11 +156,11 @@ def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) 
     if not name or name == LOCAL or not name.isprintable():
         raise UserError(f"'{name}' cannot be the name of a token", hint="take letters, digits, '-' and '_'")
     token = fresh()
-    with _changing(file) as kept:
-        if any(each.name == name for each in kept):
+    with _changing(file) as tokens:
+        if any(each.name == name for each in tokens):
             raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' ends it")
         now = now_ms()
-        kept.append(Token(name, digest_of(token), frozenset(scopes), now, now + lasts_ms if lasts_ms else 0))
+        tokens.append(Token(name, digest_of(token), frozenset(scopes), now, now + lasts_ms if lasts_ms else 0))
     return token
 
 
@@ -170,12 +170,12 @@ def revoke(file: Path, name: str) -> None:
     Raises:
         UserError: there is none of that name. HostError: the file cannot be written.
     """
-    with _changing(file) as kept:
-        left = [each for each in kept if each.name != name]
-        if len(left) == len(kept):
-            names = ", ".join(f"'{each.name}'" for each in kept)
+    with _changing(file) as tokens:
+        left = [each for each in tokens if each.name != name]
+        if len(left) == len(tokens):
+            names = ", ".join(f"'{each.name}'" for each in tokens)
             raise UserError(f"there is no token '{name}'", hint=f"there are {names}" if names else "there are none")
-        kept[:] = left
+        tokens[:] = left
 
 
 @contextmanager
@@ -185,8 +185,8 @@ def _changing(file: Path) -> Iterator[list[Token]]:
     try:
         with open(file.with_name(f"{file.name}.lock"), "ab", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            kept = read(file)
-            yield kept
+            tokens = read(file)
+            yield tokens
             rows = [
                 {
                     "name": each.name,
@@ -195,7 +195,7 @@ def _changing(file: Path) -> Iterator[list[Token]]:
                     "created_ms": each.created_ms,
                     "expires_ms": each.expires_ms,
                 }
-                for each in kept
+                for each in tokens
             ]
             replace_bytes(file, json.dumps({"tokens": rows}, indent=2).encode(), mode=PRIVATE)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files below a folder and nowhere else, whatever their path says: the kernel resolves it, from a descriptor of the folder.
+"""Files below a folder and nowhere else, with any path: the kernel resolves it, from a descriptor of the folder.
 
 `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step that nobody can come between. Where the
 kernel (5.6) or a container's filter does not offer it, each part of the path is opened on its own, without following links. Both

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.access import guard
-from aptui.serve.context import room_of
+from aptui.serve.context import context_of
 from aptui.serve.http.confinement import open_confined
 from aptui.serve.http.files import folder_of, read_asked_path, send_product, url_of
 from aptui.serve.http.product_opener import PRODUCT_OPENER
@@ -48,7 +48,7 @@ class _Resource(Struct, frozen=True):
     file: ProductFile | None = None
 
 
-class _Wanted(Struct, frozen=True):
+class _PropertyQuery(Struct, frozen=True):
     """What a PROPFIND asks for: these properties, None = all; `is_names`: not their values."""
 
     names: tuple[str, ...] | None = None
@@ -89,7 +89,7 @@ def _require(request: web.Request) -> None:
         except web.HTTPUnauthorized as error:
             raise _as_unauthorized(error.text or "") from None
         return
-    identity = room_of(request).guard.identify(_password(text), guard.address_of(request))
+    identity = context_of(request).guard.identify(_password(text), guard.address_of(request))
     if identity is None:
         raise _as_unauthorized("the password is a token: 'aptui token add NAME' makes one\n")
     if not identity.may(Scope.READ):
@@ -113,7 +113,7 @@ def _as_unauthorized(text: str) -> web.HTTPUnauthorized:
 
 async def _get(request: web.Request) -> web.StreamResponse:
     path = read_asked_path(request, ROOT).lower()
-    found = None if request.config_dict[PRODUCT_OPENER].find(path) else await folder_of(room_of(request), path)
+    found = None if request.config_dict[PRODUCT_OPENER].find(path) else await folder_of(context_of(request), path)
     if found is None:
         return await send_product(request, path)
     folders, files = found
@@ -133,18 +133,18 @@ async def _propfind(request: web.Request) -> web.StreamResponse:
     if product is not None:
         listed = [_Resource(path, product)]
     else:
-        found = await folder_of(room_of(request), path)
+        found = await folder_of(context_of(request), path)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no '{path}'\n")
         listed = [_Resource(path)]
         if depth == "1":
             listed += [_Resource(f"{path}/{name}" if path else name) for name in found[0]]
             listed += [_Resource(each.name, each) for each in found[1]]
-    data = await asyncio.to_thread(_multistatus, room_of(request).config.cache_dir, path, listed, wanted)
+    data = await asyncio.to_thread(_multistatus, context_of(request).config.cache_dir, path, listed, wanted)
     return web.Response(status=207, body=data, content_type="application/xml", charset="utf-8")
 
 
-async def _read_wanted(request: web.Request) -> _Wanted:
+async def _read_wanted(request: web.Request) -> _PropertyQuery:
     """Read the body of a PROPFIND.
 
     Raises:
@@ -156,7 +156,7 @@ async def _read_wanted(request: web.Request) -> _Wanted:
         if len(body) > _BODY_BYTES:
             raise web.HTTPRequestEntityTooLarge(_BODY_BYTES, len(body))
     if not body.strip():
-        return _Wanted()
+        return _PropertyQuery()
     if b"<!" in body:  # entities and the like: nobody needs them here
         raise web.HTTPBadRequest(text="the body has a document type\n")
     try:
@@ -166,19 +166,19 @@ async def _read_wanted(request: web.Request) -> _Wanted:
     if root.tag != f"{_DAV}propfind":
         raise web.HTTPBadRequest(text="the body is no 'propfind'\n")
     if root.find(f"{_DAV}propname") is not None:
-        return _Wanted(is_names=True)
+        return _PropertyQuery(is_names=True)
     named = root.find(f"{_DAV}prop")
     if named is None:
-        return _Wanted()
+        return _PropertyQuery()
     if len(named) > _PROPERTIES_MOST:
         raise web.HTTPBadRequest(text=f"more than {_PROPERTIES_MOST} properties at once\n")
-    return _Wanted(tuple(each.tag for each in named if isinstance(each.tag, str)))
+    return _PropertyQuery(tuple(each.tag for each in named if isinstance(each.tag, str)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------- XML
 
 
-def _multistatus(cache: Path, path: str, listed: Sequence[_Resource], wanted: _Wanted) -> bytes:
+def _multistatus(cache: Path, path: str, listed: Sequence[_Resource], wanted: _PropertyQuery) -> bytes:
     is_file = listed[0].file is not None
     times = _times(cache, path.rpartition("/")[0] if is_file else path, [each.path for each in listed[not is_file :]])
     parts = [_response(each, times.get(each.path), wanted) for each in listed]
@@ -207,7 +207,7 @@ def _times(cache: Path, folder: str, paths: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def _response(resource: _Resource, modified_s: float | None, wanted: _Wanted) -> str:
+def _response(resource: _Resource, modified_s: float | None, wanted: _PropertyQuery) -> str:
     href = url_of(ROOT, resource.path) + ("/" if resource.file is None else "")
     there = _properties(resource, modified_s)
     if wanted.is_names:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 
 MARKER = b"# aptui demo project:"
 """How the `aptui.yaml` of a demo project begins."""
@@ -36,7 +36,7 @@ _FILES = {
 
 def add_routes(app: web.Application) -> None:
     """Serve the page, if this is the gateway of a demo project."""
-    if is_demo(app[ROOM].config.project_dir):
+    if is_demo(app[CONTEXT].config.project_dir):
         app.router.add_get(PAGE + "{name:[a-z.]*}", _page)
 
 

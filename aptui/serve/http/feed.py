@@ -15,7 +15,7 @@ from aiohttp import web
 
 from aptui.serve import tasks
 from aptui.serve.access.guard import require
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.change_tail import ChangeTail, Record
@@ -24,7 +24,7 @@ from aptui.store.queries.current import CurrentDatabase, Moment
 if TYPE_CHECKING:
     from aptui.serve.access.guard import ClientIdentity
 
-LOOK_S = 0.05
+CHECK_S = 0.05
 """How often somebody looks for all followers whether anything was written."""
 
 
@@ -74,7 +74,7 @@ class FeedPulse:
             )
         self._busy[identity.name] += 1
         if self._looking is None:
-            self._looking = tasks.begin(self._look(), "the look for changes")
+            self._looking = tasks.begin(self._check(), "the look for changes")
         try:
             yield
         finally:
@@ -86,7 +86,7 @@ class FeedPulse:
         while self.count == count and not self.is_over:
             await self._beat.wait()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         while self._busy and not self.is_over:
             moment: Moment | None
             try:
@@ -96,7 +96,7 @@ class FeedPulse:
             if moment != self._moment:
                 self._moment = moment
                 self._wake()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         self._looking = None
 
     def _wake(self) -> None:
@@ -120,7 +120,7 @@ PULSE = web.AppKey("pulse", FeedPulse)
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
-    pulse = app[PULSE] = FeedPulse(app[ROOM].database.path)
+    pulse = app[PULSE] = FeedPulse(app[CONTEXT].database.path)
     app.router.add_get("/v1/changes", changes)
     app.on_shutdown.append(pulse.close)
 
@@ -139,10 +139,10 @@ async def changes(request: web.Request) -> web.StreamResponse:
         response.content_type = "application/x-ndjson"
         await response.prepare(request)
         try:
-            await _tell(response, page)
+            await _send(response, page)
             while page:
                 page = await pulse.page(tail)
-                await _tell(response, page)
+                await _send(response, page)
             if is_followed:
                 await _follow(pulse, tail, response)
             await response.write_eof()
@@ -165,11 +165,11 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
     while not pulse.is_over:
         count = pulse.count
         while page := await pulse.page(tail):
-            await _tell(response, page)
+            await _send(response, page)
         await pulse.beyond(count)
 
 
-async def _tell(response: web.StreamResponse, page: list[Record]) -> None:
+async def _send(response: web.StreamResponse, page: list[Record]) -> None:
     """Write a page; a client that does not read is waited for, and holds nothing meanwhile."""
     if page:
         await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from aptui.core.paths import from_text, to_text
 from aptui.serve.access.guard import require
-from aptui.serve.context import ROOM, GatewayContext, room_of
+from aptui.serve.context import CONTEXT, GatewayContext, context_of
 from aptui.serve.http import waiting
 from aptui.serve.http.confinement import ConfinedRoot, open_confined
 from aptui.serve.http.product_opener import PRODUCT_OPENER, ProductOpener
@@ -46,9 +46,9 @@ LOGS = web.AppKey("logs", ConfinedRoot)
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
-    room = app[ROOM]
-    app[PRODUCT_OPENER] = ProductOpener(room.database.path, room.config.cache_dir)
-    app[LOGS] = ConfinedRoot(os.fsencode(room.config.log_dir))
+    context = app[CONTEXT]
+    app[PRODUCT_OPENER] = ProductOpener(context.database.path, context.config.cache_dir)
+    app[LOGS] = ConfinedRoot(os.fsencode(context.config.log_dir))
     app.on_cleanup.append(_close)
     app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
     app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _answer_errors(asset))
@@ -115,8 +115,8 @@ async def product(request: web.Request) -> web.StreamResponse:
 async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
     """Answer with a product of one platform, as the reference's `@products@` means it."""
     require(request, Scope.READ)
-    room = room_of(request)
-    platform = request.query.get("platform") or next((each.id for each in room.config.project.platforms), "")
+    context = context_of(request)
+    platform = request.query.get("platform") or next((each.id for each in context.config.project.platforms), "")
     path = "/".join(filter(None, (platform, read_asked_path(request, "@products@")))).lower()
     if path == platform.lower() or request.rel_url.raw_path.endswith("/") or "list" in request.query:
         return await _listing(request, path)
@@ -160,7 +160,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
             raise web.HTTPBadRequest(text="for which platform? 'platform' is missing\n")
         question = waiting.by_id(uuid, platform)
         await _wait(request, question, lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)))
-    names = await room_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
+    names = await context_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
     if not names:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
@@ -178,13 +178,13 @@ async def _wait(
     Raises:
         web.HTTPException: it failed, took too long, or may not be hurried.
     """
-    room = room_of(request)
+    context = context_of(request)
     identity = require(request, Scope.ESCALATE)
     timeout_s = _timeout_s(request)
-    if not room.guard.may_escalate(identity):
+    if not context.guard.may_escalate(identity):
         raise web.HTTPTooManyRequests(text="that is too much at once\n", headers={"Retry-After": "1"})
     try:
-        await waiting.until_processed(room, awaited, is_there, timeout_s)
+        await waiting.until_processed(context, awaited, is_there, timeout_s)
     except waiting.WaitTimeout:
         raise web.HTTPGatewayTimeout(text=f"it was not processed within {timeout_s:g} s\n") from None
     except waiting.WaitBroken as error:
@@ -205,19 +205,19 @@ def _timeout_s(request: web.Request) -> float:
 # ----------------------------------------------------------------------------------------------------------------- folders
 
 
-async def folder_of(room: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
+async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
     """Return the folders and products in a folder ("" = the platforms), None when there is no such folder."""
     if not path:
-        found = set(await room.database.ask(product_files.platforms))
-        return sorted(found | {each.id for each in room.config.project.platforms}), []
-    folders, files = await room.database.ask(lambda reader: product_files.children(reader, path))
-    if not folders and not files and path not in {each.id for each in room.config.project.platforms}:
+        found = set(await context.database.ask(product_files.platforms))
+        return sorted(found | {each.id for each in context.config.project.platforms}), []
+    folders, files = await context.database.ask(lambda reader: product_files.children(reader, path))
+    if not folders and not files and path not in {each.id for each in context.config.project.platforms}:
         return None
     return folders, files
 
 
 async def _listing(request: web.Request, path: str) -> web.StreamResponse:
-    found = await folder_of(room_of(request), path)
+    found = await folder_of(context_of(request), path)
     if found is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
     folders, files = found
@@ -244,9 +244,9 @@ async def tree(request: web.Request) -> web.StreamResponse:
     `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line.
     """
     require(request, Scope.READ)
-    room, path = room_of(request), read_asked_path(request, TREE).lower()
-    page = await _tree_page(room, path, "")
-    if not page and await folder_of(room, path) is None:
+    context, path = context_of(request), read_asked_path(request, TREE).lower()
+    page = await _tree_page(context, path, "")
+    if not page and await folder_of(context, path) is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
     is_plain = request.query.get("list") == "plain"
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8" if is_plain else "application/json"})
@@ -259,13 +259,13 @@ async def tree(request: web.Request) -> web.StreamResponse:
         glue = "" if is_plain else ",\n"
         await response.write((separator + glue.join(texts)).encode())
         separator = glue
-        page = await _tree_page(room, path, page[-1].name) if len(page) == _TREE_PAGE else []
+        page = await _tree_page(context, path, page[-1].name) if len(page) == _TREE_PAGE else []
     await response.write_eof(b"" if is_plain else b"]}\n")
     return response
 
 
-async def _tree_page(room: GatewayContext, path: str, after: str) -> list[ProductFile]:
-    return await room.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
+async def _tree_page(context: GatewayContext, path: str, after: str) -> list[ProductFile]:
+    return await context.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
 
 
 def _tree_lines(path: str, page: Iterable[ProductFile]) -> Iterable[str]:

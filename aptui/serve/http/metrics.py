@@ -1,4 +1,4 @@
-"""`GET /metrics`: figures of project and engine as OpenMetrics, for whoever scrapes them."""
+"""`GET /metrics`: figures of project and engine as OpenMetrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiohttp import web
 
 from aptui.link import port
 from aptui.serve.access.guard import require
-from aptui.serve.context import room_of
+from aptui.serve.context import context_of
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.shared.openmetrics import CONTENT_TYPE
@@ -26,10 +26,10 @@ def add_routes(app: web.Application) -> None:
 async def metrics(request: web.Request) -> web.Response:
     """Tell figures of the project and the engine as OpenMetrics: jobs, sizes, durations by builder, the last session, the queue."""
     require(request, Scope.READ)
-    room = room_of(request)
-    names = {builder.uuid: builder.name for builder in room.config.project.builders}
+    context = context_of(request)
+    names = {builder.uuid: builder.name for builder in context.config.project.builders}
     try:
-        status = await room.engine.ask(port.Status(), _ENGINE_S)
+        status = await context.engine.ask(port.ReadStatus(), _ENGINE_S)
     except KnownError:
         status = None
 
@@ -37,7 +37,7 @@ async def metrics(request: web.Request) -> web.Response:
         return figures.document(reader, lambda uuid: names.get(uuid) or uuid_text(uuid), status)
 
     try:
-        text = await room.database.ask(answer)
+        text = await context.database.ask(answer)
     except KnownError as error:
         raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})

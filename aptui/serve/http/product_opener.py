@@ -29,7 +29,7 @@ from aptui.store.queries import product_files
 from aptui.store.queries.current import CurrentDatabase, Moment
 from aptui.store.queries.product_files import ProductFile
 
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 """How long a commit may take to be over with a product."""
 _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
@@ -99,14 +99,14 @@ class ProductOpener:
             HostError: the cache does not have what the database says. KnownError: there is no database.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE_S
+        deadline = loop.time() + _TIMEOUT_S
         while True:
             product = self.find(name)
             if product is None:
                 return None
-            kept = self._find_kept(name)
-            if kept is not None:
-                return kept
+            opened = self._find_opened(name)
+            if opened is not None:
+                return opened
             taken = None if product.is_moving else self._open(product)
             if taken is not None:
                 if self._is_the_one(taken):
@@ -117,7 +117,7 @@ class ProductOpener:
                 return await self._take_read(product)
             await asyncio.sleep(_RETRY_S)
 
-    def _find_kept(self, name: str) -> OpenedProduct | None:
+    def _find_opened(self, name: str) -> OpenedProduct | None:
         """Return the product as it was taken before, unless somebody touched its file."""
         taken = self._open_files.get(name)
         if taken is None:

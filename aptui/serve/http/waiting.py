@@ -22,7 +22,7 @@ TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
 URGENCY = 200
 """The escalation that O3DE's Asset Processor gives a synchronous asset request."""
-_LOOK_S = 0.03
+_CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
 
@@ -45,40 +45,40 @@ def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
 
 
 class _Wait(Struct):
-    room: GatewayContext
+    context: GatewayContext
     awaited: Callable[[Reader], list[Awaited]]
     is_there: Callable[[Reader], bool]
     hurried: set[str] = field(default_factory=set)
 
     async def until_over(self) -> None:
-        database = CurrentDatabase(self.room.database.path)
+        database = CurrentDatabase(self.context.database.path)
         try:
-            await self.room.engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+            await self.context.engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
             while not await self._is_over():
                 before = self._moment(database)
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_CHECK_S)
                 while self._moment(database) == before and not await self._is_idle():
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_CHECK_S)
         finally:
             database.close()
 
     async def _is_over(self) -> bool:
-        found = await self.room.database.ask(self.awaited)
-        owed = [each for each in found if each.owed]
-        fresh = tuple(each.key for each in owed if each.key not in self.hurried)
+        found = await self.context.database.ask(self.awaited)
+        unsettled = [each for each in found if each.pending_count]
+        fresh = tuple(each.key for each in unsettled if each.key not in self.hurried)
         if fresh:
             self.hurried.update(fresh)
-            await self.room.engine.ask(port.Escalate(keys=fresh, amount=URGENCY))
-        if owed:
+            await self.context.engine.ask(port.EscalateJobs(keys=fresh, amount=URGENCY))
+        if unsettled:
             return False
         broken = [each.key for each in found if each.failed]
         if broken:
             raise WaitBroken(*broken)
-        return await self.room.database.ask(self.is_there) or await self._is_idle()
+        return await self.context.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
         """Whether the engine owes nothing that it could do: then nothing will come."""
-        return (await self.room.engine.ask(port.Status())).get("state") in ("idle", "paused", "in trouble")
+        return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "in trouble")
 
     @staticmethod
     def _moment(database: CurrentDatabase) -> Moment | None:
@@ -89,7 +89,7 @@ class _Wait(Struct):
 
 
 async def until_processed(
-    room: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
+    context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
 ) -> None:
     """Return when all that these sources owe is done, and what is asked for is there or will not come.
 
@@ -98,6 +98,6 @@ async def until_processed(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            await _Wait(room, awaited, is_there).until_over()
+            await _Wait(context, awaited, is_there).until_over()
     except TimeoutError:
         raise WaitTimeout from None

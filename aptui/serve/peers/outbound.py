@@ -203,7 +203,7 @@ def client(wires: Wires) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
 
 
-async def _refuse_redirect(*_told: object) -> None:
+async def _refuse_redirect(*_arguments: object) -> None:
     raise aiohttp.ClientError("that is no aptui device: it redirects elsewhere")
 
 

@@ -1,4 +1,4 @@
-"""Connections of the gateway, in and out, and the lists of who may come in: kept, changed as people say, and told to the engine.
+"""Connections of the gateway, in and out, and its lists of peers: stored, changed on request, and reported to the engine.
 
 What people say is written into the configuration where it can be, else into a file below the cache (`link.peer_file`); both are
 looked at once a second, and nobody is hung up on because they changed. The screen changes them too while no engine carries its
@@ -25,7 +25,7 @@ from aptui.link import peer_file, port
 from aptui.serve import tasks
 from aptui.serve.access.admission import Admission, AdmissionRefusal
 from aptui.serve.access.guard import ClientIdentity
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trust
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.wires import Wires
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """What a device may do that people had us dial: it has no token, its address is what they trust."""
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _GATHER_S = 0.05
 """What changes together is told together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
@@ -63,20 +63,20 @@ class Peers:
         admission: the lists; tests give their own.
     """
 
-    def __init__(self, room: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
-        self.room, self.sessions = room, sessions
-        self.configured = peer_lists.read_peer_settings(room.config.serve)
+    def __init__(self, context: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
+        self.context, self.sessions = context, sessions
+        self.configured = peer_lists.read_peer_settings(context.config.serve)
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
-        self._file = room.config.cache_dir / peer_file.PLACE
+        self._file = context.config.cache_dir / peer_file.PLACE
         self._stamps: tuple[peer_file.Stamp | None, ...] = ()
         self._diallers: dict[str, OutboundConnections] = {}
         self._sessions: dict[str, WireSession] = {}
         """{id of a connection that we made: its session}."""
-        self._trust = trust(room.config.serve)
+        self._trust = trust(context.config.serve)
         self._http: aiohttp.ClientSession | None = None
         self._wires = Wires()
-        self._told: GatewayReport | None = None
+        self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
         """Held while settings change: orders are done one after the other."""
@@ -90,10 +90,10 @@ class Peers:
         await self._read()
         self.sessions.greets.append(self._on_change)
         self.sessions.leaves.append(self._on_change)
-        self.room.engine.listeners.append(self.take_news)
-        self.room.engine.also_came.append(self.engine_came)
-        self._do(self._look())
-        self._do(self._tell())
+        self.context.engine.listeners.append(self.take_news)
+        self.context.engine.also_came.append(self.engine_came)
+        self._do(self._check())
+        self._do(self._report())
 
     async def close(self) -> None:
         """Hang up, and tell no more."""
@@ -155,7 +155,7 @@ class Peers:
     async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
         """Be the server of a device that answered."""
         identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
-        with self.sessions.take_in(self.room, socket, identity) as session:
+        with self.sessions.take_in(self.context, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
             try:
                 await session.serve()
@@ -172,13 +172,13 @@ class Peers:
 
     def engine_came(self, is_here: bool) -> None:
         """Tell an engine that came everything."""
-        self._told = None
+        self._reported = None
         if is_here:
             self._on_change()
 
     async def order(self, order: PeerOrder) -> None:
         """Do what people said; what keeps it from being done is told."""
-        if order.deed is PeerAction.DISCONNECT:
+        if order.action is PeerAction.DISCONNECT:
             session = self.sessions.all.get(order.number)
             if session is not None:
                 await session.close(1008, "disconnected by a person")
@@ -186,38 +186,38 @@ class Peers:
         async with self._alone:
             self.trouble = ""
             try:
-                project_dir = self.room.config.project_dir if self.room.reread is not None else None
+                project_dir = self.context.config.project_dir if self.context.reread is not None else None
                 change = await asyncio.to_thread(peer_file.change, self._file, self.configured, order, project_dir)
             except KnownError as error:
                 self.trouble = str(error)
             else:
                 settings, self.configured = change.settings, change.configured
                 self._stamps = self._now()
-                if order.deed in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
+                if order.action in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
                 await self._adopt(settings)
         self._on_change()
 
     async def _read(self) -> None:
         async with self._alone:
-            reread = self.room.reread
+            reread = self.context.reread
             if reread is not None:
                 with contextlib.suppress(KnownError):  # the engine tells what is wrong with it
                     self.configured = peer_lists.read_peer_settings((await asyncio.to_thread(reread)).serve)
-            kept = await asyncio.to_thread(peer_file.read, self._file)
+            settings = await asyncio.to_thread(peer_file.read, self._file)
             self._stamps = self._now()  # a damaged file is not there any more
-            self.trouble = kept.trouble
-            await self._adopt(kept.in_force(self.configured))
+            self.trouble = settings.trouble
+            await self._adopt(settings.in_force(self.configured))
 
     def _now(self) -> tuple[peer_file.Stamp | None, ...]:
-        layers = self.room.config.layers if self.room.reread is not None else ()
+        layers = self.context.config.layers if self.context.reread is not None else ()
         return tuple(map(peer_file.stamp, (self._file, *(Path(file) for file, _digest in layers))))
 
     # -------------------------------------------------------------------------------------------------------------- telling
 
     def report(self) -> GatewayReport:
         """Return how things are."""
-        serve, settings = self.room.config.serve, self.admission.settings
+        serve, settings = self.context.config.serve, self.admission.settings
         dialled = [self._make_dialled_peer(each) for each in settings.connections]
         incoming = [session for session in self.sessions if session not in self._sessions.values()]
         listed = map(_incoming, islice(incoming, _LISTED_MOST))
@@ -225,7 +225,7 @@ class Peers:
         unlisted = len(incoming) - _LISTED_MOST
         trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
         overridden = tuple(peer_file.overridden(settings, self.configured))
-        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
+        return GatewayReport(serve.address, self.context.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
 
     def _make_dialled_peer(self, dial: Dial) -> Peer:
         dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
@@ -238,25 +238,25 @@ class Peers:
     def _on_change(self, *_session: object) -> None:
         self._is_changed.set()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Once a second: the file that others may have changed, names that may have new addresses, bytes that flowed."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             if self._now() != self._stamps:
                 await self._read()
             self.admission.refresh_old()
             self._on_change()
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while True:
             await self._is_changed.wait()
             await asyncio.sleep(_GATHER_S)
             self._is_changed.clear()
             report = self.report()
-            if report != self._told and self.room.engine.is_here:
+            if report != self._reported and self.context.engine.is_here:
                 with contextlib.suppress(KnownError):  # an engine that comes back is told everything
-                    await self.room.engine.ask(port.ReportPeers(report))
-                    self._told = report
+                    await self.context.engine.ask(port.ReportPeers(report))
+                    self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
 
 
@@ -290,8 +290,8 @@ PEERS = web.AppKey("peers", Peers)
 
 def add_routes(app: web.Application) -> None:
     """Let the lists decide who comes in, and the connections live as long as the application."""
-    peers = app[PEERS] = Peers(app[ROOM], app[SESSIONS])
-    app[ROOM].guard.admissions.append(peers.refuses)
+    peers = app[PEERS] = Peers(app[CONTEXT], app[SESSIONS])
+    app[CONTEXT].guard.admissions.append(peers.refuses)
 
     async def living(_app: web.Application) -> AsyncIterator[None]:
         await peers.open()

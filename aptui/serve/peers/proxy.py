@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from aptui.serve.access.guard import require
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 from aptui.serve.peers.relay import relay
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.wires import Wires
@@ -201,10 +201,10 @@ def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
     return (known.name, known.address) == (asks.name, asks.address)
 
 
-def _pass_headers(headers: Mapping[str, str], kept_back: frozenset[str]) -> CIMultiDict[str]:
+def _pass_headers(headers: Mapping[str, str], withheld: frozenset[str]) -> CIMultiDict[str]:
     """Return the headers that go through; those that `Connection` names are between two machines too."""
     named = {word.strip().lower() for word in headers.get(hdrs.CONNECTION, "").split(",")}
-    barred = _HOP_BY_HOP | kept_back | named
+    barred = _HOP_BY_HOP | withheld | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
 
 
@@ -241,7 +241,7 @@ def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.Client
     except ValueError:
         place = ""
     if not place.startswith(f"{target.base}/") or _leads_out(place.removeprefix(target.base).partition("?")[0].partition("#")[0]):
-        raise web.HTTPBadGateway(text="the service sends elsewhere, and nobody is sent there\n")
+        raise web.HTTPBadGateway(text="the service redirects elsewhere, and redirects are not followed\n")
     return f"{PREFIX}{request.match_info['name']}{place.removeprefix(target.base)}"
 
 
@@ -273,7 +273,7 @@ PROXY = web.AppKey("proxy", Proxy)
 
 def add_routes(app: web.Application) -> None:
     """Forward to the configured services, if there are any."""
-    proxy = app[PROXY] = Proxy(targets(app[ROOM].config.serve.proxies))
+    proxy = app[PROXY] = Proxy(targets(app[CONTEXT].config.serve.proxies))
 
     async def living(_app: web.Application) -> AsyncIterator[None]:
         await proxy.open()

@@ -110,7 +110,7 @@ def _refusal() -> _Json:
 
 
 def _notices() -> _Json:
-    told = [
+    notices = [
         {
             "allOf": [
                 {"$ref": _REF.format(name=record.__name__)},
@@ -124,7 +124,7 @@ def _notices() -> _Json:
         "properties": {
             "epoch": {"type": "integer", "description": "Which engine: it rises with each that starts."},
             "seq": {"type": "integer", "description": "The last event that these notices cover."},
-            "notices": {"type": "array", "items": {"oneOf": told}},
+            "notices": {"type": "array", "items": {"oneOf": notices}},
         },
         "required": ["epoch", "seq", "notices"],
     }

@@ -117,7 +117,7 @@ _LAST_ID = (1 << 32) - 1
 """Largest id of a request: four bytes name it before the bytes of a file."""
 _BOUNDS = bounds.Bounds(text=4_096, items=10_000)
 """What one field of a request may hold; no path of a file system is longer."""
-HINT = "'GET /v1/protocol' says what every request is made of"
+ADVICE = "'GET /v1/protocol' says what every request is made of"
 _encoder = msgspec.json.Encoder()
 
 
@@ -162,7 +162,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame is an object in JSON: ")
     number = _number(given)
     if "request" not in given:
-        raise RequestMistake("a frame without 'request'", HINT, number=number)
+        raise RequestMistake("a frame without 'request'", ADVICE, number=number)
     name = _decode(given["request"], str, number, "'request': ")
     exchange = REQUESTS.get(name)
     if exchange is None:
@@ -178,7 +178,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
 
 def _number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
-        raise RequestMistake("a frame without 'id'", HINT)
+        raise RequestMistake("a frame without 'id'", ADVICE)
     number: int = _decode(given["id"], int, 0, "'id': ")
     if not 0 < number <= _LAST_ID:
         raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
@@ -200,14 +200,14 @@ def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
     return encode_value({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
 
 
-def decode_said(frame: str) -> WireMessage:
+def decode_message(frame: str) -> WireMessage:
     """Return what a gateway says.
 
     Raises:
         Mistake: it is nothing that a gateway says.
     """
-    said = _decode(frame, _WireForm, 0)
-    return WireMessage(said.id, said.answer, said.refusal, said.epoch, said.seq, said.notices)
+    message = _decode(frame, _WireForm, 0)
+    return WireMessage(message.id, message.answer, message.refusal, message.epoch, message.seq, message.notices)
 
 
 def record_of(notice: dict[str, Any]) -> object | None:
@@ -253,4 +253,4 @@ def _decode(data: str | msgspec.Raw, form: Any, number: int, where: str = "") ->
     try:
         return json_decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise RequestMistake(where + explain(error), HINT if where else "", number=number) from None
+        raise RequestMistake(where + explain(error), ADVICE if where else "", number=number) from None

@@ -1,4 +1,4 @@
-"""What is said to those who need not know where this machine has its folders: the same without the absolute paths.
+"""Answers for clients that may not learn where this machine has its folders: the same without absolute paths.
 
 Tests: `tests/serve/ws/answers/test_routing.py`.
 """

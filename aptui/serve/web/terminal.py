@@ -62,8 +62,8 @@ def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the screen: it draws for xterm.js, and knows nothing of textual-serve."""
-    kept = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
-    return {**kept, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
+    inherited = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
+    return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -100,11 +100,11 @@ class Bridge:
         words, said: where packets come from, and go to.
     """
 
-    def __init__(self, terminal: int, words: int = 0, said: int = 1) -> None:
-        self._terminal, self._words, self._said = terminal, words, said
-        self._typed, self._drawn, self._heard = bytearray(), bytearray(), bytearray()
+    def __init__(self, terminal: int, words: int = 0, output_stream: int = 1) -> None:
+        self._terminal, self._words, self._output_stream = terminal, words, output_stream
+        self._typed, self._drawn, self._received = bytearray(), bytearray(), bytearray()
         self._is_over = False
-        for each in (terminal, said):
+        for each in (terminal, output_stream):
             os.set_blocking(each, False)
 
     def run(self) -> None:
@@ -114,12 +114,12 @@ class Bridge:
 
     def _turn(self) -> None:
         readers = [self._words] + ([self._terminal] if not self._drawn else [])
-        writers = ([self._terminal] if self._typed else []) + ([self._said] if self._drawn else [])
+        writers = ([self._terminal] if self._typed else []) + ([self._output_stream] if self._drawn else [])
         if self._is_over:
-            readers, writers = [self._words], [self._said]  # the last picture; who hangs up meanwhile does not want it
+            readers, writers = [self._words], [self._output_stream]  # the last picture; who hangs up meanwhile does not want it
         readable, writable, _ = select.select(readers, writers, [])
-        if self._said in writable:
-            del self._drawn[: os.write(self._said, self._drawn)]
+        if self._output_stream in writable:
+            del self._drawn[: os.write(self._output_stream, self._drawn)]
         if self._terminal in writable:
             with contextlib.suppress(OSError):
                 del self._typed[: os.write(self._terminal, self._typed)]
@@ -140,10 +140,10 @@ class Bridge:
 
     def _listen(self) -> None:
         data = os.read(self._words, _PIECE_BYTES)
-        self._heard += data
-        if not data or len(self._heard) > _PACKET_LIMIT_BYTES:
+        self._received += data
+        if not data or len(self._received) > _PACKET_LIMIT_BYTES:
             self._quit()
-        for kind, payload in packets(self._heard):
+        for kind, payload in packets(self._received):
             if kind == b"D":
                 self._typed += payload[: max(0, _TYPED_LIMIT_BYTES - len(self._typed))]
             elif kind == b"M":
@@ -167,14 +167,14 @@ def packet(kind: bytes, payload: bytes) -> bytes:
     return kind + len(payload).to_bytes(4, "big") + payload
 
 
-def packets(heard: bytearray) -> Iterator[tuple[bytes, bytes]]:
+def packets(received: bytearray) -> Iterator[tuple[bytes, bytes]]:
     """Yield (kind, payload) of the packets that are whole, and take them away."""
-    while len(heard) >= 5:
-        end = 5 + int.from_bytes(heard[1:5], "big")
-        if len(heard) < end:
+    while len(received) >= 5:
+        end = 5 + int.from_bytes(received[1:5], "big")
+        if len(received) < end:
             return
-        kind, payload = bytes(heard[:1]), bytes(heard[5:end])
-        del heard[:end]
+        kind, payload = bytes(received[:1]), bytes(received[5:end])
+        del received[:end]
         yield kind, payload
 
 

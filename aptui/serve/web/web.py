@@ -25,7 +25,7 @@ from aptui.config.sections.serve import GatewaySettings
 from aptui.serve import gateway
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.guard import Audit, Guard
-from aptui.serve.access.limits import STRANGERS_LIMIT, ConnectionLimits
+from aptui.serve.access.limits import UNIDENTIFIED_LIMIT, ConnectionLimits
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import UserError, install_advice
 from aptui.sharing.cache_server.accepting import Acceptor
@@ -89,19 +89,19 @@ class Web:
         app = web.Application(middlewares=[_checking(self._rules)], client_max_size=1 << 16)
         app.on_response_prepare.append(guard.mark_response)
         for path in _OWN:
-            app.router.add_get(path, self._tell_page)
-        app.router.add_get("/static/{name:[a-z./]+}", self._tell_terminal)
+            app.router.add_get(path, self._send_page)
+        app.router.add_get("/static/{name:[a-z./]+}", self._open_terminal)
         app.router.add_post("/ticket", self._give_ticket)
         app.router.add_get("/ws/{ticket}", self._open)
         return app
 
-    async def _tell_page(self, request: web.Request) -> web.Response:
+    async def _send_page(self, request: web.Request) -> web.Response:
         file, kind = _OWN[request.path]
         policy = _POLICY.format(socket=f"ws://{request.host}")  # the guard knows this host
         headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
         return web.Response(body=(_FOLDER / file).read_bytes(), content_type=kind, charset="utf-8", headers=headers)
 
-    async def _tell_terminal(self, request: web.Request) -> web.StreamResponse:
+    async def _open_terminal(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         if name not in _TERMINAL:
             raise web.HTTPNotFound
@@ -162,7 +162,7 @@ class TerminalPage:
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
         self._command, self._audit, self._port = command, audit, port
         self._runner: gateway.GatewayRunner | None = None
-        self._connections = ConnectionLimits(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
+        self._connections = ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT)
         self._acceptor: Acceptor | None = None
         self._web: Web | None = None
 
@@ -191,7 +191,7 @@ class TerminalPage:
             await self._runner.setup()
             assert self._runner.server is not None
             place = listening.getsockname()
-            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._connections.make_room)
+            self._acceptor = Acceptor(listening, self._runner.server, end_connection=self._connections.end_oldest)
             self._acceptor.start()
         except BaseException:
             listening.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowAsked, SourcesChanged
+from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.codec import NoticeLine
@@ -82,7 +82,7 @@ class NewsPublisher:
     def start(self) -> None:
         """Begin to tell; called in the event loop."""
         self._tasks = [
-            tasks.begin(self._tell_all(), "telling news"),
+            tasks.begin(self._publish_all(), "telling news"),
             tasks.begin(self._watch_readiness(), "the watch over what is critical"),
         ]
 
@@ -131,7 +131,7 @@ class NewsPublisher:
 
     # ------------------------------------------------------------------------------------------------------------- telling
 
-    async def _tell_all(self) -> None:
+    async def _publish_all(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
@@ -142,7 +142,7 @@ class NewsPublisher:
             began, self._sending_s = loop.time(), 0.0
             if pending:
                 try:
-                    await self._tell(pending)
+                    await self._publish(pending)
                 except KnownError as error:
                     self._sessions.lose(f"the asset database cannot be read: {error}")
             self.pulse.beat()
@@ -157,27 +157,27 @@ class NewsPublisher:
             return
         self._ids = {name: (uuid, sub_id) for name, uuid, sub_id in rows}
 
-    async def _tell(self, pending: Sequence[NoticeLine]) -> None:
+    async def _publish(self, pending: Sequence[NoticeLine]) -> None:
         """Tell in their order; of a product that changed several times only the last."""
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
         rows = await self._rows(wanted, (epoch, seq)) if wanted else {}
         known = await self._database.ask(partial(_sources, paths=paths)) if paths else {}
-        told = [each for news in pending for each in self._tell_notice(news.notice, digests, rows, known)]
+        notices = [each for news in pending for each in self._make_notices(news.notice, digests, rows, known)]
         latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
         if latest is not None:
             self.engine.progress = latest
-            told.append(_counts(latest))
-        for first in range(0, len(told), _SLICE):
+            notices.append(_counts(latest))
+        for first in range(0, len(notices), _SLICE):
             if gaps != self._gaps:
                 return
             began_s = monotonic()
-            late = self._sessions.publish(epoch, seq, told[first : first + _SLICE])
+            late = self._sessions.publish(epoch, seq, notices[first : first + _SLICE])
             self._sending_s += monotonic() - began_s
             await wait_until_taken(late, _TAKING_S)
 
-    def _tell_notice(
+    def _make_notices(
         self, notice: object, digests: dict[str, str], rows: dict[str, Served], known: dict[str, SourceRow]
     ) -> Iterable[object]:
         match notice:
@@ -187,7 +187,7 @@ class NewsPublisher:
                 return [_source(path, is_there, known) for path, is_there in notice.sources]
             case JobChanged():
                 return self._job(notice, known)
-            case ShowAsked():
+            case ShowRequested():
                 return [_show(notice, known)]
         return ()
 
@@ -217,29 +217,29 @@ class NewsPublisher:
         return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
-        told: list[object] = []
+        made: list[object] = []
         job = job_of_news(notice)
         if _is_of_its_source(notice) and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
                 self._changed.clear()
             self._changed[notice.source] = notice.reason
-            told.append(_source(notice.source, True, known))
+            made.append(_source(notice.source, True, known))
         match notice.status:
             case "processing" if notice.job_id:
-                told += self._tell_started(notice, job)
+                made += self._make_started(notice, job)
             case "completed" if notice.job_id and notice.run_key:
-                told += [*self._tell_started(notice, job), notices.JobCompleted(job)]
+                made += [*self._make_started(notice, job), notices.JobCompleted(job)]
                 self._started.discard(notice.job_id)
             case "failed":
                 if notice.job_id:
-                    told += [*self._tell_started(notice, job), notices.JobFailed(job)]
+                    made += [*self._make_started(notice, job), notices.JobFailed(job)]
                     self._started.discard(notice.job_id)
-                told.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
+                made.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
             case _:
                 self._started.discard(notice.job_id)
-        return told
+        return made
 
-    def _tell_started(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
+    def _make_started(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
         if notice.job_id in self._started:
             return []
         self._started.add(notice.job_id)
@@ -262,17 +262,17 @@ class NewsPublisher:
             while self._is_unsure and self._sessions.is_anybody_here and self.engine.is_here:
                 self._is_unsure = False
                 try:
-                    said = await self.readiness()
+                    readiness = await self.readiness()
                 except KnownError:
                     self._is_unsure = True  # asked again at the next beat
                     break
-                self._tell_ready(said)
-                if said["state"] != "idle":
+                self._publish_readiness(readiness)
+                if readiness["state"] != "idle":
                     self._is_unsure = True
                     await asyncio.sleep(_READINESS_S)
 
-    def _tell_ready(self, said: dict[str, Any]) -> None:
-        now = {platform: is_critical_done(said, platform) for platform in self._platforms}
+    def _publish_readiness(self, readiness: dict[str, Any]) -> None:
+        now = {platform: is_critical_done(readiness, platform) for platform in self._platforms}
         fresh = [
             notices.CriticalReady(platform) for platform, is_ready in now.items() if is_ready and not self._ready.get(platform)
         ]
@@ -281,16 +281,18 @@ class NewsPublisher:
             self._sessions.publish(self.engine.epoch, self.engine.seq, fresh)
 
 
-def is_critical_done(said: dict[str, Any], platform: str) -> bool:
+def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
     """Whether the answer to `port.Readiness` says that nothing critical is owed for a platform ("" = any)."""
-    owed: dict[str, int] = said["critical"]
-    return bool(said["is_ready"]) and not sum(count for name, count in owed.items() if platform in ("", name) or name == "common")
+    pending_counts: dict[str, int] = readiness["critical"]
+    return bool(readiness["is_ready"]) and not sum(
+        count for name, count in pending_counts.items() if platform in ("", name) or name == "common"
+    )
 
 
 def _is_of_its_source(notice: JobChanged) -> bool:
     """Whether a job is owed because the bytes of its own source are others (`core.fingerprint.explain`)."""
-    is_owed = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
-    return bool(is_owed) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
+    is_unfinished = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
+    return bool(is_unfinished) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
@@ -303,7 +305,7 @@ def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], 
                 digests.update(notice.products)
             case SourcesChanged():
                 paths.update(path for path, is_there in notice.sources if is_there)
-            case ShowAsked():
+            case ShowRequested():
                 paths.add(notice.source)
             case JobChanged() if _is_of_its_source(notice):
                 paths.add(notice.source)
@@ -324,7 +326,7 @@ def _counts(progress: Progress) -> notices.Counts:
     )  # fmt: skip
 
 
-def _show(notice: ShowAsked, known: dict[str, SourceRow]) -> notices.Show:
+def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> notices.Show:
     row = known.get(notice.source)
     platform, _, path = notice.product.partition("/")
     place = "" if row is None else from_text(f"{row.root}/{row.source}").decode("utf-8", "replace")

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.serve import tasks
 from aptui.serve.access.guard import SUBPROTOCOL, ClientIdentity, require
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 from aptui.serve.protocol import codec, notices
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.notices import Resync
@@ -44,11 +44,11 @@ _NAME_LENGTH = 80
 """What is kept of what a client calls itself: the engine and every screen are told."""
 _FALLEN_BEHIND = "you have fallen behind"
 
-_LOOK_S = 0.005
+_CHECK_S = 0.005
 """How often is looked whether clients have read."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """(platforms, names of notifications) that a client wants; empty = all."""
-Hearing: TypeAlias = tuple[Wanted, bool]
+Subscription: TypeAlias = tuple[Wanted, bool]
 """What a client wants, and whether it learns the places of folders: who hears alike gets the same bytes."""
 
 
@@ -61,9 +61,9 @@ class Frame(Struct, frozen=True):
     message: FrameMessage
 
 
-def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
+def frame_of(epoch: int, seq: int, notices: Sequence[object]) -> Frame:
     """Return some notifications as a frame."""
-    return Frame(epoch, seq, tuple(told), FrameMessage(codec.encode_notices(epoch, seq, told).encode()))
+    return Frame(epoch, seq, tuple(notices), FrameMessage(codec.encode_notices(epoch, seq, notices).encode()))
 
 
 REVOKED = "your token was revoked, or its time is over"
@@ -91,14 +91,14 @@ class WireSession:
 
     def __init__(
         self,
-        room: GatewayContext,
+        context: GatewayContext,
         sessions: WireSessions,
         socket: Socket,
         identity: ClientIdentity,
         number: int,
         wire: Wire | None = None,
     ) -> None:
-        self.room, self.identity, self.number = room, identity, number
+        self.context, self.identity, self.number = context, identity, number
         self.learns_places = identity.learns_places
         self._sessions = sessions
         self.hello: Hello | None = None
@@ -166,7 +166,7 @@ class WireSession:
                 if self._lost:
                     why, self._lost = self._lost, ""
                     self._catalog_due = self._catalog_due or (self.hello is not None and self.hello.wants_catalog)
-                    engine = self.room.engine
+                    engine = self.context.engine
                     await self.send(codec.encode_notices(engine.epoch, engine.seq, [Resync(why)]))
                 elif self._catalog_due:
                     self._catalog_due = False
@@ -184,27 +184,27 @@ class WireSession:
         """
         from aptui.serve.ws.catalog import pages
 
-        platforms = self.wanted[0] or frozenset(platform.id for platform in self.room.config.project.platforms)
+        platforms = self.wanted[0] or frozenset(platform.id for platform in self.context.config.project.platforms)
         try:
-            async for moment, part in pages(self.room.database, sorted(platforms), _CATALOG_PAGE):
+            async for moment, part in pages(self.context.database, sorted(platforms), _CATALOG_PAGE):
                 if part.is_first:
                     self._forget_older(*moment)
                 await self.send(codec.encode_notices(*moment, [part]))
         except KnownError as error:
-            engine = self.room.engine
+            engine = self.context.engine
             await self.send(codec.encode_notices(engine.epoch, engine.seq, [Resync(f"the catalog cannot be read: {error}")]))
 
     def _forget_older(self, epoch: int, seq: int) -> None:
-        kept: deque[Frame] = deque()
+        remaining: deque[Frame] = deque()
         for frame in self._queue:
             if frame.epoch == epoch and frame.seq <= seq:
                 left = tuple(each for each in frame.notices if not isinstance(each, (notices.AssetChanged, notices.AssetRemoved)))
                 if left:
-                    kept.append(frame_of(frame.epoch, frame.seq, left))
+                    remaining.append(frame_of(frame.epoch, frame.seq, left))
             else:
-                kept.append(frame)
-        self._queue = kept
-        self._waiting = sum(len(frame.notices) for frame in kept)
+                remaining.append(frame)
+        self._queue = remaining
+        self._waiting = sum(len(frame.notices) for frame in remaining)
 
     async def send(self, text: str) -> None:
         """Send a frame; waits while the client does not read."""
@@ -246,49 +246,53 @@ class WireSession:
             return False
         number = 0
         try:
-            number, _name, said = codec.decode_request(message.data)
-            self._refuse_unknown(number, said)
+            number, _name, request = codec.decode_request(message.data)
+            self._refuse_unknown(number, request)
         except RequestMistake as mistake:
             await self.send(codec.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
             await self.close(1002, mistake.what)
             return False
-        self.hello = replace(said, client=said.client[:_NAME_LENGTH], platforms=_once(said.platforms), notices=_once(said.notices))
-        room = self.room
-        platforms = tuple(platform.id for platform in room.config.project.platforms)
+        self.hello = replace(
+            request, client=request.client[:_NAME_LENGTH], platforms=_once(request.platforms), notices=_once(request.notices)
+        )
+        context = self.context
+        platforms = tuple(platform.id for platform in context.config.project.platforms)
         scopes = tuple(scope.value for scope in Scope if self.identity.may(scope))
-        epoch = room.engine.epoch if room.engine.is_here else 0
-        welcome = Welcome(codec.VERSION, __version__, room.config.name, platforms, self.number, scopes, epoch, room.engine.seq)
+        epoch = context.engine.epoch if context.engine.is_here else 0
+        welcome = Welcome(
+            codec.VERSION, __version__, context.config.name, platforms, self.number, scopes, epoch, context.engine.seq
+        )
         await self.send(codec.encode_answer(number, welcome))
-        if said.wants_catalog:
+        if request.wants_catalog:
             self.send_catalog()
         return True
 
-    def _refuse_unknown(self, number: int, said: object) -> None:
+    def _refuse_unknown(self, number: int, request: object) -> None:
         """Refuse who speaks otherwise, or means somebody else.
 
         Raises:
             Mistake: why.
         """
-        config = self.room.config
+        config = self.context.config
         known = [platform.id for platform in config.project.platforms]
-        if not isinstance(said, Hello):
-            raise RequestMistake("the first request is 'hello'", codec.HINT, number=number)
-        if said.protocol != codec.VERSION:
+        if not isinstance(request, Hello):
+            raise RequestMistake("the first request is 'hello'", codec.ADVICE, number=number)
+        if request.protocol != codec.VERSION:
             raise RequestMistake(
-                f"this gateway speaks protocol {codec.VERSION}, you speak {said.protocol}",
+                f"this gateway speaks protocol {codec.VERSION}, you speak {request.protocol}",
                 "use the same aptui at both ends",
                 number=number,
             )
-        if said.project and said.project.lower() != config.name.lower():
+        if request.project and request.project.lower() != config.name.lower():
             raise RequestMistake(
-                f"this is the project '{config.name}', not '{said.project[:100]}'", "check the address and port", number=number
+                f"this is the project '{config.name}', not '{request.project[:100]}'", "check the address and port", number=number
             )
-        for platform in said.platforms:
+        for platform in request.platforms:
             if platform not in known:
                 raise RequestMistake(
                     f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number
                 )
-        for name in said.notices:
+        for name in request.notices:
             if name not in codec.NOTICES:
                 raise RequestMistake(
                     f"there is no notification '{name[:40]}'", f"there are: {', '.join(codec.NOTICES)}", number=number
@@ -301,7 +305,7 @@ class WireSession:
         except RequestMistake as mistake:
             await self.send(codec.encode_refusal(mistake.number, mistake.what, mistake.hint, mistake.code))
             return
-        if not self.room.guard.is_known(self.identity):
+        if not self.context.guard.is_known(self.identity):
             await self.send(codec.encode_refusal(number, REVOKED, code=1))
             await self.close(1008, REVOKED)
             return
@@ -373,17 +377,17 @@ class WireSessions:
         """Whether anybody hears notifications."""
         return any(session.hello is not None for session in self.all.values())
 
-    def publish(self, epoch: int, seq: int, told: Sequence[object]) -> list[WireSession]:
+    def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
         """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
-        frames: dict[Hearing, Frame | None] = {}
+        frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:
-            hearing = wanted, learns_places = session.wanted, session.learns_places
-            if hearing not in frames:
-                chosen = [notice for notice in told if is_wanted(notice, *wanted)]
-                heard = chosen if learns_places else list(map(without_places, chosen))
-                frames[hearing] = frame_of(epoch, seq, heard) if chosen else None
-            frame = frames[hearing]
+            subscription = wanted, learns_places = session.wanted, session.learns_places
+            if subscription not in frames:
+                chosen = [notice for notice in notices if is_wanted(notice, *wanted)]
+                notices_for = chosen if learns_places else list(map(without_places, chosen))
+                frames[subscription] = frame_of(epoch, seq, notices_for) if chosen else None
+            frame = frames[subscription]
             if frame is not None:
                 was_ready = not session.waiting_count
                 session.queue(frame)
@@ -422,7 +426,7 @@ class WireSessions:
             )
             writer = await socket.prepare(request)
             wire = Wire(socket, request.transport, writer)
-            with self.take_in(request.config_dict[ROOM], socket, identity, wire) as session:
+            with self.take_in(request.config_dict[CONTEXT], socket, identity, wire) as session:
                 await session.serve()
         finally:
             self._opening -= 1
@@ -433,11 +437,11 @@ class WireSessions:
 
     @contextlib.contextmanager
     def take_in(
-        self, room: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
+        self, context: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
     ) -> Iterator[WireSession]:
         """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
         self._count += 1
-        session = self.all[self._count] = WireSession(room, self, socket, identity, self._count, wire)
+        session = self.all[self._count] = WireSession(context, self, socket, identity, self._count, wire)
         try:
             yield session
         finally:
@@ -463,7 +467,7 @@ async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> N
     """Return when nothing waits for these clients any more, or after a time."""
     deadline_s = monotonic() + limit_s
     while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_CHECK_S)
 
 
 def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) -> bool:

@@ -1,1 +1,1 @@
-"""Connections of the gateway as values: addresses, who is connected, orders about them and the rules of those."""
+"""Connections of the gateway as values: addresses, sessions, orders about them and their rules."""

@@ -23,27 +23,27 @@ def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     Raises:
         UserError: it cannot be done; the text says why.
     """
-    match order.deed:
+    match order.action:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:
             return replace(settings, connections=_change_dialled(settings, order))
         case PeerAction.ALLOW | PeerAction.REJECT | PeerAction.FORGET:
             return _put_entry(settings, order)
         case PeerAction.LIST_ON | PeerAction.LIST_OFF:
-            return replace(settings, has_allow_list=order.deed is PeerAction.LIST_ON)
+            return replace(settings, has_allow_list=order.action is PeerAction.LIST_ON)
         case PeerAction.DISCONNECT:
             return settings
 
 
 def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
-    before, is_new = settings.connections, order.deed is PeerAction.ADD
+    before, is_new = settings.connections, order.action is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
         raise UserError(f"there is no connection '{order.id}'", hint="it was removed meanwhile; list them again")
-    if order.deed is PeerAction.REMOVE:
+    if order.action is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
-    if order.deed in (PeerAction.ENABLE, PeerAction.DISABLE):
+    if order.action in (PeerAction.ENABLE, PeerAction.DISABLE):
         assert known is not None
-        becomes = replace(known, is_auto=order.deed is PeerAction.ENABLE)
+        becomes = replace(known, is_auto=order.action is PeerAction.ENABLE)
     else:
         becomes = check_dial(order.dial)
         if any(each.id == becomes.id and each is not known for each in before):
@@ -54,12 +54,12 @@ def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...
 def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     entry = canonical(order.entry)
     address = parse_address(entry)
-    if order.deed is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
+    if order.action is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
         raise UserError("this machine may always come in", hint="reject another address")
     allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
-    if order.deed is PeerAction.ALLOW:
+    if order.action is PeerAction.ALLOW:
         allowed.append(entry)
-    elif order.deed is PeerAction.REJECT:
+    elif order.action is PeerAction.REJECT:
         rejected.append(entry)
     return replace(settings, allowed=tuple(allowed), rejected=tuple(rejected))
 

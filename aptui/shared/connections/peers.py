@@ -1,4 +1,4 @@
-"""Connections of the gateway: who is connected, whom it dials, who may come in, and orders about them.
+"""Connections of the gateway: sessions, addresses that it dials, lists of allowed and rejected peers, and orders about them.
 
 Records; no rules.
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 DEVICE_PORT = 22_229
-"""Where devices listen unless said otherwise, as in O3DE."""
+"""Where devices listen by default, as in O3DE."""
 
 
 class Dial(Struct, frozen=True):
@@ -131,7 +131,7 @@ class PeerOrder(Struct, frozen=True):
         entry: what is allowed, rejected (each moves it from the other list) or forgotten.
     """
 
-    deed: PeerAction
+    action: PeerAction = field(name="deed")
     id: str = ""
     dial: Dial | None = None
     number: int = 0

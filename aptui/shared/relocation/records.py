@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 
@@ -94,7 +94,7 @@ class RelocationItem(Struct, frozen=True):
     uuid: str = ""
     new_uuid: str = ""
     dependants: tuple[Dependant, ...] = ()
-    deed: RelocationAction = RelocationAction.PLANNED
+    action: RelocationAction = field(default=RelocationAction.PLANNED, name="deed")
     problem: str = ""
     """What stands against it, or why it failed."""
 
@@ -109,11 +109,11 @@ class Update(Struct, frozen=True):
     file: str
     count: int = 0
     possible: tuple[tuple[str, str], ...] = ()
-    deed: RelocationAction = RelocationAction.PLANNED
+    action: RelocationAction = field(default=RelocationAction.PLANNED, name="deed")
     problem: str = ""
 
 
-class Skipped(Struct, frozen=True):
+class SkippedFile(Struct, frozen=True):
     """A file that was matched and is left alone."""
 
     path: str
@@ -147,7 +147,7 @@ class RelocationReport(Struct, frozen=True):
     order: Relocate
     items: tuple[RelocationItem, ...] = ()
     updates: tuple[Update, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -163,15 +163,15 @@ class RelocationReport(Struct, frozen=True):
 def count_report(report: RelocationReport) -> RelocationReport:
     """Return the report with its counts."""
     items, edges = report.items, [edge for item in report.items for edge in item.dependants]
-    deeds, updates = [item.deed for item in items], [update.deed for update in report.updates]
+    actions, updates = [item.action for item in items], [update.action for update in report.updates]
     return replace(
         report,
         counts=RelocationCounts(
             sources=sum(not item.is_metadata for item in items),
             metadata=sum(item.is_metadata for item in items),
-            done=deeds.count(RelocationAction.DONE),
-            failed=deeds.count(RelocationAction.FAILED),
-            left=deeds.count(RelocationAction.LEFT),
+            done=actions.count(RelocationAction.DONE),
+            failed=actions.count(RelocationAction.FAILED),
+            left=actions.count(RelocationAction.LEFT),
             skipped=len(report.skipped),
             dependencies=len(edges),
             breaking=sum(edge.fate is Fate.BREAKS for edge in edges),
@@ -186,12 +186,12 @@ def count_report(report: RelocationReport) -> RelocationReport:
 def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
     """Return a report whose lists have `limit` entries at most, what went wrong first; its counts are those of all."""
     items = sorted(
-        report.items, key=lambda item: item.deed not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem
+        report.items, key=lambda item: item.action not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem
     )[:limit]
     return replace(
         report,
         items=tuple(replace(item, dependants=item.dependants[: max(1, limit // len(items))]) for item in items),
-        updates=tuple(sorted(report.updates, key=lambda update: update.deed is RelocationAction.DONE)[:limit]),
+        updates=tuple(sorted(report.updates, key=lambda update: update.action is RelocationAction.DONE)[:limit]),
         skipped=report.skipped[:limit],
         refusals=report.refusals[:limit],
         warnings=report.warnings[:limit],

@@ -56,7 +56,7 @@ def _item(item: RelocationItem, report: RelocationReport, arrow: str) -> Iterato
     text = f"{indent}{line(item.old)}"
     if item.new:
         text += f" {arrow} {line(item.new)}" + (f" in {line(item.new_folder)}" if item.new_folder != item.folder else "")
-    word, role = _MARKS[item.deed]
+    word, role = _MARKS[item.action]
     yield text + (f"  {word}" if word else ""), role or ("dim" if item.owner else "")
     if item.problem:
         yield f"{indent}    {line(item.problem)}", "red"
@@ -76,7 +76,7 @@ def _dependant(dependant: Dependant) -> Line:
 def _updates(report: RelocationReport, arrow: str) -> Iterator[Line]:
     for update in report.updates:
         if update.count and not update.problem:
-            verb = "rewritten" if update.deed is RelocationAction.DONE else "would be rewritten"
+            verb = "rewritten" if update.action is RelocationAction.DONE else "would be rewritten"
             yield f"{line(update.path)}: {count(update.count, 'reference')} {verb}", "green"
         elif update.problem:
             yield f"{line(update.path)}: not rewritten: {line(update.problem)}", "yellow"

@@ -34,7 +34,7 @@ _ACCEPTS = 64
 """Connections taken in at once: each costs tens of KiB."""
 _AGAIN_S = 0.05
 _NO_DESCRIPTORS_AGAIN_S = 1.0
-MakeRoom = Callable[[float], bool]
+EndConnection = Callable[[float], bool]
 
 
 class _Pending(Struct, eq=False):
@@ -65,13 +65,13 @@ class Acceptor:
         factory: Callable[[], asyncio.Protocol],
         *,
         context: ssl.SSLContext | None = None,
-        make_room: MakeRoom = lambda _age_s: True,
+        end_connection: EndConnection = lambda _age_s: True,
         refuses: Callable[[str], object] = lambda _address: "",
         limit: int = PENDING_LIMIT,
         handshake_s: float = HANDSHAKE_LIMIT_S,
     ) -> None:
         self._listening, self._factory, self._context = listening, factory, context
-        self._make_room, self._refuses, self._limit, self._handshake_s = make_room, refuses, limit, handshake_s
+        self._end_connection, self._refuses, self._limit, self._handshake_s = end_connection, refuses, limit, handshake_s
         self._pending: dict[_Pending, None] = {}
         self._of_address: Counter[str] = Counter()
         self._again: asyncio.TimerHandle | None = None
@@ -97,7 +97,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS):
-            if not self._has_room():
+            if not self._can_accept():
                 self._pause(_AGAIN_S)
                 return
             try:
@@ -105,13 +105,13 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no descriptors are left; the socket would wake the loop for ever
-                self._drop_oldest(0.0) or self._make_room(0.0)
+                self._drop_oldest(0.0) or self._end_connection(0.0)
                 self._pause(_NO_DESCRIPTORS_AGAIN_S)
                 return
             self._take(channel, str(place[0]))
 
-    def _has_room(self) -> bool:
-        return (len(self._pending) < self._limit or self._drop_oldest(CHANCE_S)) and self._make_room(CHANCE_S)
+    def _can_accept(self) -> bool:
+        return (len(self._pending) < self._limit or self._drop_oldest(CHANCE_S)) and self._end_connection(CHANCE_S)
 
     def _drop_oldest(self, age_s: float) -> bool:
         oldest = next(iter(self._pending), None)

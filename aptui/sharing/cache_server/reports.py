@@ -1,4 +1,4 @@
-"""Reports errors that outsiders can cause on standard error, at a bounded rate: nobody fills a disk with them.
+"""Reports errors that outsiders can cause on standard error, at a bounded rate, so that they cannot fill a disk.
 
 Tests: `tests/serve/access/test_guard.py`.
 """

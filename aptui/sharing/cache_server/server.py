@@ -45,7 +45,7 @@ _IDLE_S = 75.0
 """How long a connection may rest between two requests."""
 _LINGERS_S = 5.0
 _SLOWEST_BYTES_PER_S = 64 * 1024
-"""Bodies that come or go more slowly than this are given up, after `Serving.patience_s`."""
+"""Bodies that come or go more slowly than this are given up, after `Serving.timeout_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class CacheServer:
     is_plain: bool = False
     max_blob_bytes: int = 16 * 1024**3
     most_connections: int = 512
-    patience_s: float = 30.0
+    timeout_s: float = 30.0
 
     @property
     def is_loopback(self) -> bool:
@@ -114,7 +114,7 @@ def serve(
 async def _serve(
     app: web.Application, serving: CacheServer, started: Callable[[str], None], stop: Callable[[], bool] | None
 ) -> None:
-    gate = SocketLimits(serving.most_connections, serving.patience_s)
+    gate = SocketLimits(serving.most_connections, serving.timeout_s)
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
     runner = SocketRunner(
         app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
@@ -154,8 +154,8 @@ def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) ->
         if error.errno == errno.EADDRINUSE:
             raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
         raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
-    limit_s = min(HANDSHAKE_LIMIT_S, serving.patience_s)
-    return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)
+    limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
+    return Acceptor(listening, runner.server, context=context, end_connection=gate.end_oldest, handshake_s=limit_s)
 
 
 def _check(serving: CacheServer) -> None:
@@ -216,10 +216,10 @@ class _Offer:
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
         store = self._store(namespace)
         path = store.record_path(name) if kind == "ac" else store.blob_path(name)
-        size = await asyncio.to_thread(_look_at_used, path)
+        size = await asyncio.to_thread(_read_used_bytes, path)
         if size is None:
             return web.Response(status=404)
-        return _File(path, self._serving.patience_s + size / _SLOWEST_BYTES_PER_S)
+        return _File(path, self._serving.timeout_s + size / _SLOWEST_BYTES_PER_S)
 
     async def _take(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
         refusal = self._refusal(request, namespace, kind)
@@ -276,7 +276,7 @@ class _Offer:
         """
         began_s, size = asyncio.get_running_loop().time(), 0
         while True:
-            async with asyncio.timeout_at(began_s + self._serving.patience_s + size / _SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout_at(began_s + self._serving.timeout_s + size / _SLOWEST_BYTES_PER_S):
                 chunk = await request.content.readany()
             if not chunk:
                 return
@@ -358,7 +358,7 @@ def _is_same(token: str, known: str) -> bool:
     return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
 
 
-def _look_at_used(path: str) -> int | None:
+def _read_used_bytes(path: str) -> int | None:
     """Return how long such a file is, None when there is none (a link leads elsewhere), and note that it was used."""
     try:
         state = os.stat(path, follow_symlinks=False)

@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from aptui.sharing.cache_server.reports import ErrorReports
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -86,8 +86,8 @@ class SocketLimits:
         patience_s: how long one may take to say what it wants.
     """
 
-    def __init__(self, limit: int, patience_s: float) -> None:
-        self._limit, self._patience_s = limit, patience_s
+    def __init__(self, limit: int, timeout_s: float) -> None:
+        self._limit, self._timeout_s = limit, timeout_s
         self._all: dict[Socket, None] = {}
         self.reports = ErrorReports()
         self._timer: asyncio.TimerHandle | None = None
@@ -101,10 +101,10 @@ class SocketLimits:
             self.forget_connection(oldest)
             oldest.drop()
         self._all[new] = None
-        self._look_later()
+        self._check_later()
         return True
 
-    def make_room(self, age_s: float) -> bool:
+    def end_oldest(self, age_s: float) -> bool:
         """Return whether one more may come in; the oldest that is not being answered goes for it if it has had so many seconds.
 
         Where all are being answered, one more comes in to be told so.
@@ -129,17 +129,17 @@ class SocketLimits:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        before_s = asyncio.get_running_loop().time() - self._patience_s
+        before_s = asyncio.get_running_loop().time() - self._timeout_s
         for each in list(self._all):
             if each.began_s is not None and each.began_s < before_s and not each.is_at_work:
                 each.drop()
-        self._look_later()
+        self._check_later()
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if self._timer is None and self._all:
-            self._timer = asyncio.get_running_loop().call_later(min(_LOOK_S, self._patience_s / 4), self._look)
+            self._timer = asyncio.get_running_loop().call_later(min(_CHECK_S, self._timeout_s / 4), self._check)
 
 
 class SocketRunner(web.AppRunner):

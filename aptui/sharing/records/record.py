@@ -18,7 +18,7 @@ from aptui.core.model import LinkKind, ProductFlag, ProductLink
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.results.facts import FACTS, ProductFacts, fault_of
+from aptui.core.results.facts import FACTS, ContentFacts, fault_of
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
 from aptui.sharing.records.keys import Discovered, JobFacts, is_name
@@ -36,7 +36,7 @@ _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: no calendar knows later moments."""
 _UUID_BYTES = 16
 _KINDS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
-_NO_FACTS = ProductFacts()
+_NO_FACTS = ContentFacts()
 _RECORD, _VARIANTS = "record", "variants"
 
 
@@ -196,8 +196,8 @@ def _check_product(product: StagedProduct) -> None:
         raise Mismatch(f"product '{product.name}' has a number out of its range, or a place of its own")
     if not all(map(_is_link, product.links)):
         raise Mismatch(f"product '{product.name}' needs what no product can need")
-    said = product.facts or _NO_FACTS
-    if any(fault_of(name, value) for name in FACTS if (value := getattr(said, name)) != getattr(_NO_FACTS, name)):
+    facts = product.facts or _NO_FACTS
+    if any(fault_of(name, value) for name in FACTS if (value := getattr(facts, name)) != getattr(_NO_FACTS, name)):
         raise Mismatch(f"product '{product.name}' has facts that no product can have")
 
 

@@ -11,7 +11,7 @@ from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome, RunResult
 from aptui.sharing.records.record import Record
 
-_NO_ROOM = re.compile(
+_IS_FULL = re.compile(
     r"no space left on device|\bENOSPC\b|\bdisk (?:is )?full\b|not enough (?:disk )?space|quota exceeded|\bEDQUOT\b|write error",
     re.IGNORECASE,
 )
@@ -32,6 +32,6 @@ def obstacle(result: RunResult, source_digest: bytes) -> str:
 def doubt(record: Record) -> str:
     """Say why a record is not shared, "" when it may be: what a full disk may have cut short looks like a success (Bazel #4276)."""
     for line in record.log:
-        if line.level >= LogLevel.WARNING and _NO_ROOM.search(line.text):
+        if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
             return f"the log speaks of a full disk: '{line.text[:100]}'"
     return ""

@@ -67,7 +67,7 @@ class Seal(Struct, frozen=True):
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
             raise Mismatch("the record is not sealed with the team's key")
         if self.writers and not self._is_signed(kind, fields, body):
-            raise Mismatch("the record is signed by nobody who may write")
+            raise Mismatch("the record is not signed by anyone who may write")
         return kind, body
 
     @property
@@ -116,8 +116,8 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
 def with_field(data: bytes, name: str, value: str) -> bytes:
     """Return a sealed record with one more field, in place of one of that name."""
     line, _, body = data.partition(b"\n")
-    kept = [word for word in line.decode("ascii").split(" ") if not word.startswith(f"{name}=")]
-    return " ".join([*kept, f"{name}={value}"] if value else kept).encode() + b"\n" + body
+    remaining = [word for word in line.decode("ascii").split(" ") if not word.startswith(f"{name}=")]
+    return " ".join([*remaining, f"{name}={value}"] if value else remaining).encode() + b"\n" + body
 
 
 def read_key(path: str) -> bytes:

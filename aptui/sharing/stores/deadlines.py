@@ -1,4 +1,4 @@
-"""Calls that may hang, and callers that do not: a few threads do the asking, and whoever asked waits no longer than it wants to.
+"""Calls that may hang, and callers that do not: a few threads make the calls, and a caller waits no longer than its deadline.
 
 A thread that hangs (a network share that is gone holds a system call for ever) is given up: its answer is thrown away when it
 comes. The threads do not keep the process alive.

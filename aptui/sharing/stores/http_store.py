@@ -149,7 +149,7 @@ class HttpStore:
         answer: http.client.HTTPResponse | None = None
         try:
             connection, answer = self._exchange(method, f"{self._path}{kind}/{name}", headers or {}, body, deadline)
-            self._judge(answer, method)
+            self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
                 answer.read(_SENT_AT_ONCE)  # what an error page says
@@ -197,7 +197,7 @@ class HttpStore:
                 connection.close()
         return _Connection(self._host, self._port, self._context if self._is_safe else None, deadline, is_safe=self._is_safe)
 
-    def _judge(self, answer: http.client.HTTPResponse, method: str) -> None:
+    def _check_answer(self, answer: http.client.HTTPResponse, method: str) -> None:
         status = answer.status
         if answer.getheader("Content-Encoding", "identity") != "identity":
             raise Mismatch("the server packs what it sends, though it was asked not to", where=self.address)

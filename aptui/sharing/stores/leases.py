@@ -1,4 +1,4 @@
-"""Several processes, one store: who uses it now, who cleans it up, and who puts something in while that happens.
+"""Several processes, one store: leases for its use, its clean-up, and uploads meanwhile.
 
 A lease is a locked file: it ends with its process, however that dies. While anybody has one, what was used a short while ago stays.
 Whoever puts something in shares a lock with others who do; removing files needs it alone, for a moment. No lock is trusted for

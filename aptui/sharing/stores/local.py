@@ -173,10 +173,7 @@ class LocalStore:
     def _throw_away(self, path: str, digest: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        self._say(
-            f"blob {digest[:12]} in '{self.address}' was changed by somebody, perhaps through a product that is a link to "
-            f"it; it is gone"
-        )
+        self._say(f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it is gone")
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:

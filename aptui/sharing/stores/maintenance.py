@@ -25,7 +25,7 @@ from aptui.sharing.stores.streams import digest_of, quietly
 
 GRACE_S = 600.0
 """While an engine uses the store, what was used so recently stays: somebody may be about to place it."""
-_KEPT_SHARE = 0.9
+_TARGET_SHARE = 0.9
 """Below the limit there must be room for what comes, or every run would have something to remove."""
 _BATCH = 200
 
@@ -85,7 +85,7 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
         if limit_bytes and result.size_bytes > limit_bytes:
             newest = clock() - (GRACE_S if leases.living(root) else 0.0)
             old = [entry for entry in _by_result(entries) if entry.used < newest]
-            _shrink(root, old, int(limit_bytes * _KEPT_SHARE), result)
+            _shrink(root, old, int(limit_bytes * _TARGET_SHARE), result)
         return result
 
 

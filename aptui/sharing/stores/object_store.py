@@ -41,12 +41,12 @@ class ObjectStore:
             from obstore.store import from_url
         except ImportError:
             raise UserError("object stores need the package 'obstore'", where=address, hint=install_advice("s3")) from None
-        patience = timedelta(seconds=limit_s)
+        timeout = timedelta(seconds=limit_s)
         shared: dict[str, Any] = dict(options or {})
         if not address.startswith("memory:"):
             shared = {
-                "client_options": {"timeout": patience, "connect_timeout": patience, **_plain()} | shared.pop("client_options", {}),
-                "retry_config": {"max_retries": 1, "retry_timeout": patience},
+                "client_options": {"timeout": timeout, "connect_timeout": timeout, **_plain()} | shared.pop("client_options", {}),
+                "retry_config": {"max_retries": 1, "retry_timeout": timeout},
             } | shared
         try:
             self._store: Any = from_url(address, **shared)

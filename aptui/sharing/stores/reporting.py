@@ -19,19 +19,19 @@ class TroubleReporter:
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
         self._say = say or (lambda _text: None)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
 
-    def tell(self, key: str, text: str) -> None:
+    def report(self, key: str, text: str) -> None:
         """Say `text` unless something was said for `key` before, or very much was said already."""
         with self._lock:
-            if key in self._told or len(self._told) >= _MOST:
+            if key in self._reported or len(self._reported) >= _MOST:
                 return
-            self._told.add(key)
+            self._reported.add(key)
         self._say(text)
 
     def about(self, error: BaseException) -> None:
         """Say what went wrong: each lie of a store, but of other trouble each kind once."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
-        self.tell(key, f"shared cache: {error or type(error).__name__}")
+        self.report(key, f"shared cache: {error or type(error).__name__}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from aptui.core.messages import Rows
 
-KEPT = 100_000
+MOST_CHANGES = 100_000
 """At least so many of the last entries are there."""
 TRIMMED_STATE = "changes_trimmed"
 """Key in `aptui_state`: the first entries were dropped, so that nobody can begin at 0 any more."""
@@ -83,12 +83,12 @@ class Change(Struct, frozen=True):
         """Return it as JSON."""
         is_product = self.kind is ChangeKind.PRODUCT
         asset_id = f"{uuid_text(self.uuid)}:{self.sub_id & 0xFFFFFFFF:x}" if is_product else uuid_text(self.uuid)
-        told: dict[str, object] = {"seq": self.seq} if self.seq else {}
-        told |= {"kind": self.kind.name.lower(), "id": asset_id, "name": self.name}
+        record: dict[str, object] = {"seq": self.seq} if self.seq else {}
+        record |= {"kind": self.kind.name.lower(), "id": asset_id, "name": self.name}
         if self.is_removed:
-            return {**told, "removed": True}
-        told["digest"] = self.digest.hex()
-        return {**told, "size": self.size, "type": uuid_text(self.asset_type)} if is_product else told
+            return {**record, "removed": True}
+        record["digest"] = self.digest.hex()
+        return {**record, "size": self.size, "type": uuid_text(self.asset_type)} if is_product else record
 
 
 # ---------------------------------------------------------------------------------------------------------------------- SQL
@@ -130,7 +130,7 @@ class _Subject:
             tables: to read from, without a condition.
             others: the condition that what an entry says beside its key is not what `b` says.
         """
-        kind, uuid, sub_id, name, *_said = entry.split(", ")
+        kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
         self.before = before
         self.scratch = f"""CREATE TEMP TABLE {before}(row_id INTEGER PRIMARY KEY, kind INTEGER DEFAULT {kind}, uuid BLOB,
@@ -268,8 +268,8 @@ class ChangeLog:
         """Drop the first entries when there are an eighth more than are kept."""
         if self._count < 0:
             self._count = self._database.execute("SELECT COUNT(*) FROM aptui_changes").fetchone()[0] - self._added
-        if self._count + self._added > KEPT + KEPT // 8:
-            self._added -= self._database.execute(_TRIM, (KEPT,)).rowcount
+        if self._count + self._added > MOST_CHANGES + MOST_CHANGES // 8:
+            self._added -= self._database.execute(_TRIM, (MOST_CHANGES,)).rowcount
             self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, '1')", (TRIMMED_STATE,))
 
     def note_commit(self) -> None:

@@ -32,12 +32,12 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class ForeignWriter(Enum):
-    """Whose a database is."""
+    """Which program wrote a database."""
 
-    NOBODY = "nobody"
+    NONE = "nobody"
     APTUI = "aptui"
     O3DE = "O3DE"
-    SOMEBODY = "somebody else"
+    OTHER = "somebody else"
 
 
 class _Copy(Struct, frozen=True):
@@ -64,28 +64,28 @@ _lock = threading.Lock()
 
 
 def writer_of(path: Path) -> ForeignWriter:
-    """Return who wrote a database; nothing beside it changes.
+    """Return which program wrote a database; nothing beside it changes.
 
     Raises:
         sqlite3.DatabaseError: it is none.
         HostError: it cannot be read.
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
-        return ForeignWriter.NOBODY
+        return ForeignWriter.NONE
     facts = _facts(path)
     if facts is not None and _ours.get(path) == facts:
         return ForeignWriter.APTUI
     found = None
     try:
-        found = _judge_writer(read_only_uri(path, is_immutable=True))
+        found = _identify_writer(read_only_uri(path, is_immutable=True))
     except sqlite3.DatabaseError:  # pages that are on their way from the log into the file make sense only with the log
         if not _has_companion(path):
             raise
     if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
-        found = _judge_writer(uri_of(private_copy(path)))
+        found = _identify_writer(uri_of(private_copy(path)))
     if found is ForeignWriter.APTUI and facts is not None:
         _ours[path] = facts
-    return found or ForeignWriter.NOBODY
+    return found or ForeignWriter.NONE
 
 
 def private_copy(path: Path) -> Path:
@@ -158,14 +158,14 @@ def _has_companion(path: Path) -> bool:
     return any(facts is not None and facts[0] > 0 for facts in _stamp(path)[1:])
 
 
-def _judge_writer(uri: str) -> ForeignWriter:
+def _identify_writer(uri: str) -> ForeignWriter:
     with closing(sqlite3.connect(uri, uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "aptui_state" in tables:
         return ForeignWriter.APTUI
     if "dbinfo" in tables:
         return ForeignWriter.O3DE
-    return ForeignWriter.SOMEBODY if tables else ForeignWriter.NOBODY
+    return ForeignWriter.OTHER if tables else ForeignWriter.NONE
 
 
 def _copy(path: Path) -> _Copy:

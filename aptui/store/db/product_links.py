@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 
 from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
-from aptui.core.model import SHADOW, LinkKind, ProductFlag
+from aptui.core.model import DUPLICATE_MARK, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
 from aptui.store.db.catalog_mark import CATALOG_STATE, MOST_NAMES
 from aptui.store.db.statements import id_list
@@ -444,7 +444,7 @@ def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ..
 
 def _text_of(target: LinkTarget, kind: LinkKind) -> str:
     """Return what a pattern of a kind is held against."""
-    return target.source.partition(SHADOW)[0] if kind is LinkKind.SOURCE_FILE else target.path
+    return target.source.partition(DUPLICATE_MARK)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 
 def _parse_target(target: LinkTarget) -> tuple[bytes, int, str, str]:

@@ -146,7 +146,7 @@ def _obstacle(path: Path) -> str | None:
     try:
         refuse_foreign(path)
         with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
-            return _judge(path, database)
+            return _check_schema(path, database)
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED and not _is_full(path):
             return f"is damaged ({error})"
@@ -155,7 +155,7 @@ def _obstacle(path: Path) -> str | None:
 
 def refuse_foreign(path: Path) -> None:
     """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
-    found = foreign.ForeignWriter.SOMEBODY
+    found = foreign.ForeignWriter.OTHER
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is `prepare`'s business
         found = foreign.writer_of(path)
     if found is foreign.ForeignWriter.O3DE:
@@ -184,7 +184,7 @@ def set_aside_foreign(path: Path) -> Path | None:
         ) from error
 
 
-def _judge(path: Path, database: sqlite3.Connection) -> str | None:
+def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 PRUNED_AT_ONCE = 5_000
 """Runs: some milliseconds of writing, which a save may have to wait for."""
-_REASONS_LOOKED_AT = 1_000
+_MOST_REASONS = 1_000
 
 _LAST = "(SELECT MAX(session_id) FROM aptui_sessions)"
 _KEY_BEFORE = f"COALESCE((SELECT MAX(run_key) FROM aptui_sessions WHERE session_id < {_LAST}), 0)"
@@ -43,7 +43,7 @@ PUT_SESSION = (
     jobs_gone = (SELECT COUNT(*) FROM aptui_gone_jobs WHERE gone_ms >= started_ms),
     failing = {_FAILING},
     detail = CASE detail WHEN '' THEN COALESCE((SELECT r.reason FROM (SELECT JobID, JobRunKey FROM Jobs
-        WHERE JobRunKey > {_KEY_BEFORE} ORDER BY JobRunKey LIMIT {_REASONS_LOOKED_AT}) j JOIN aptui_runs r
+        WHERE JobRunKey > {_KEY_BEFORE} ORDER BY JobRunKey LIMIT {_MOST_REASONS}) j JOIN aptui_runs r
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",

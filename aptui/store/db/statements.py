@@ -21,7 +21,7 @@ Parameters = tuple[object, ...]
 Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """SQL, and how its parameters come from those of the operation (None: as they are)."""
 
-RUNS_KEPT = 5
+MOST_RUNS = 5
 """Of each job; and the last one that succeeded, which somebody may want back after a night of failures."""
 _NO_UUID = "zeroblob(16)"
 
@@ -193,7 +193,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (_replace("aptui_runs", 13), None),
         (
             f"""DELETE FROM aptui_runs WHERE job_id = ? AND run_key <=
-            (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})
+            (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {MOST_RUNS})
             AND run_key <> COALESCE((SELECT MAX(run_key) FROM aptui_runs WHERE job_id = ? AND outcome = 0), 0)""",
             _first_three_times,
         ),

@@ -126,7 +126,7 @@ _DRAFTS = (
 )
 """Whatever is there already is a final."""
 
-_DRAFTS_TOLD = (
+_MARK_DRAFTS = (
     "ALTER TABLE aptui_drafts ADD COLUMN final INTEGER",
     "ALTER TABLE aptui_session_runs ADD COLUMN is_draft INTEGER NOT NULL DEFAULT 0",
     """UPDATE aptui_session_runs SET is_draft = 1 WHERE (job_id, session_id) IN (SELECT r.job_id, MAX(r.session_id)
@@ -152,6 +152,6 @@ STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     5: _step(*_VIEWS),
     6: _step(*_RETRIES),
     7: _step(*_DRAFTS),
-    8: _step(*_DRAFTS_TOLD),
+    8: _step(*_MARK_DRAFTS),
 }
 """{version: what leads to the next one}."""

@@ -1,4 +1,4 @@
-"""Databases of a future version, for those who would rather lose one than stop; the rest about versions is in `schema`.
+"""Databases of a future version, for programs that would rather lose one than stop; the rest about versions is in `schema`.
 
 Tests: `tests/o3de_programs/test_asset_processor.py`.
 """

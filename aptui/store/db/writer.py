@@ -33,8 +33,8 @@ from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.catalog_mark import CatalogMark
 from aptui.store.db.change_log import ChangeLog
-from aptui.store.db.kept_products import keep_products
 from aptui.store.db.product_links import ProductLinkProjection
+from aptui.store.db.reused_rows import keep_products
 from aptui.store.db.schema import host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, execute, reshape
 
@@ -48,7 +48,7 @@ CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MiB) after which a commit moves them into the database."""
 CACHE_KIB = 64 * 1024
 BUSY_TIMEOUT_S = 1.0
-PATIENCE_S = 30.0
+LOCK_TIMEOUT_S = 30.0
 """How long another program may hold the write lock before we give up."""
 
 _INTENTS_SQL = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
@@ -110,12 +110,12 @@ class Writer:
         on_saved: Callable[[int], None],
         on_failed: Callable[[KnownError], None] | None = None,
         *,
-        patience_s: float = PATIENCE_S,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
         self._path = path
         self._on_saved = on_saved
         self._on_failed = on_failed
-        self._patience_s = patience_s
+        self._lock_timeout_s = lock_timeout_s
         self._queue: queue.SimpleQueue[_Save | _Call | None] = queue.SimpleQueue()
         self._failure: KnownError | None = None
         self._is_closed = False
@@ -398,7 +398,7 @@ class Writer:
         if durable != self._is_durable:
             self._database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._is_durable = durable
-        give_up = time.monotonic() + self._patience_s
+        give_up = time.monotonic() + self._lock_timeout_s
         while True:
             try:
                 self._database.execute("BEGIN IMMEDIATE")
@@ -419,7 +419,7 @@ class Writer:
             try:
                 database = sqlite3.connect(
                     self._path,
-                    timeout=min(BUSY_TIMEOUT_S, self._patience_s),
+                    timeout=min(BUSY_TIMEOUT_S, self._lock_timeout_s),
                     isolation_level=None,
                     check_same_thread=False,
                     cached_statements=256,

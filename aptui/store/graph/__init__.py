@@ -1,1 +1,1 @@
-"""Who needs whom: dependencies both ways, closures, asset lists, what a change touches. Read-only."""
+"""The dependency graph: dependencies both ways, closures, asset lists, what a change touches. Read-only."""

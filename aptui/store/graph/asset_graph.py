@@ -312,14 +312,14 @@ class AssetGraph:
                 ahead.add(needed)
             frontier = sorted(ahead - reached)
             reached |= ahead
-        kept: set[Node] = set()
+        remaining: set[Node] = set()
         todo = [node for node in ends if node in reached]
         while todo:
             node = todo.pop()
-            if node not in kept:
-                kept.add(node)
+            if node not in remaining:
+                remaining.add(node)
                 todo += needing.get(node, ())
-        return kept
+        return remaining
 
     def between(self, nodes: Collection[Node]) -> list[Edge]:
         """Return the edges both of whose ends are among `nodes`."""
@@ -384,13 +384,13 @@ class AssetGraph:
         return [Unmet(product, path, bool(kind)) for product, path, kind in self._ask(_UNMET_SQL, keys=json.dumps(list(products)))]
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
-        """Return the asset ids these products declared to need and nobody has."""
+        """Return the asset ids that these products declared to need and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
             pass  # what it finds on the way is what is wanted
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:
-        """Return what a scan found in the bytes of these products and nobody declared."""
+        """Return the undeclared references that a scan found in the bytes of these products."""
         rows = self._ask(_MISSING_SQL, keys=json.dumps(list(products)))
         return [MissingReference(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
 

@@ -57,7 +57,7 @@ class AssetList(Struct, frozen=True):
 
     @property
     def total_bytes(self) -> int:
-        """Return the size of all whose size is known."""
+        """Return the size of all assets with a known size."""
         return sum(product.size for product in self.products if product.size > 0)
 
     def to_json(self) -> dict[str, Any]:

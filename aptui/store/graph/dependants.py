@@ -52,7 +52,7 @@ def _products(reader: Reader, ids: Sequence[int]) -> Mapping[int, list[ProductRo
 
 
 def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, list[Dependant]]:
-    """Return {source id: who depends on it}; what a source says of itself does not count."""
+    """Return {source id: its dependants}; what a source says of itself does not count."""
     moved = list(known)
     found: dict[int, dict[Dependant, None]] = {}
     for source_id, dependant in (*_by_edges(reader, moved), *_by_products(reader, moved)):

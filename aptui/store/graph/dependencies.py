@@ -42,7 +42,7 @@ class UnmetPath(Struct, frozen=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for all that it matches, which nobody can call unmet."""
+        """Whether it stands for all that it matches, and so is never unmet."""
         return "*" in self.path
 
 
@@ -66,7 +66,7 @@ def outgoing(reader: Reader, product_id: int) -> list[AssetDependency]:
 
 
 def incoming(reader: Reader, product_id: int) -> list[AssetDependency]:
-    """Return who needs a product, one step far, on its own platform; each names the product that needs it."""
+    """Return the products that need a product directly, on its own platform; each names the product that needs it."""
     return [AssetDependency(*row) for row in reader.ask(_IN_SQL, (product_id,))]
 
 

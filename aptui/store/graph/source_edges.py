@@ -1,4 +1,4 @@
-"""Source dependencies as rows: who declared what, and the sources a target means; our tables and O3DE's in one form.
+"""Source dependencies as rows: who declared which target, and the sources it means; our tables and O3DE's in one form.
 
 Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has
 `SourceDependency` alone. Every question takes many sources at once.
@@ -39,7 +39,7 @@ class DeclaredEdge(NamedTuple):
 
 
 class SourceEdges:
-    """Answers who declared what over one database."""
+    """Answers which sources declared which dependencies, over one database."""
 
     def __init__(self, reader: Reader) -> None:
         self._ask = reader.ask
@@ -60,7 +60,7 @@ class SourceEdges:
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
     def read_declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
-        """Return who depends on one of these paths (lower case) or UUIDs (hex) by its name; `patterns` returns the rest."""
+        """Return the sources that depend on one of these paths (lower case) or UUIDs (hex) by name; `patterns` returns the rest."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
             return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(targets))))

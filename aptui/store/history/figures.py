@@ -29,7 +29,7 @@ def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[st
 
     Args:
         name_of: a builder's name by its UUID.
-        status: what the engine answers to `link.port.Status`, as JSON has it; None = no engine runs.
+        status: what the engine answers to `link.port.ReadStatus`, as JSON has it; None = no engine runs.
     """
     return openmetrics.text([*_of_database(reader, name_of), *of_engine(status)])
 
@@ -83,21 +83,21 @@ def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
     yield gauge("aptui_engine_resident_bytes", "Memory of the engine's own process.", status["rss_bytes"])
     yield gauge("aptui_connections", "Clients of the engine.", status["connection_count"])
     progress = status["progress"] or {}
-    for name, told in (
+    for name, text in (
         ("jobs_waiting", "Jobs that wait."),
         ("jobs_running", "Jobs that run."),
         ("analyses_waiting", "Analyses that wait."),
         ("analyses_running", "Analyses that run."),
     ):
-        yield gauge(f"aptui_queue_{name}", told, progress.get(name, 0))
+        yield gauge(f"aptui_queue_{name}", text, progress.get(name, 0))
     if progress.get("eta_ms", -1) >= 0:
         yield gauge("aptui_queue_left_seconds", "Estimated time until nothing is pending.", progress["eta_ms"] / 1000)
-    for name, told in (("jobs_done", "Runs of this engine that completed."), ("jobs_failed", "Runs of this engine that failed.")):
-        yield Family(f"aptui_engine_{name}", "counter", told, (Sample(progress.get(name, 0), {}, "_total"),))
+    for name, text in (("jobs_done", "Runs of this engine that completed."), ("jobs_failed", "Runs of this engine that failed.")):
+        yield Family(f"aptui_engine_{name}", "counter", text, (Sample(progress.get(name, 0), {}, "_total"),))
     modes: dict[str, int] = defaultdict(int)
     for root in status["health"]["roots"]:
         modes[str(root["mode"])] += 1
-    told = "Watched folders by how they are watched; anything but native is slower, or blind."
-    yield Family("aptui_watched_folders", "gauge", told, [Sample(count, {"mode": mode}) for mode, count in sorted(modes.items())])
+    text = "Watched folders by how they are watched; anything but native is slower, or blind."
+    yield Family("aptui_watched_folders", "gauge", text, [Sample(count, {"mode": mode}) for mode, count in sorted(modes.items())])
     troubles = [bool(status["health"][name]) for name in ("disk", "database", "pool", "configuration")]
     yield gauge("aptui_engine_troubles", "Kinds of trouble that the engine tells of.", sum(troubles))

@@ -17,7 +17,7 @@ LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 
 
 class SizeBy(StrEnum):
-    """What products are counted together by: the folder of their source, their file extension, who makes them, for whom."""
+    """What products are counted together by: the folder of their source, their file extension, their builder, their platform."""
 
     FOLDER = "folder"
     TYPE = "type"

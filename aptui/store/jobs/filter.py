@@ -62,7 +62,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _TIMES = ("%H:%M", "%H:%M:%S")
 _DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")
-_LETTERS_THAT_MEAN_ELSE = re.compile(r"\\x[0-9A-Fa-f]{2}|\\[^pP]", re.DOTALL)
+_CASE_SENSITIVE_ESCAPES = re.compile(r"\\x[0-9A-Fa-f]{2}|\\[^pP]", re.DOTALL)
 _ENDING = re.compile(r"\.[A-Za-z0-9]+\$?")
 _PARSE_ERROR = re.compile(r"regex parse error:\n(?P<text>.*?)\n(?P<mark> *\^+)\nerror: (?P<what>[^\n]*)", re.DOTALL)
 _INDENT = 4
@@ -111,7 +111,7 @@ class Columns(Protocol):
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
 
-    def read_said(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
+    def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
         """Return what the logs of these rows say, as lines: "error" or "warning". Without `check` only what is known is told."""
 
 
@@ -219,16 +219,16 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
 
 def with_statuses(text: str, words: Sequence[str]) -> str:
     """Return `text` with its status terms replaced by one for any of `words` (none: no such term); what the picker writes."""
-    kept = []
+    remaining = []
     at = _skip(text, 0)
     while at < len(text):
         found = _TERM.match(text, at)
         assert found is not None
         is_status = (found["field"] or "").lower() == "status" or (not found["field"] and _status_word(found["value"]))
         if not is_status or found["not"]:
-            kept.append(found[0])
+            remaining.append(found[0])
         at = _skip(text, max(found.end(), at + 1))
-    return " ".join(([f"status:{'|'.join(words)}"] if words else []) + kept)
+    return " ".join(([f"status:{'|'.join(words)}"] if words else []) + remaining)
 
 
 def _skip(text: str, at: int) -> int:
@@ -314,7 +314,7 @@ def _status_word(value: str) -> str:
 
 def _smart(pattern: str) -> str:
     """Return the pattern, ignoring case unless it has a capital of its own."""
-    has_capital = any(char.isupper() for char in _LETTERS_THAT_MEAN_ELSE.sub("", pattern)) or "[:upper:]" in pattern
+    has_capital = any(char.isupper() for char in _CASE_SENSITIVE_ESCAPES.sub("", pattern)) or "[:upper:]" in pattern
     return pattern if has_capital else f"(?i){pattern}"
 
 
@@ -423,12 +423,12 @@ def _with_logs(
     term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None] | None
 ) -> Mask:
     """Return which of the `wanted` rows have the pattern in what is said of them, or in such a line of their logs."""
-    is_told = term.field == "error"
-    found = _with_text(term, columns, rows, wanted, check or (lambda: None)) if is_told else np.zeros(len(wanted), np.bool_)
+    has_text = term.field == "error"
+    found = _with_text(term, columns, rows, wanted, check or (lambda: None)) if has_text else np.zeros(len(wanted), np.bool_)
     places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))
     if len(places):
-        said = columns.read_said(term.field, places if rows is None else rows[places], check)
-        found[places] = _check_search(term, lambda: contains(series_of(said), f"(?m){term.pattern}"))
+        log_lines = columns.read_log_lines(term.field, places if rows is None else rows[places], check)
+        found[places] = _check_search(term, lambda: contains(series_of(log_lines), f"(?m){term.pattern}"))
     return found
 
 
@@ -446,10 +446,10 @@ def _try(term: TextMatch) -> None:
     _check_search(term, lambda: contains(series_of(["x"]), term.pattern))
 
 
-def _pattern_error(term: TextMatch, said: str) -> FilterError:
-    found = _PARSE_ERROR.search(said)
+def _pattern_error(term: TextMatch, message: str) -> FilterError:
+    found = _PARSE_ERROR.search(message)
     if found is None:
-        what = "the pattern is too large" if "size limit" in said else said.partition("\n")[0]
+        what = "the pattern is too large" if "size limit" in message else message.partition("\n")[0]
         return FilterError(what, term.column)
     added = len(term.pattern) - len(term.raw)
     at = max(0, len(found["mark"]) - len(found["mark"].lstrip()) - _INDENT - added)

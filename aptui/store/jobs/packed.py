@@ -47,7 +47,7 @@ class Packed(Struct, frozen=True):
         return f"SELECT COUNT(*), {', '.join(joined)} FROM ({inner})"
 
 
-class Joined(Struct, frozen=True):
+class JoinedTexts(Struct, frozen=True):
     """Texts with NUL between them."""
 
     data: bytes
@@ -63,7 +63,7 @@ class Piece(Struct, frozen=True):
 
     count: int
     numbers: tuple[str, ...]
-    texts: tuple[Joined, ...]
+    texts: tuple[JoinedTexts, ...]
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
         """Return the columns of numbers."""
@@ -83,7 +83,7 @@ def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
         if any(value.count(b"\0") != count - 1 for value in values[width:]):
             values[width:] = _without_nul(reader, packed, last)
         last = int(values[0].rpartition(",")[2])
-        yield Piece(count, tuple(values[:width]), tuple(Joined(value, count) for value in values[width:]))
+        yield Piece(count, tuple(values[:width]), tuple(JoinedTexts(value, count) for value in values[width:]))
         if count < CHUNK:
             return
 

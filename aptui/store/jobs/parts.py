@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.packed import Packed, Piece, read_packed
 from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, STATUSES, Reader
@@ -69,7 +69,7 @@ class Ending(Struct, frozen=True):
     """What few jobs have, by job id; analyses as `_ANALYSES_SQL` has them."""
 
     errors: list[tuple[int, str, str]]
-    facts: list[tuple[int, ProductFacts]]
+    facts: list[tuple[int, ContentFacts]]
     flaky: list[int]
     drafts: list[int]
     analyses: list[tuple[Any, ...]]
@@ -93,7 +93,7 @@ def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
         )  # fmt: skip
 
 
-def read_facts(reader: Reader) -> Iterator[tuple[int, ProductFacts]]:
+def read_facts(reader: Reader) -> Iterator[tuple[int, ContentFacts]]:
     """Yield what is said of the products of jobs, together, by job id; jobs of which nothing is said are left out."""
     for job_id, *values in reader.ask(_FACTS_SQL):
-        yield job_id, ProductFacts(*values)
+        yield job_id, ContentFacts(*values)

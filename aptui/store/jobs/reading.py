@@ -40,7 +40,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
         match part:
             case Beginning():
                 table.moment, table.folders = part.moment, part.folders
-                table.make_room(part.job_count)
+                table.reserve(part.job_count)
             case SourcePiece():
                 sources.extend(part.piece)
             case JobPiece():

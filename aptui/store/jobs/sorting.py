@@ -1,4 +1,4 @@
-"""The order of many numbers; what they stand for is the business of who asks.
+"""The order of many numbers; what they stand for is not known here.
 
 Tests: `tests/store/jobs/test_sorting.py`.
 """

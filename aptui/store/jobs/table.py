@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from aptui.core.notices import JobChanged
-from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ProductFacts
+from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.check_column import CheckColumn
@@ -70,7 +70,7 @@ class JobValues(Struct, frozen=True):
     reason: str
     error: str
     run_key: int
-    facts: ProductFacts | None = None
+    facts: ContentFacts | None = None
     flaky: str = ""
     is_draft: bool = False
     is_critical: bool = False
@@ -91,7 +91,7 @@ class AnalysisKeys:
 
 
 class RunLogs(Protocol):
-    """Who knows what logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
+    """What logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
         """Return what is known."""
@@ -146,7 +146,7 @@ class JobTable:
             return self.checks.text(self._count)
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
-    def read_said(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
+    def read_log_lines(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
         """Return what the logs of these rows' last runs say, "error" or "warning"; without `check` only what is known."""
         jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
         if self.log_lines is None:
@@ -205,7 +205,7 @@ class JobTable:
         self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
     ) -> None:
         """Add jobs as `_JOBS` has them, all with higher ids than those that are there; `source` and `folder` are their codes."""
-        start, count = self._make_room(len(source)), len(source)
+        start, count = self._reserve(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
@@ -239,29 +239,29 @@ class JobTable:
         """Mark jobs whose products are drafts."""
         self._columns["draft"][self._rows_of(job_ids)] = True
 
-    def set_facts(self, facts: Iterable[tuple[int, ProductFacts]]) -> None:
+    def set_facts(self, facts: Iterable[tuple[int, ContentFacts]]) -> None:
         """Set what is said of the products of jobs, by job id."""
         listed = list(facts)
         rows = self._rows_of([job_id for job_id, _facts in listed])
         self._write_facts(rows, [facts for _job_id, facts in listed])
 
-    def facts(self, row: int) -> ProductFacts | None:
+    def facts(self, row: int) -> ContentFacts | None:
         """Return what is said of the products of a row, None for nothing."""
         if "format" not in self._columns:
             return None
         numbers = {name: self._columns[name][row].item() for name in NUMBER_FACTS}
-        found = ProductFacts(**numbers, format=self._formats.texts[int(self._columns["format"][row])])
+        found = ContentFacts(**numbers, format=self._formats.texts[int(self._columns["format"][row])])
         return found if found != NO_FACTS else None
 
-    def _write_facts(self, rows: Rows, facts: Sequence[ProductFacts | None]) -> None:
+    def _write_facts(self, rows: Rows, facts: Sequence[ContentFacts | None]) -> None:
         if "format" not in self._columns:
             if not any(facts):
                 return
             self._columns |= {name: np.zeros(len(self._columns["id"]), kind) for name, kind in _FACTS.items()}
-        said = [each or NO_FACTS for each in facts]
+        given_facts = [each or NO_FACTS for each in facts]
         for name in NUMBER_FACTS:
-            self._columns[name][rows] = [getattr(each, name) for each in said]
-        self._columns["format"][rows] = [self._formats[each.format] for each in said]
+            self._columns[name][rows] = [getattr(each, name) for each in given_facts]
+        self._columns["format"][rows] = [self._formats[each.format] for each in given_facts]
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
         """Set what checks found, by job id; of all other jobs they found nothing."""
@@ -310,8 +310,8 @@ class JobTable:
         columns["cause"][rows[~has_failed]] = 0
         columns["group"][rows] = 0
         failed = np.flatnonzero(has_failed)
-        said = zip(columns["cause"][rows[failed]].tolist(), failed.tolist(), strict=True)
-        groups = [self._texts["cause"][cause] if cause else cause_of(errors[place]) for cause, place in said]
+        pairs = zip(columns["cause"][rows[failed]].tolist(), failed.tolist(), strict=True)
+        groups = [self._texts["cause"][cause] if cause else cause_of(errors[place]) for cause, place in pairs]
         columns["group"][rows[failed]] = self._recent["group"].codes(groups)
 
     def drop(self, row: int) -> None:
@@ -339,9 +339,9 @@ class JobTable:
         """Set the id of a row's source, for questions to the database."""
         self._columns["source_id"][row] = source_id
 
-    def make_room(self, count: int) -> None:
+    def reserve(self, count: int) -> None:
         """Make room for `count` rows, so that adding them moves nothing."""
-        self._make_room(count)
+        self._reserve(count)
 
     def folder_code(self, scan_folder: int) -> int:
         """Return the code of a scan folder's name."""
@@ -353,7 +353,7 @@ class JobTable:
     def _row_to_change(self, item: JobValues | JobChanged, key: int, source: int) -> int:
         row = int(self._rows_of([key])[0])
         if row < 0:
-            row = self._make_room(1)
+            row = self._reserve(1)
             for column in self._columns.values():
                 column[row] = 0
             self._columns["id"][row], self._late[key] = key, row
@@ -365,13 +365,13 @@ class JobTable:
             self.alive_count += 1
         return row
 
-    def _make_room(self, count: int) -> int:
+    def _reserve(self, count: int) -> int:
         """Make room for `count` rows more; return the first of them."""
         capacity = len(self._columns["id"])
         if self._count + count > capacity:
-            room = max(self._count + count, int(capacity * 1.125) + 1024)
+            size = max(self._count + count, int(capacity * 1.125) + 1024)
             for name, column in self._columns.items():
-                wider = np.empty(room, column.dtype)
+                wider = np.empty(size, column.dtype)
                 wider[: self._count] = column[: self._count]
                 self._columns[name] = wider
         return self._count

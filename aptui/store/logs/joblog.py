@@ -1,4 +1,4 @@
-"""Log files in the reference's record form: those of jobs and the engine's own; who logs what is decided elsewhere.
+"""Log files in the reference's record form: those of jobs and the engine's own; what is logged is decided elsewhere.
 
 A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
 (exception). What a record says beyond that is written as messages too: context as `C: [key] = value` before each line it
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aptui.core.model import Job
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
-ENGINE_LOGS_KEPT = 5
+MOST_ENGINE_LOGS = 5
 _HEADER_FIELD_CHARS = 80
 """A header field is shorter than this, or the line is no record."""
 _NAME_BYTES = 255
@@ -225,15 +225,15 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
     """Return the level that a message's prefix says, and the message without what is for machines."""
-    for prefix, said in _PREFIXES:
+    for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:
             rest = _COMPILER_TIME.sub("", message[match.end() :], count=1).removeprefix(" ")
-            return said, _SPAN.sub(r"\2", _without_window(rest, window))
+            return level_name, _SPAN.sub(r"\2", _without_window(rest, window))
     span = _SPAN.search(message)
     if span:
-        said = LogLevel.ERROR if span[1].lower() == "err" else LogLevel.WARNING
-        return said, _SPAN.sub(r"\2", message)
+        level_name = LogLevel.ERROR if span[1].lower() == "err" else LogLevel.WARNING
+        return level_name, _SPAN.sub(r"\2", message)
     return level, _SHORT.sub("", message, count=1) if _SHORT.match(message) else message
 
 
@@ -300,5 +300,5 @@ class EngineLog:
         self._file = self._path.open("ab")
         old = [path for path in self._folder.glob(f"{self._base}.*.log") if path.name[len(self._base) + 1 : -4].isdigit()]
         old.sort(key=lambda path: int(path.name[len(self._base) + 1 : -4]))
-        for path in old[: 1 - ENGINE_LOGS_KEPT]:
+        for path in old[: 1 - MOST_ENGINE_LOGS]:
             path.unlink(missing_ok=True)

@@ -28,9 +28,9 @@ _MOST_CHARS = 4096
 """So much is kept of what one log says at one level."""
 _LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
 
-Said = dict[str, str]
+LinesByField = dict[str, str]
 """{field of the filter: distinct lines of that level, one below the other}."""
-_NOTHING: Said = dict.fromkeys(LEVELS, "")
+_NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
 
 
 class LogLines:
@@ -43,20 +43,20 @@ class LogLines:
 
     def __init__(self, database: Path, log_dir: Path) -> None:
         self._database, self._log_dir = database, log_dir
-        self._said: dict[int, tuple[int, Said]] = {}
+        self._lines: dict[int, tuple[int, LinesByField]] = {}
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
         """Return the lines of the runs (job id, run key), "" for those whose logs were not read."""
-        found = [self._said.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
-        return [said[field] if key == run_key else "" for (key, said), (_job_id, run_key) in zip(found, jobs, strict=True)]
+        found = [self._lines.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
+        return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
         """Return the lines of the runs (job id, run key); `check` is called before each log and may raise to stop this."""
-        missing = [job_id for job_id, run_key in jobs if job_id > 0 and self._said.get(job_id, (-1, _NOTHING))[0] != run_key]
+        missing = [job_id for job_id, run_key in jobs if job_id > 0 and self._lines.get(job_id, (-1, _NOTHING))[0] != run_key]
         if missing:
             for job_id, run_key, name in self._names(missing):
                 check()
-                self._said[job_id] = run_key, read_said_in(path_of(self._log_dir, name)) if name else _NOTHING
+                self._lines[job_id] = run_key, read_lines(path_of(self._log_dir, name)) if name else _NOTHING
         return self.list_known(field, jobs)
 
     def _names(self, job_ids: list[int]) -> list[tuple[int, int, str]]:
@@ -67,7 +67,7 @@ class LogLines:
             return []
 
 
-def read_said_in(path: Path) -> Said:
+def read_lines(path: Path) -> LinesByField:
     """Return what a log says at each level, nothing of one that is gone."""
     try:
         with path.open("rb") as file:
@@ -81,7 +81,7 @@ def read_said_in(path: Path) -> Said:
     return lines_of(parse_text(data.decode("utf-8", "replace"), 0))
 
 
-def lines_of(lines: Iterable[JobLogLine]) -> Said:
+def lines_of(lines: Iterable[JobLogLine]) -> LinesByField:
     """Return the distinct lines of each level."""
     listed = list(lines)
     return {

@@ -48,7 +48,7 @@ def _native(text: str) -> str:
 
 
 def log_folder(cache_dir: Path) -> Path:
-    """Return the log folder of a cache whose configuration nobody knows: our default one, or else O3DE's."""
+    """Return the log folder of a cache whose configuration is not known: our default one, or else O3DE's."""
     ours, theirs = own_folder(cache_dir), cache_dir.parent / "user" / "log"
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 

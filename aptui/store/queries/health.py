@@ -12,7 +12,7 @@ from pathlib import Path
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader, open_reader
 
-_FAULTS_TOLD = 5
+_MOST_FAULTS = 5
 
 
 def sqlite_version() -> tuple[int, ...]:
@@ -29,7 +29,7 @@ def faults(path: Path) -> list[str]:
     """Return what `quick_check` finds wrong with a database, nothing for a sound one."""
     try:
         with closing(open_reader(path)) as reader:
-            rows = reader._database.execute(f"PRAGMA quick_check({_FAULTS_TOLD})").fetchall()  # noqa: SLF001 - same room
+            rows = reader._database.execute(f"PRAGMA quick_check({_MOST_FAULTS})").fetchall()  # noqa: SLF001 - same room
     except (sqlite3.Error, KnownError) as error:
         return [str(error)]
     return [text for (text,) in rows if text != "ok"]

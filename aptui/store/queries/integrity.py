@@ -94,12 +94,12 @@ def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> I
     root = os.fsencode(cache_dir)
     while folders:
         folder = folders.pop()
-        below, found = _look_into(folder, root, reader, is_watched=folder in watched)
+        below, found = _check_folder(folder, root, reader, is_watched=folder in watched)
         folders += sorted(below, reverse=True)
         yield folder, found
 
 
-def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[OrphanFile]]:
+def _check_folder(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[OrphanFile]]:
     below: list[str] = []
     found: list[OrphanFile] = []
     known = {name for (name,) in reader.ask(_NAMES_SQL, {"folder": folder})}
@@ -130,7 +130,7 @@ def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) 
     ]
 
 
-def mark_for_a_look(found: Sequence[OrphanFile], cache_dir: Path) -> int:
+def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:
     """Set the times of the folders of `found`, so that the engine looks into them at its next scan; return how many there are."""
     root, folders = os.fsencode(cache_dir), {orphan.name.rpartition("/")[0] for orphan in found if orphan.is_watched}
     for folder in folders:

@@ -22,7 +22,7 @@ SELECT f.ScanFolder, s.SourceName, n.SourceName FROM ProductDependencies d
     JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid
 WHERE d.UnresolvedPath = ''
 ORDER BY 1, 2, 3"""
-_TWINS_SQL = """
+_SAME_BUT_FOR_CASE_SQL = """
 SELECT p.ProductName, s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 WHERE lower(p.ProductName) IN (SELECT lower(ProductName) FROM Products GROUP BY lower(ProductName) HAVING COUNT(*) > 1)
 ORDER BY lower(p.ProductName), p.ProductName"""
@@ -51,6 +51,6 @@ def find_named_sources(reader: Reader) -> Iterator[NamedSource]:
         yield NamedSource(root, source, tuple(needs))
 
 
-def case_twins(reader: Reader) -> list[tuple[str, str]]:
+def list_same_but_for_case(reader: Reader) -> list[tuple[str, str]]:
     """Return (product, source) of products whose names differ in case alone."""
-    return [(name, source) for name, source in reader.ask(_TWINS_SQL)]
+    return [(name, source) for name, source in reader.ask(_SAME_BUT_FOR_CASE_SQL)]

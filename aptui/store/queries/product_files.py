@@ -25,10 +25,10 @@ _IDS_SQL = """SELECT p.ProductName FROM Sources s CROSS JOIN Jobs j ON j.SourceP
     AND (:platform = '' OR j.Platform = :platform)
     AND (p.SubID = :sub_id OR EXISTS (SELECT 1 FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID AND l.SubID = :sub_id))
     ORDER BY s.SourceGuid <> :uuid, p.SubID <> :sub_id, p.ProductName"""
-_OWED = "state NOT IN ('completed', 'failed', 'cancelled')"
+_UNSETTLED = "state NOT IN ('completed', 'failed', 'cancelled')"
 _OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID
-    AND a.{_OWED})
-    + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_OWED}
+    AND a.{_UNSETTLED})
+    + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_UNSETTLED}
         AND NOT EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = w.job_id AND d.final = w.planned)
         AND j.Platform IN (:platform, 'common')),
     (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed')
@@ -60,7 +60,7 @@ class Awaited(Struct, frozen=True):
 
     source_id: int
     key: str
-    owed: int
+    pending_count: int
     failed: int
 
 

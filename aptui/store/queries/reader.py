@@ -46,9 +46,9 @@ _STATE_SQL = (
 )
 ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
 """What a job says is wrong; of O3DE's own, what their status means."""
-_TOLD_SQL = """CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin
+_FULL_REASON_SQL = """CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin
     ELSE reason || '; its result is ' || origin END"""
-REASON_SQL = _TOLD_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
+REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
@@ -123,7 +123,7 @@ class JobRow(Struct, frozen=True):
 
     @property
     def is_restored(self) -> bool:
-        """Whether somebody put the products of an earlier run back."""
+        """Whether the products of an earlier run were put back by hand."""
         return self.origin.endswith(RESTORED)
 
 
@@ -284,7 +284,7 @@ class Reader:
 
     def runs_of(self, job_id: int) -> list[RunRow]:
         """Return the last runs of a job, the newest first."""
-        sql = f"""SELECT run_key, completed_ms, duration_ms, outcome, {_TOLD_SQL}, error, log_file, fingerprint, version,
+        sql = f"""SELECT run_key, completed_ms, duration_ms, outcome, {_FULL_REASON_SQL}, error, log_file, fingerprint, version,
             products, step
             FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
         return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
@@ -323,7 +323,7 @@ class Reader:
             yield SourceRow(*row)
 
     def source(self, path_key: str) -> SourceRow | None:
-        """Return the source of this path, whatever its case."""
+        """Return the source of this path, in any case."""
         key = path_key.lower()
         row = self._database.execute(f"{_SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
         row = row or self._database.execute(f"{_SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()
@@ -377,7 +377,7 @@ class Reader:
 
 
 class NoDatabaseError(UserError):
-    """Nobody has processed anything there yet."""
+    """There is no asset database yet."""
 
 
 def open_reader(path: Path) -> Reader:

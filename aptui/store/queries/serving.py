@@ -113,8 +113,8 @@ def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: boo
 
     Finals whose drafts are served are not owed.
     """
-    owed = reader.jobs(statuses=("pending", "processing"), platform=platform)
-    return [row for row in owed if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
+    pending = reader.jobs(statuses=("pending", "processing"), platform=platform)
+    return [row for row in pending if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
 
 
 def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:
@@ -146,7 +146,7 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
     words = [term] if is_exact else [term, _bare(term)]
     found = []
     for word in words:
-        pattern = "".join(f"\\{letter}" if letter in "\\%_" else letter for letter in word)
+        pattern = "".join(f"\\{character}" if character in "\\%_" else character for character in word)
         sql = "SELECT source_id, path_key FROM aptui_sources WHERE path_key LIKE ? ESCAPE '\\' ORDER BY path_key LIMIT ?"
         like = f"%{pattern}" if is_exact or word == term else f"%{pattern}.%"
         found += [number for number, path in reader.ask(sql, (like, limit)) if is_meant(term, path, is_exact=is_exact)]

@@ -1,4 +1,4 @@
-"""The terminal is somebody else's for a while: plain lines in its own scrollback, a program, or the shell that started the screen.
+"""Lends the terminal for a while: plain lines in its own scrollback, a program, or the shell that started the screen.
 
 Tests: `tests/tui/control/test_away.py`, `tests/tui/terminal/output/test_tmux.py`.
 """
@@ -29,7 +29,7 @@ class AwayHost(Protocol):
     def app(self) -> App[Any]:
         """The app as Textual's own."""
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message."""
 
     def wake(self) -> None:
@@ -41,7 +41,7 @@ def show_plain(host: AwayHost) -> None:
     from aptui.tui import plain  # for start-up: few people ask for it
 
     if not _can_leave(host):
-        host.tell("this terminal has no scrollback of its own", "warning")
+        host.show_toast("this terminal has no scrollback of its own", "warning")
         return
     with host.app.suspend():
         plain.visit(host.session, cast(Any, sys.__stdout__))
@@ -51,7 +51,7 @@ def show_plain(host: AwayHost) -> None:
 def suspend(host: AwayHost) -> None:
     """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
     if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
-        host.tell("no shell to go back to: 'q' leaves the screen", "warning")
+        host.show_toast("no shell to go back to: 'q' leaves the screen", "warning")
         return
     with host.app.suspend():
         print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
@@ -62,24 +62,24 @@ def suspend(host: AwayHost) -> None:
 def lend(host: AwayHost, command: list[str], folder: str | None = None, note: str = "") -> None:
     """Let a program have the terminal until it ends; `note` is written above what it writes."""
     if not _can_leave(host):
-        host.tell("this terminal cannot be lent to another program", "warning")
+        host.show_toast("this terminal cannot be lent to another program", "warning")
         return
     with host.app.suspend():
         if note and sys.__stdout__ is not None:
             print(sanitize(note), file=sys.__stdout__, flush=True)
         trouble = run_in_front(command, folder)
     if trouble:
-        host.tell(trouble, "error")
+        host.show_toast(trouble, "error")
     host.wake()
 
 
 def show_folder(host: AwayHost, folder: str) -> None:
     """Show a folder in a window where there are some, else in a shell that begins there."""
     if not os.path.isdir(folder):
-        host.tell(f"there is no folder '{sanitize(folder)}'", "warning")
+        host.show_toast(f"there is no folder '{sanitize(folder)}'", "warning")
     elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
         if trouble := _run_beside([browser, folder]):
-            host.tell(trouble, "error")
+            host.show_toast(trouble, "error")
     else:
         lend(host, [os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
 

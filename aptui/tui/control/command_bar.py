@@ -43,4 +43,4 @@ class CommandBar(Actions):
         if not self._app.screen_stack:
             return  # Textual signals this at the end, too, when nothing is shown any more
         for hints in self._app.screen.query(Hints):
-            hints.look_again()
+            hints.refresh_if_changed()

@@ -36,7 +36,7 @@ class CopyDialogue(Protocol):
     def exit(self) -> None:
         """Leave."""
 
-    def tell(self, text: str) -> None:
+    def show_toast(self, text: str) -> None:
         """Show a message."""
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
@@ -60,8 +60,8 @@ class Copying(Actions):
 
         def say(way: str) -> None:
             rest = f"{more} · {way}"
-            room = self._app.screen.size.width - _AROUND - len("copied ") - len(rest)
-            self._app.tell(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, room)))}{rest}")
+            free_width = self._app.screen.size.width - _AROUND - len("copied ") - len(rest)
+            self._app.show_toast(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, free_width)))}{rest}")
 
         self._clips.copy_soon(text, lambda copied: self._app.in_ui(say, copied.toast()), raw=raw)
 
@@ -79,4 +79,4 @@ class Copying(Actions):
         self._ctrl_c_at = now
         key = next((key for key, name, _ in app.actions_here() if name == "app.detach"), "")
         leaves = f"'{show_key(key)}' leaves, and so does ^C again" if key else "^C again leaves"
-        app.tell(f"{leaves}; the engine goes on")
+        app.show_toast(f"{leaves}; the engine goes on")

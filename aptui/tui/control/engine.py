@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class EngineDialogue(Protocol):
     """What this needs of the app."""
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message."""
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
@@ -66,11 +66,11 @@ class EngineControl(Actions):
         error = answer.exception()
         if error is None:
             if done:
-                self._screen.tell(done)
+                self._screen.show_toast(done)
             if then is not None:
                 then(answer.result())
         elif isinstance(error, KnownError):
-            self._screen.tell(str(error), "error", 10)
+            self._screen.show_toast(str(error), "error", 10)
         else:
             raise error
 
@@ -80,29 +80,29 @@ class EngineControl(Actions):
 
     def action_pause(self) -> None:
         """Pause; or, while paused, ask whether to run the next job or to go on."""
-        from aptui.link.port import Pause, Resume, RunNext  # for start-up: the verbs come after the first paint
+        from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # for start-up: the verbs come after the first paint
 
         health = self._session.latest_health
         if health is None or not health.is_paused:
-            self.ask(Pause(), "paused; 'P' again runs the next job or resumes")
+            self.ask(PauseJobs(), "paused; 'P' again runs the next job or resumes")
             return
         choices = [
             Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),
-            Choice("r", "go on", lambda: self.ask(Resume(), "going on")),
+            Choice("r", "go on", lambda: self.ask(ResumeJobs(), "going on")),
             Choice("s", "stay paused"),
         ]
         self._screen.question("paused", choices)
 
     def action_stop(self) -> None:
         """Stop the engine, after asking."""
-        from aptui.link.port import Shutdown  # for start-up: the verbs come after the first paint
+        from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
 
         progress = self._session.latest_progress
         running = progress.jobs_running if progress else 0
         text = f"stop the engine? {running:,} jobs are running" if running else "stop the engine?"
         choices = [
-            Choice("y", "stop it", lambda: self.ask(Shutdown(), then=lambda _answer: self._leave())),
-            Choice("w", "when idle", lambda: self.ask(Shutdown(is_when_idle=True), "the engine stops when it is idle")),
+            Choice("y", "stop it", lambda: self.ask(StopEngine(), then=lambda _answer: self._leave())),
+            Choice("w", "when idle", lambda: self.ask(StopEngine(is_when_idle=True), "the engine stops when it is idle")),
             Choice("n", "let it run"),
         ]
         self._screen.question(text, choices)
@@ -113,5 +113,5 @@ class EngineControl(Actions):
         if session.state is not SessionState.ATTACHED:
             return
         if self._was_attached:
-            self._screen.tell(f"attached to the engine again, pid {session.engine.pid}")
+            self._screen.show_toast(f"attached to the engine again, pid {session.engine.pid}")
         self._was_attached = True

@@ -22,18 +22,18 @@ class KeyBindings(Actions):
         tell: shows a message.
     """
 
-    def __init__(self, app: App[Any], tell: Callable[[str, str, float], object]) -> None:
-        self._app, self._tell = app, tell
+    def __init__(self, app: App[Any], show_toast: Callable[[str, str, float], object]) -> None:
+        self._app, self._show_toast = app, show_toast
         self.keymap = load_keymap()
 
     def apply(self) -> None:
         """Have Textual take the keys."""
         self._app.set_keymap(self.keymap.overrides)
 
-    def tell_mistakes(self) -> None:
+    def report_mistakes(self) -> None:
         """Say what is wrong with the file."""
         for mistake in self.keymap.mistakes:
-            self._tell(str(mistake), "warning", 15)
+            self._show_toast(str(mistake), "warning", 15)
 
     def action_press(self, key: str) -> None:
         """Do as if `key` were pressed: for clicks on what stands for one."""
@@ -43,6 +43,6 @@ class KeyBindings(Actions):
         """Read the file again."""
         self.keymap = load_keymap()
         self.apply()
-        self.tell_mistakes()
+        self.report_mistakes()
         if not self.keymap.mistakes:
-            self._tell("keys read", "information", 5)
+            self._show_toast("keys read", "information", 5)

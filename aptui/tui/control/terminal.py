@@ -37,7 +37,7 @@ class TerminalControl(Actions):
         turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual turns it when it starts, and never again
         if turn is not None:
             turn(is_on=is_on)
-        self._host.tell("the mouse is on" if is_on else "the mouse is off: the terminal selects")
+        self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects")
 
     def action_mouse(self) -> None:
         """Turn the mouse on or off."""

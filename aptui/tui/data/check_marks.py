@@ -17,7 +17,7 @@ from aptui.store.queries.problems.checks import CheckMark, check_marks
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import LatestOnly
 
-_PATIENCE, _REST_S = 4, 1.0
+_REST_FACTOR, _REST_S = 4, 1.0
 """After looking the thread rests four times as long as that took, and a second: it takes a fifth of one processor at most."""
 
 
@@ -28,7 +28,7 @@ class CheckMarks:
         self._database, self._checks, self._wake = database, tuple(checks), wake
         self._lock = threading.Lock()
         self._found: Mapping[int, CheckMark] | None = None
-        self._worker = LatestOnly[None]("aptui-checks", self._look)
+        self._worker = LatestOnly[None]("aptui-checks", self._check)
 
     def mark_stale(self) -> None:
         """Have everything looked at again, soon."""
@@ -45,7 +45,7 @@ class CheckMarks:
         """End the thread."""
         self._worker.close()
 
-    def _look(self, _kind: str, _nothing: None) -> None:
+    def _check(self, _kind: str, _nothing: None) -> None:
         start = time.monotonic()
         try:
             with closing(open_reader(self._database)) as reader:
@@ -55,4 +55,4 @@ class CheckMarks:
         with self._lock:
             self._found = found
         self._wake()
-        self._worker.stop.wait(_REST_S + _PATIENCE * (time.monotonic() - start))
+        self._worker.stop.wait(_REST_S + _REST_FACTOR * (time.monotonic() - start))

@@ -16,7 +16,7 @@ from aptui.store.jobs.parts import JobPart, read_job_parts
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
-_ROOM = 16
+_MOST_WAITING = 16
 """So many parts may wait to be taken: those of 100,000 jobs, and no more memory than that where there are millions."""
 
 
@@ -29,7 +29,7 @@ class EarlyRead:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._room = Semaphore(_ROOM)
+        self._free_places = Semaphore(_MOST_WAITING)
         self._is_wanted = True
         self._parts: SimpleQueue[JobPart | None] = SimpleQueue()
         run_in_background("aptui-early", self._read)
@@ -37,19 +37,19 @@ class EarlyRead:
     def parts(self) -> Iterator[JobPart]:
         """Yield the parts, once; there is no ending, or no part at all, where they could not be read."""
         while (part := self._parts.get()) is not None:
-            self._room.release()
+            self._free_places.release()
             yield part
 
     def close(self) -> None:
         """Read no more of them."""
         self._is_wanted = False
-        self._room.release()
+        self._free_places.release()
 
     def _read(self) -> None:
         try:
             with closing(open_reader(self._database)) as reader, closing(read_job_parts(reader)) as parts:
                 for part in parts:
-                    self._room.acquire()
+                    self._free_places.acquire()
                     if not self._is_wanted:
                         return
                     self._parts.put(part)

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import (
     ConnectionsChanged,
+    EngineMessage,
     HealthChanged,
     JobChanged,
     JobKey,
@@ -32,7 +33,6 @@ from aptui.core.notices import (
     Notice,
     ProductsChanged,
     Progress,
-    Said,
     SourcesChanged,
 )
 from aptui.shared.connections.peers import GatewayReport
@@ -53,8 +53,8 @@ CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
 _PART = 400
 """News of so many jobs are applied at once, in two milliseconds; a key that comes meanwhile waits for no more."""
-_MESSAGES_KEPT = 200
-_NOBODYS: Moment = (0, 0)
+_MOST_MESSAGES = 200
+_NO_ENGINE: Moment = (0, 0)
 """Of a database that no engine of ours writes."""
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
@@ -89,7 +89,7 @@ class Batch(Struct, frozen=True):
     running: dict[int, int] | None = None
     jobs: tuple[JobNews, ...] = ()
     are_assets_stale: bool = False
-    said: tuple[Said, ...] = ()
+    messages: tuple[EngineMessage, ...] = ()
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
@@ -101,8 +101,8 @@ class Batch(Struct, frozen=True):
     def __bool__(self) -> bool:
         """Whether there is anything to draw."""
         return bool(
-            self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.said or self.progress
-            or self.health or self.connections is not None or self.missing_scans or self.error
+            self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.messages
+            or self.progress or self.health or self.connections is not None or self.missing_scans or self.error
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
@@ -116,7 +116,7 @@ class _Pending(Struct):
     running: dict[int, int] | None = None
     jobs: dict[JobKey, JobNews] = field(default_factory=dict)
     are_assets_stale: bool = False
-    said: list[Said] = field(default_factory=list)
+    messages: list[EngineMessage] = field(default_factory=list)
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
@@ -138,7 +138,7 @@ class Feed:
         wake_for_news: the same where nobody waits for it.
         clock_ms: the time, for news that do not say theirs.
         read_table: what reads all jobs; tests give their own.
-        reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `owes_read`.
+        reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `needs_read`.
         early: what reads all jobs since before there was a feed; taken where it is still true.
     """
 
@@ -194,7 +194,7 @@ class Feed:
         with self._lock:
             self._is_connected = False
             self._pending.running = {}
-            self._pending.jobs = {key: kept for key, kept in self._pending.jobs.items() if kept.notice.status != "processing"}
+            self._pending.jobs = {key: change for key, change in self._pending.jobs.items() if change.notice.status != "processing"}
         self._wake()
 
     def take(self, news: Sequence[NoticeLine]) -> None:
@@ -215,8 +215,8 @@ class Feed:
             is_new_epoch = epoch > self._subscribed[0]
             if is_new_epoch:
                 self._subscribed = (epoch, 0)
-            owes_read = self._has_failed and not self._is_read_due
-        if is_new_epoch or (owes_read and self._database.is_file()):
+            needs_read = self._has_failed and not self._is_read_due
+        if is_new_epoch or (needs_read and self._database.is_file()):
             self._must_read()
         self._wake_for_news()
 
@@ -235,8 +235,8 @@ class Feed:
                 pending.missing_scans.pop((notice.name, notice.is_over), None)
                 pending.missing_scans[notice.name, notice.is_over] = notice
                 pending.are_assets_stale |= notice.is_over
-            case Said():
-                pending.said = [*pending.said[1 - _MESSAGES_KEPT :], notice]
+            case EngineMessage():
+                pending.messages = [*pending.messages[1 - _MOST_MESSAGES :], notice]
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
@@ -354,7 +354,7 @@ class Feed:
         parts = early.parts()
         try:
             beginning = next(parts, None)
-            if isinstance(beginning, Beginning) and beginning.moment in (_NOBODYS, self._moment()):
+            if isinstance(beginning, Beginning) and beginning.moment in (_NO_ENGINE, self._moment()):
                 return build_job_table(chain((beginning,), parts), self._builders, self._analyses)
         except KnownError:
             pass  # what is wrong is said by who reads it now
@@ -379,7 +379,7 @@ class Feed:
                 jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
                 self._remember(pending.jobs)
             return Batch(
-                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said),
+                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.messages),
                 pending.progress,
                 pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected,
                 pending.error,

@@ -13,7 +13,7 @@ from aptui.store.jobs.texts import Mask
 from aptui.tui.data.job_cells import WORDS, word_of
 
 
-class JobInfo(Struct, frozen=True):
+class JobRowInfo(Struct, frozen=True):
     """A job as its row knows it; `key` is the job id, negative for a failed analysis.
 
     `status` is a word of `filter.STATUS_WORDS`, `check` what checks found.
@@ -48,12 +48,12 @@ class CauseGroup(Struct, frozen=True):
     keys: tuple[int, ...]
 
 
-def job_info(table: JobTable, key: int) -> JobInfo | None:
+def job_info(table: JobTable, key: int) -> JobRowInfo | None:
     """Return what its row knows of a job."""
     row = table.row_of(key)
     if row < 0:
         return None
-    return JobInfo(
+    return JobRowInfo(
         key, table.words("source", row), table.words("folder", row), table.words("platform", row), table.words("key", row),
         table.words("builder", row), word_of(table, row), table.value("warnings", row), table.value("errors", row),
         table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row),

@@ -35,7 +35,7 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_cells import job_cell, source_cell
 from aptui.tui.data.job_infos import (
     CauseGroup,
-    JobInfo,
+    JobRowInfo,
     alike_columns,
     failure_groups,
     has_failed,
@@ -59,9 +59,9 @@ ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
 """{what rows can be sorted by: field}."""
 _GONE = -1
 _CODES = {**STATUS_CODES, "": _GONE}
-_TOLD = attrgetter("notice", "is_later", "received_ms")
+_CHANGE_FIELDS = attrgetter("notice", "is_later", "received_ms")
 _SPANS_AROUND = 64
-_SPANS_KEPT = 1024
+_MOST_SPANS = 1024
 
 
 class JobsStore:
@@ -179,7 +179,7 @@ class JobsStore:
         """Return {status word: how many}; completed ones with warnings or errors count as those too."""
         return status_counts(self._table)
 
-    def info(self, key: int) -> JobInfo | None:
+    def info(self, key: int) -> JobRowInfo | None:
         """Return what its row knows of a job, shown or not."""
         return job_info(self._table, key)
 
@@ -321,7 +321,7 @@ class JobsStore:
 
     def _take(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
-        notices, is_later, received_ms = zip(*map(_TOLD, jobs), strict=True)
+        notices, is_later, received_ms = zip(*map(_CHANGE_FIELDS, jobs), strict=True)
         keys = [notice.job_id or _analysis_key(table, notice) for notice in notices]
         key_of = np.array(keys)
         status = np.array([_CODES[notice.status] for notice in notices], np.int8)
@@ -376,7 +376,7 @@ class JobsStore:
             return ()
         code = self._table.value("source", row)
         if code not in self._spans:
-            if len(self._spans) > _SPANS_KEPT:
+            if len(self._spans) > _MOST_SPANS:
                 self._spans.clear()
             around = self._shown.rows[max(0, index - _SPANS_AROUND // 2) : index + _SPANS_AROUND]
             codes, texts = self._table.text("source")

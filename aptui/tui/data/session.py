@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""
-_QUESTION = "tell log"
-"""What may be asked where nothing may be changed, in the words for people."""
 START_WITHIN_S = 30.0
 """So long after it was started an engine may take to listen, before that counts as failure."""
 READ_AGAIN_S = 2.0
@@ -259,7 +257,7 @@ class LinkSession:
     def ask(self, verb: Verb) -> Future[Answer]:
         """Say a verb and return its answer to be; it is set in the session's thread."""
         client = self._client
-        if self.is_read_only and _word(verb) != _QUESTION:
+        if self.is_read_only and not _changes_nothing(verb):
             return _fail(
                 UserError(
                     f"cannot {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
@@ -270,11 +268,11 @@ class LinkSession:
             return _fail(HostError(f"no engine to {_word(verb)}", hint=hint))
         answer: Future[Answer] = Future()
 
-        def hand_over(said: Answer | KnownError) -> None:
-            if isinstance(said, KnownError):
-                answer.set_exception(said)
+        def hand_over(outcome: Answer | KnownError) -> None:
+            if isinstance(outcome, KnownError):
+                answer.set_exception(outcome)
             else:
-                answer.set_result(said)
+                answer.set_result(outcome)
 
         try:
             client.post(verb, hand_over)
@@ -290,10 +288,10 @@ class LinkSession:
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
         """Stop the engine; when the connection ends, a new one is started."""
-        from aptui.link.port import Shutdown  # for start-up: the verbs come after the first paint
+        from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
 
         self._wants_engine = self._places.start is not None
-        self.ask(Shutdown(is_when_idle))
+        self.ask(StopEngine(is_when_idle))
 
     def close(self) -> None:
         """Detach and wait for the thread, for a moment: it may be starting an engine, which shall not keep people here."""
@@ -441,8 +439,8 @@ class LinkSession:
         if SessionState.ATTACHED in {state, self.state}:
             self.since_ms = _now_ms()
         self.state, self.trouble = state, trouble
-        for hear in self.on_state:
-            hear()
+        for notify in self.on_state:
+            notify()
 
 
 def is_older(version: str) -> bool:
@@ -467,8 +465,15 @@ def _fail(why: KnownError) -> Future[Answer]:
 
 
 def _word(verb: Verb) -> str:
-    name = type(verb).__name__
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+    from aptui.link.port import name_verb  # for start-up: the verbs come after the first paint
+
+    return name_verb(verb)
+
+
+def _changes_nothing(verb: Verb) -> bool:
+    from aptui.link.port import ReadRunLog  # for start-up, as above
+
+    return isinstance(verb, ReadRunLog)
 
 
 def _now_ms() -> int:

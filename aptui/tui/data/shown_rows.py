@@ -11,7 +11,7 @@ from aptui.store.jobs.filter import Filter
 from aptui.store.jobs.table import JobTable, Rows
 from aptui.store.jobs.texts import Codes, Mask
 
-_ROOM = 1024
+_LEAST_SIZE = 1024
 """For so many rows that the table does not have yet."""
 
 
@@ -40,14 +40,16 @@ class ShownRows:
         """Show these rows, of a table of so many."""
         self.rows = rows
         self.lingering.clear()
-        self._is_shown = np.zeros(row_count + _ROOM, np.bool_)
+        self._is_shown = np.zeros(row_count + _LEAST_SIZE, np.bool_)
         self._is_shown[rows] = True
 
     def reconsider(self, table: JobTable, passing: Filter, changed: Rows | set[int]) -> bool:
         """Let rows come and go as the filter says of them now; return whether any did."""
         rows = np.unique(np.fromiter(changed, np.int64, len(changed)))
         if int(rows[-1]) >= len(self._is_shown):
-            self._is_shown = np.concatenate([self._is_shown, np.zeros(table.row_count() + _ROOM - len(self._is_shown), np.bool_)])
+            self._is_shown = np.concatenate(
+                [self._is_shown, np.zeros(table.row_count() + _LEAST_SIZE - len(self._is_shown), np.bool_)]
+            )
         alive = table.number("alive")[rows].astype(np.bool_)
         passes = passing.matches(table, rows, reads_logs=False) & alive
         is_shown = self._is_shown[rows]

@@ -54,7 +54,7 @@ def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]
     return [(f"{word} {argument}", "") for argument in command.complete() if argument.startswith(rest.lstrip())]
 
 
-class _Ghost(Suggester):
+class _CommandSuggester(Suggester):
     """Shows in grey what Tab would write."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
@@ -118,7 +118,7 @@ class CommandLine(Horizontal):
             super().__init__()
             self.text = text
 
-    class Closed(Message):
+    class CommandClosed(Message):
         """Nothing was said."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]], history: Callable[[], list[str]]) -> None:
@@ -130,7 +130,7 @@ class CommandLine(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the prompt and the input."""
         yield _Prompt()
-        line = Input(compact=True, suggester=_Ghost(self._commands), select_on_focus=False)
+        line = Input(compact=True, suggester=_CommandSuggester(self._commands), select_on_focus=False)
         line.cursor_blink = False
         yield line
 
@@ -166,7 +166,7 @@ class CommandLine(Horizontal):
     def action_close(self) -> None:
         """Say nothing."""
         self._offer(is_over=True)
-        self.post_message(self.Closed())
+        self.post_message(self.CommandClosed())
 
     def action_complete(self, way: int) -> None:
         """Write the next completion of what was typed."""
@@ -199,6 +199,6 @@ class _Prompt(Line):
 class Choice(Struct, frozen=True):
     """One answer to a question."""
 
-    letter: str
+    character: str
     text: str
     run: Callable[[], None] = lambda: None

@@ -138,7 +138,7 @@ class KeyTester(Sheet):
         event.stop()
         event.prevent_default()
         if event.key == self._last == "escape":
-            self.post_message(self.Closed())
+            self.post_message(self.SheetClosed())
             return
         self._last = event.key
         lines = self.query_one(Lines)

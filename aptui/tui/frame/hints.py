@@ -31,17 +31,17 @@ class Hints(Line):
     def parts(self, width: int) -> Parts:
         """Return as many hints as fit, the ones that always stay at the end."""
         mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
-        kept = [hint for hint in always if hint]
-        while kept and width_of([part for hint in kept for part in hint]) > width:
-            kept.pop()
-        room = width - width_of([part for hint in kept for part in hint]) - 1
+        always_shown = [hint for hint in always if hint]
+        while always_shown and width_of([part for hint in always_shown for part in hint]) > width:
+            always_shown.pop()
+        free_width = width - width_of([part for hint in always_shown for part in hint]) - 1
         shown: list[Part] = [Part(" ")]
         for hint in mine:
-            room -= width_of(hint)
-            if room < 0:
+            free_width -= width_of(hint)
+            if free_width < 0:
                 break
             shown += hint
-        return tuple(shown + [part for hint in kept for part in hint])
+        return tuple(shown + [part for hint in always_shown for part in hint])
 
 
 def types(key: str) -> bool:

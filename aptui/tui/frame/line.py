@@ -66,7 +66,7 @@ class Line(PlainLines):
         """Return what stands in a line of `width` cells."""
         raise NotImplementedError
 
-    def look_again(self) -> None:
+    def refresh_if_changed(self) -> None:
         """Look whether something else is to be drawn; a line that is not shown now forgets what it was."""
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()

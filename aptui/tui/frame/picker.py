@@ -17,7 +17,7 @@ from textual.message import Message
 
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.preferences.theming import Look
+from aptui.tui.preferences.theming import ThemeFile
 
 _TEXT_CELLS = 28
 """So wide is what is said of a theme."""
@@ -33,22 +33,22 @@ class ThemePicker(Vertical):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="picker.close")]
 
-    class Shown(Message):
+    class ThemePreviewed(Message):
         """Show this theme for now, or for good."""
 
-        def __init__(self, name: str, *, is_kept: bool) -> None:
+        def __init__(self, name: str, *, is_final: bool) -> None:
             super().__init__()
-            self.name, self.is_kept = name, is_kept
+            self.name, self.is_final = name, is_final
 
     def __init__(self) -> None:
         super().__init__(id="picker")
-        self._looks: Sequence[Look] = ()
+        self._themes: Sequence[ThemeFile] = ()
         self._names: list[str] = []
         self._before = ""
 
-    def start(self, looks: Sequence[Look], current: str) -> None:
+    def start(self, themes: Sequence[ThemeFile], current: str) -> None:
         """Offer these themes."""
-        self._names, self._before, self._looks = [look.name for look in looks], current, looks
+        self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
         if not self.children:  # now, for few people ever open it
             about = Lines(name="picker-about")
@@ -58,25 +58,25 @@ class ThemePicker(Vertical):
         names = self.query_one("#picker-names", Lines)
         names.show([(Part(f" {name}", "title"),) for name in self._names], at)
         names.styles.height = len(self._names)
-        self._tell_about(at)
+        self._describe(at)
         names.focus()
 
-    def _tell_about(self, at: int) -> None:
-        """Say below the names what a theme is like."""
-        words = wrap(self._looks[at].description, _TEXT_CELLS) if self._looks else []
+    def _describe(self, at: int) -> None:
+        """Show the description of a theme below the names."""
+        words = wrap(self._themes[at].description, _TEXT_CELLS) if self._themes else []
         self.query_one("#picker-about", Lines).show([(), *((Part(f" {line}", "muted"),) for line in words)])
 
-    def on_lines_moved(self, event: Lines.Moved) -> None:
+    def on_lines_line_moved(self, event: Lines.LineMoved) -> None:
         """Show what the cursor is on."""
         event.stop()
-        self._tell_about(event.at)
-        self.post_message(self.Shown(self._names[event.at], is_kept=False))
+        self._describe(event.at)
+        self.post_message(self.ThemePreviewed(self._names[event.at], is_final=False))
 
-    def on_lines_chosen(self, event: Lines.Chosen) -> None:
+    def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
         """Keep it."""
         event.stop()
-        self.post_message(self.Shown(self._names[event.at], is_kept=True))
+        self.post_message(self.ThemePreviewed(self._names[event.at], is_final=True))
 
     def action_give_up(self) -> None:
         """Go back to the theme of before."""
-        self.post_message(self.Shown(self._before, is_kept=True))
+        self.post_message(self.ThemePreviewed(self._before, is_final=True))

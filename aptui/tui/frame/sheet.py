@@ -53,14 +53,14 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         Binding("enter", "choose", "choose", id="sheet.choose"),
     ]
 
-    class Moved(Message):
+    class LineMoved(Message):
         """The cursor is on another line."""
 
         def __init__(self, lines: Lines, at: int) -> None:
             super().__init__()
             self.lines, self.at = lines, at
 
-    class Chosen(Moved):
+    class LineChosen(LineMoved):
         """A line was chosen."""
 
     def __init__(self, *, has_cursor: bool = False, name: str | None = None) -> None:
@@ -97,7 +97,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     def action_choose(self) -> None:
         """Choose the line of the cursor."""
         if self._lines:
-            self.post_message(self.Chosen(self, self.at))
+            self.post_message(self.LineChosen(self, self.at))
 
     def _go(self, count: int) -> None:
         if not self.has_cursor:
@@ -109,7 +109,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             top, height = round(self.scroll_y), max(1, self.size.height)
             self.scroll_to(y=min(max(top, at - height + 1), at), animate=False)
             self.refresh()
-            self.post_message(self.Moved(self, at))
+            self.post_message(self.LineMoved(self, at))
 
     def render_line(self, y: int) -> Strip:
         """Return one line."""
@@ -134,7 +134,7 @@ class Sheet(Vertical):
     DEFAULT_CSS = "Sheet { width: 1fr; height: 1fr; } Sheet Input { margin: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "back", id="sheet.close")]
 
-    class Closed(Message):
+    class SheetClosed(Message):
         """The sheet is done with."""
 
     def __init__(self, name: str, *, placeholder: str | None = None) -> None:
@@ -172,7 +172,7 @@ class Sheet(Vertical):
             if narrow.value:
                 narrow.value = ""
                 return
-        self.post_message(self.Closed())
+        self.post_message(self.SheetClosed())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the lines that contain every word."""

@@ -50,8 +50,8 @@ class StatusLine(Line):
             left = _describe_left(name, activity, shown_counts, is_narrow=is_narrow)
             if width_of(left) + width_of(right) + (_APART if right else 1) <= width:
                 return spread(left, right, width)
-        room = width - width_of(_describe_left("", activity, (), is_narrow=True))
-        return _describe_left(shorten(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
+        free_width = width - width_of(_describe_left("", activity, (), is_narrow=True))
+        return _describe_left(shorten(name, max(free_width, _LEAST_NAME)), activity, (), is_narrow=True)
 
 
 def _describe_left(name: str, activity: Part, counts: tuple[Part, ...], *, is_narrow: bool) -> Parts:
@@ -153,17 +153,17 @@ class Rule(Line):
 
     def parts(self, width: int) -> Parts:
         """Return the rule."""
-        room = max(0, width - 2)
-        done, failed, running = _cells(self._session.latest_progress, room) if self._session is not None else (0, 0, 0)
+        free_width = max(0, width - 2)
+        done, failed, running = _cells(self._session.latest_progress, free_width) if self._session is not None else (0, 0, 0)
         bar = Part("━" * done, "completed"), Part("━" * failed, "failed"), Part("━" * running, "processing")
-        return Part(" "), *bar, Part("─" * (room - done - failed - running), "rule"), Part(" ")
+        return Part(" "), *bar, Part("─" * (free_width - done - failed - running), "rule"), Part(" ")
 
 
-def _cells(progress: Progress | None, room: int) -> tuple[int, int, int]:
+def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:
     """Return how many cells of the bar are done, failed and running; what there is of a kind has one at least. None at rest."""
     if progress is None or not progress.is_working:
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running
     total = _all(progress)
-    done, failed, running = (max(int(room * kind / total), min(kind, 1)) if total else 0 for kind in kinds)
-    return max(0, min(done, room - failed - running)), failed, running
+    done, failed, running = (max(int(free_width * kind / total), min(kind, 1)) if total else 0 for kind in kinds)
+    return max(0, min(done, free_width - failed - running)), failed, running

@@ -48,7 +48,7 @@ class TabBar(Line):
     def show(self, pane: str) -> None:
         """Mark the tab of `pane`."""
         self.current = pane
-        self.look_again()
+        self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
         """Return the widest form that fits: titles are shortened before all at the right goes, numbers alone come last."""
@@ -150,10 +150,10 @@ class Banner(Line):
         super().__init__(id="banner")
         self._session = session
 
-    def look_again(self) -> None:
+    def refresh_if_changed(self) -> None:
         """Come and go."""
         self.display = bool(banner_text(self._session))
-        super().look_again()
+        super().refresh_if_changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
         """Return the line."""
@@ -174,8 +174,8 @@ def banner_text(session: Session) -> str:
             return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this")
         case SessionState.DETACHED:
             # Where it does not listen is no help; `i` tells it.
-            is_told = trouble and not trouble.startswith("no engine")
-            return f"! no engine: {trouble}{start}" if is_told else f"! no engine runs{start}"
+            is_shown = trouble and not trouble.startswith("no engine")
+            return f"! no engine: {trouble}{start}" if is_shown else f"! no engine runs{start}"
         case SessionState.ATTACHED if is_older(engine.version):
             return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
         case SessionState.ATTACHED if session.latest_health is not None:

@@ -19,14 +19,14 @@ from aptui.tui.preferences import theming
 if TYPE_CHECKING:
     from aptui.tui.preferences.state import UiMemory
 
-LOOK_S = 2.0
+CHECK_S = 2.0
 """How often theme files are looked at."""
 
 
 class ThemeHost(Protocol):
     """What this needs of the app."""
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message."""
 
     def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
@@ -57,62 +57,62 @@ class ThemeManager(Actions):
     def __init__(self, app: App[Any], screen: ThemeHost, focus: FocusMemory, person: UiMemory, wanted: str = "") -> None:
         self._app, self._screen, self._focus, self._person = app, screen, focus, person
         self._has_ended = threading.Event()
-        self.looks = theming.load_looks()
+        self.themes = theming.load_themes()
         self._register(wanted or person.get("theme", theming.DEFAULT))
 
     def _register(self, wanted: str) -> None:
-        for look in self.looks.by_name.values():
-            self._app.register_theme(theming.theme_of(look))
-        name = theming.suitable(wanted, self.looks)
-        if name in self.looks.by_name:
+        for theme in self.themes.by_name.values():
+            self._app.register_theme(theming.theme_of(theme))
+        name = theming.suitable(wanted, self.themes)
+        if name in self.themes.by_name:
             self._app.theme = name
 
     @property
     def names(self) -> Sequence[str]:
         """The names of all themes, as they were read."""
-        return tuple(self.looks.by_name)
+        return tuple(self.themes.by_name)
 
     def choose(self, name: str) -> None:
         """Choose a theme by name, open the picker, or with `reload` read the files again."""
         self.reload(always=name == "reload")
         if name == "reload":
-            self._screen.tell(
-                "themes read" if not self.looks.mistakes else str(self.looks.mistakes[0]),
-                "warning" if self.looks.mistakes else "information",
+            self._screen.show_toast(
+                "themes read" if not self.themes.mistakes else str(self.themes.mistakes[0]),
+                "warning" if self.themes.mistakes else "information",
             )
         elif not name:
-            looks = sorted(self.looks.by_name.values(), key=lambda look: look.name)
+            themes = sorted(self.themes.by_name.values(), key=lambda theme: theme.name)
             self._focus.remember_focus()
-            self._app.query_one(ThemePicker).start(looks, self._app.theme)
-        elif name in self.looks.by_name:
+            self._app.query_one(ThemePicker).start(themes, self._app.theme)
+        elif name in self.themes.by_name:
             self._app.theme = name
             self._person.put("theme", name)
         else:
-            self._screen.tell(f"there is no theme '{name}'; there are {', '.join(sorted(self.looks.by_name))}", "warning")
+            self._screen.show_toast(f"there is no theme '{name}'; there are {', '.join(sorted(self.themes.by_name))}", "warning")
 
     def action_next(self) -> None:
         """Go to the next theme."""
         self.reload()
-        names = sorted(self.looks.by_name)
+        names = sorted(self.themes.by_name)
         if not names:
             return
         at = names.index(self._app.theme) + 1 if self._app.theme in names else 0
         self.choose(names[at % len(names)])
-        self._screen.tell(f"theme {self._app.theme}", seconds=2)
+        self._screen.show_toast(f"theme {self._app.theme}", seconds=2)
 
-    def preview(self, name: str, *, is_kept: bool) -> None:
+    def preview(self, name: str, *, is_final: bool) -> None:
         """Show the theme that the picker is at; close the picker if it is for good."""
         self._app.theme = name
-        if is_kept:
+        if is_final:
             self._person.put("theme", name)
             self._app.query_one(ThemePicker).display = False
             self._focus.give_focus_back()
 
     def reload(self, *, always: bool = False) -> None:
         """Read theme files again if any changed: for the picker, and when the terminal gets the focus back from an editor."""
-        if not always and self.looks.is_current():
+        if not always and self.themes.is_current():
             return
-        self.looks = theming.load_looks()
+        self.themes = theming.load_themes()
         self._register(self._app.theme)
         self._app._invalidate_css()  # noqa: SLF001  # a theme of the same name is no change to Textual
         self._app.refresh_css(animate=False)
@@ -130,12 +130,12 @@ class ThemeManager(Actions):
         self._has_ended.set()
 
     def _watch_files(self) -> None:
-        while not self._has_ended.wait(LOOK_S):
-            if not self.looks.is_current():
+        while not self._has_ended.wait(CHECK_S):
+            if not self.themes.is_current():
                 self._screen.in_ui(self._show_edited)
 
     def _show_edited(self) -> None:
-        before = self.looks
+        before = self.themes
         self.reload()
-        if self.looks is not before and self.looks.mistakes:
-            self._screen.tell(str(self.looks.mistakes[0]), "warning")
+        if self.themes is not before and self.themes.mistakes:
+            self._screen.show_toast(str(self.themes.mistakes[0]), "warning")

@@ -19,7 +19,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.words import clock, shorten
 
-_MOST, _KEPT = 3, 200
+_MOST, _MOST_REMEMBERED = 3, 200
 _ROLES = {"information": "info", "warning": "warning", "error": "error"}
 _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
@@ -34,22 +34,22 @@ class Toasts(Widget):
 
     def __init__(self) -> None:
         super().__init__(id="toasts")
-        self.kept: deque[tuple[int, str, str]] = deque(maxlen=_KEPT)
+        self.remembered: deque[tuple[int, str, str]] = deque(maxlen=_MOST_REMEMBERED)
         self._shown: list[tuple[float, str, str]] = []
         self._timer: Timer | None = None
 
-    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show one message; line breaks make several lines."""
         now = time.monotonic()
-        room = max(10, self.app.size.width - 6)
+        free_width = max(10, self.app.size.width - 6)
         if severity == "information":  # one line, on the rule at the bottom; the newest replaces it
             self._shown = [each for each in self._shown if each[2].partition(" ")[0] != "information"]
         for line in text.splitlines():
             safe = sanitize(line)
-            self.kept.append((int(time.time() * 1000), safe, severity))
+            self.remembered.append((int(time.time() * 1000), safe, severity))
             self._shown += [
                 (now + seconds, piece, severity if at == 0 else f"{severity} again")
-                for at, piece in enumerate(wrap(safe, room)[:_MOST])
+                for at, piece in enumerate(wrap(safe, free_width)[:_MOST])
             ]
         self._draw()
 
@@ -84,6 +84,6 @@ class Toasts(Widget):
         """Return all messages that are kept, the latest first."""
         rows: list[Parts] = [
             (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info")))
-            for time_ms, text, severity in reversed(self.kept)
+            for time_ms, text, severity in reversed(self.remembered)
         ]
         return rows or [(Part(" nothing was said yet", "muted"),)]

@@ -115,27 +115,27 @@ def _in_colours(picture: Grid, manner: Manner, ground: Ground, *, is_utf8: bool)
     upper, lower = picture[0::2], picture[1::2]
     if not is_utf8:  # there is no half of a cell
         upper = lower = np.where(lower[..., 3:] > 0, (upper + lower) / 2, upper)
-    told = _palette if manner is Manner.PALETTE else _round_colours
-    tops, bottoms = told(upper[..., :3]), told(lower[..., :3])
+    to_colours = _palette if manner is Manner.PALETTE else _round_colours
+    tops, bottoms = to_colours(upper[..., :3]), to_colours(lower[..., :3])
     styles: dict[tuple[int, ...], Style] = {}
     lines = []
     for above, below, is_there in zip(tops.tolist(), bottoms.tolist(), (lower[..., 3] > 0).tolist(), strict=True):
         line: list[tuple[str, tuple[int, ...]]] = []
         for one, other, is_whole in zip(above, below, is_there, strict=True):
             is_even = is_whole and one == other
-            look = (-1, one) if is_even else (one, other if is_whole else -1)
+            colours = (-1, one) if is_even else (one, other if is_whole else -1)
             text = " " if is_even else _UPPER
-            if line and line[-1][1] == look:
-                line[-1] = (line[-1][0] + text, look)
+            if line and line[-1][1] == colours:
+                line[-1] = (line[-1][0] + text, colours)
             else:
-                line.append((text, look))
-            styles[look] = styles.get(look) or _style(look, ground.style)
-        lines.append([Segment(text, styles[look]) for text, look in line])
+                line.append((text, colours))
+            styles[colours] = styles.get(colours) or _style(colours, ground.style)
+        lines.append([Segment(text, styles[colours]) for text, colours in line])
     return lines
 
 
-def _style(look: tuple[int, ...], ground: Style) -> Style:
-    front, back = (None if colour < 0 else Color.from_rgb(colour >> 16, colour >> 8 & 255, colour & 255) for colour in look)
+def _style(colours: tuple[int, ...], ground: Style) -> Style:
+    front, back = (None if colour < 0 else Color.from_rgb(colour >> 16, colour >> 8 & 255, colour & 255) for colour in colours)
     return ground + Style(color=front, bgcolor=back)
 
 

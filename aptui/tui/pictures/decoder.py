@@ -34,7 +34,7 @@ READERS = {
 MOST_MEMORY_BYTES = 192 << 20
 """Four bytes for each of the most pixels, Python, Pillow, and little more."""
 _MOST_CPU_S = 5
-_NOBODY = 65534
+_UNPRIVILEGED = 65534
 """The user of whom nothing is; limits on processes bind no superuser."""
 _FINE = 4
 """So many pixels for one that is shown are averaged; of more, some are left out."""
@@ -91,7 +91,7 @@ def too_many(width: int, height: int) -> str:
 
 def _give_away() -> None:
     os.nice(10)
-    _be_nobody()
+    _drop_privileges()
     limits = {
         resource.RLIMIT_AS: MOST_MEMORY_BYTES, resource.RLIMIT_CPU: _MOST_CPU_S, resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_NPROC: 0,
@@ -100,13 +100,13 @@ def _give_away() -> None:
         resource.setrlimit(limit, (most, most))
 
 
-def _be_nobody() -> None:
+def _drop_privileges() -> None:
     """Be no superuser: one may start what it likes, and end what others run. Where there is no other user it stays one."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresgid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
+            os.setresuid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
 
 
 def _thin_out(picture: Image.Image) -> Image.Image:

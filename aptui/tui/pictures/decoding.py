@@ -1,4 +1,4 @@
-"""Has pictures decoded in processes of their own: one at a time, the newest that is wanted, once nobody goes on to another.
+"""Has pictures decoded in processes of their own: one at a time, the newest that is wanted, once the cursor rests.
 
 Tests: `tests/tui/pictures/test_decoding.py`.
 """
@@ -22,7 +22,7 @@ from aptui.tui.pictures.pixels import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
 
 REST_S = 0.15
 """For so long somebody stays on a picture before it is decoded."""
-_PATIENCE_S, _LOOK_MS = 10.0, 50
+_TIMEOUT_S, _POLL_MS = 10.0, 50
 _MOST_ANSWER_BYTES = MOST_WIDE * MOST_HIGH * CHANNELS + 1024
 _MOST_FILE_BYTES = 128 << 20
 
@@ -61,14 +61,14 @@ def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
 def _answer(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
     """Return what the process says until it ends, or has said more than any answer is long."""
     assert process.stdout is not None
-    fd, answer, deadline_s = process.stdout.fileno(), b"", time.monotonic() + _PATIENCE_S
+    fd, answer, deadline_s = process.stdout.fileno(), b"", time.monotonic() + _TIMEOUT_S
     news = select.poll()
     news.register(fd)
     try:
         while len(answer) <= _MOST_ANSWER_BYTES:
             if stop.is_set() or time.monotonic() > deadline_s:
                 return b'{"why": "decoding takes too long"}\n'
-            if news.poll(_LOOK_MS):
+            if news.poll(_POLL_MS):
                 piece = os.read(fd, 1 << 16)
                 if not piece:
                     break
@@ -82,17 +82,17 @@ def _read(answer: bytes) -> Pixels | str:
     """Return what the decoder said; it may have become another's, so nothing of it is believed."""
     line, _, data = answer.partition(b"\n")
     try:
-        said = json.loads(line)
-        if why := said.get("why"):
+        reply = json.loads(line)
+        if why := reply.get("why"):
             return str(why)
-        width, height = said["size"]
+        width, height = reply["size"]
     except (AttributeError, KeyError, TypeError, ValueError):
         return "the decoder ended without an answer"
     is_so = isinstance(width, int) and isinstance(height, int) and 0 < width <= MOST_WIDE and 0 < height <= MOST_HIGH
     return Pixels(width, height, data) if is_so and len(data) == width * height * CHANNELS else "the decoder gave no picture"
 
 
-class _Wanted(NamedTuple):
+class _DecodeRequest(NamedTuple):
     path: str
     form: str
     then: Callable[[Pixels | str], object]
@@ -107,13 +107,13 @@ class Decoder:
 
     def __init__(self, deliver: Callable[..., object]) -> None:
         self._deliver = deliver
-        self._worker = LatestOnly[_Wanted | None]("aptui-pictures", self._decode)
+        self._worker = LatestOnly[_DecodeRequest | None]("aptui-pictures", self._decode)
         self._is_used = False
 
     def want(self, path: str, form: str, then: Callable[[Pixels | str], object]) -> None:
         """Have `then` called, in the UI, with the picture or with why there is none, unless something else is wanted before."""
         self._is_used = True
-        self._worker.put(_Wanted(path, form, then), interrupts=True)
+        self._worker.put(_DecodeRequest(path, form, then), interrupts=True)
 
     def want_none(self) -> None:
         """Want what was wanted no more."""
@@ -124,7 +124,7 @@ class Decoder:
         """End the thread, and what it started."""
         self._worker.close()
 
-    def _decode(self, _kind: str, wanted: _Wanted | None) -> None:
+    def _decode(self, _kind: str, wanted: _DecodeRequest | None) -> None:
         if wanted is None or self._worker.is_superseded(wait_s=REST_S):
             return
         picture = decode(wanted.path, wanted.form, self._worker.stop)

@@ -71,7 +71,7 @@ DEFAULT, ANSI_DEFAULT, WITHOUT_COLOUR = "dark", "ansi-dark", "monochrome"
 _FEW = 16
 
 
-class Look(Struct, frozen=True):
+class ThemeFile(Struct, frozen=True):
     """A theme as its file says it, complete; `is_ansi`: it uses the terminal's own sixteen colours."""
 
     name: str
@@ -83,10 +83,10 @@ class Look(Struct, frozen=True):
     file: str
 
 
-class Looks(Struct):
+class ThemeFiles(Struct):
     """All looks by name, the mistakes found in people's own, and what the files were like when they were read."""
 
-    by_name: dict[str, Look] = field(default_factory=dict)
+    by_name: dict[str, ThemeFile] = field(default_factory=dict)
     mistakes: list[UserError] = field(default_factory=list)
     stamps: tuple[tuple[str, int], ...] = ()
 
@@ -95,22 +95,22 @@ class Looks(Struct):
         return self.stamps == _stamps()
 
 
-def load_looks() -> Looks:
+def load_themes() -> ThemeFiles:
     """Read all themes; a broken one is reported, not fatal. A person's own takes the place of a shipped one of the same name."""
-    looks = Looks(stamps=_stamps())
+    themes = ThemeFiles(stamps=_stamps())
     parts: dict[str, tuple[dict[str, Any], str]] = {}
-    for file, _ in looks.stamps:
+    for file, _ in themes.stamps:
         try:
             part = yaml_files.compile_file(Path(file), check_theme)
             parts[part.get("name") or Path(file).stem] = (part, file)
         except UserError as mistake:
-            looks.mistakes.append(mistake)
+            themes.mistakes.append(mistake)
     for name in parts:
         try:
-            looks.by_name[name] = _complete(name, parts)
+            themes.by_name[name] = _complete(name, parts)
         except UserError as mistake:
-            looks.mistakes.append(mistake)
-    return looks
+            themes.mistakes.append(mistake)
+    return themes
 
 
 def _stamps() -> tuple[tuple[str, int], ...]:
@@ -178,10 +178,10 @@ def _is_color(word: str) -> bool:
     return re.fullmatch("#[0-9a-fA-F]{6}", word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
 
 
-def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> Look:
+def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> ThemeFile:
     """Lay a theme over the one it extends."""
     part, file = parts[name]
-    base: Look | None = None
+    base: ThemeFile | None = None
     parent = part.get("extends")
     if parent is not None:
         if parent in (*seen, name) or parent not in parts:
@@ -197,43 +197,43 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
             raise UserError(f"theme '{name}' does not say every {what}", where=part["where"], hint=hint)
     is_dark = part.get("dark", base.is_dark if base else True)
     is_ansi = part.get("ansi", base.is_ansi if base else False)
-    return Look(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
+    return ThemeFile(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
 
 
 # ── to Textual ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def theme_of(look: Look) -> Theme:
+def theme_of(theme: ThemeFile) -> Theme:
     """Return the Textual theme of a look.
 
     Its variables hold, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
     """
     from textual.theme import Theme  # for start-up
 
-    colors = {name: fit_colours(color, facts().colours) for name, color in look.colors.items()}
-    variables = {name: fit_colours(value, facts().colours) for name, value in _stock_variables(look).items()}
-    for role, style in look.roles.items():
+    colors = {name: fit_colours(color, facts().colours) for name, color in theme.colors.items()}
+    variables = {name: fit_colours(value, facts().colours) for name, value in _stock_variables(theme).items()}
+    for role, style in theme.roles.items():
         words = style.split()
         before = words[: words.index("on")] if "on" in words else words
         first = next((word for word in before if word not in ATTRIBUTES), colors["foreground"])
         variables[f"role-{role}"] = fit_colours(first, facts().colours)
         variables[f"role-{role}-style"] = style
-    return Theme(name=look.name, dark=look.is_dark, ansi=look.is_ansi, variables=variables, **cast("dict[str, Any]", colors))
+    return Theme(name=theme.name, dark=theme.is_dark, ansi=theme.is_ansi, variables=variables, **cast("dict[str, Any]", colors))
 
 
-def _stock_variables(look: Look) -> dict[str, str]:
+def _stock_variables(theme: ThemeFile) -> dict[str, str]:
     """Say how the few stock widgets (input, option list, palette) look, with no colour but the look's own."""
-    plain, paper, accent = look.colors["foreground"], look.colors["background"], look.colors["accent"]
+    plain, paper, accent = theme.colors["foreground"], theme.colors["background"], theme.colors["accent"]
     is_bare = plain == accent == "ansi_default"
     ours = {
-        "block-cursor-foreground": plain if is_bare else paper if not look.is_ansi else "ansi_black",
+        "block-cursor-foreground": plain if is_bare else paper if not theme.is_ansi else "ansi_black",
         "block-cursor-background": paper if is_bare else accent,
         "block-cursor-text-style": "reverse bold" if is_bare else "bold",
-        "input-cursor-foreground": plain if is_bare else paper if not look.is_ansi else "ansi_black",
-        "input-cursor-background": paper if is_bare else plain if not look.is_ansi else "ansi_white",
+        "input-cursor-foreground": plain if is_bare else paper if not theme.is_ansi else "ansi_black",
+        "input-cursor-background": paper if is_bare else plain if not theme.is_ansi else "ansi_white",
         "input-cursor-text-style": "reverse" if is_bare else "none",
     }
-    if look.is_ansi:
+    if theme.is_ansi:
         # Textual asks themes of the terminal's own colours for these, and for these alone.
         ours |= {name: plain if is_bare else "ansi_blue" if name.endswith("background") else plain for name in _ANSI_VARIABLES}
         ours |= {"ansi-background": paper, "ansi-foreground": plain}
@@ -283,7 +283,7 @@ def roles(app: App[Any]) -> Roles:
     return known[1]
 
 
-def suitable(wanted: str, looks: Looks, environment: Mapping[str, str] | None = None) -> str:
+def suitable(wanted: str, themes: ThemeFiles, environment: Mapping[str, str] | None = None) -> str:
     """Return the look to begin with: `wanted` where the terminal can show it.
 
     Without colours where people or terminal want none.
@@ -291,7 +291,7 @@ def suitable(wanted: str, looks: Looks, environment: Mapping[str, str] | None = 
     colours = prepare_terminal(os.environ if environment is None else environment).colours
     if colours == 0:
         return WITHOUT_COLOUR
-    look = looks.by_name.get(wanted)
-    if colours > _FEW or (look is not None and look.is_ansi):
-        return wanted if look is not None else DEFAULT
-    return ANSI_DEFAULT if look is None or look.is_dark else "ansi-light"
+    theme = themes.by_name.get(wanted)
+    if colours > _FEW or (theme is not None and theme.is_ansi):
+        return wanted if theme is not None else DEFAULT
+    return ANSI_DEFAULT if theme is None or theme.is_dark else "ansi-light"

@@ -1,4 +1,4 @@
-"""YAML files of the screen (themes, keys) → plain data, checked by who asks; an unchanged file costs no YAML, as in `config`.
+"""YAML files of the screen (themes, keys) → plain data, checked by the caller; an unchanged file costs no YAML, as in `config`.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -42,13 +42,13 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
     kind = f"{compile_node.__module__}.{compile_node.__qualname__}"
     key = hashlib.sha256(repr((_FORM, __version__, kind, str(file), data)).encode()).hexdigest()
-    kept = _find_kept_file(file)
-    value = _recall(kept, key)
+    compiled = _find_compiled_file(file)
+    value = _recall(compiled, key)
     if value is None:
         from aptui.config.yaml.nodes import read_yaml  # for start-up: YAML is paid for only when something changed
 
         value = compile_node(read_yaml(data, str(file)))
-        _keep(kept, key, value)
+        _keep(compiled, key, value)
     return value
 
 
@@ -88,28 +88,28 @@ def text(node: Node, what: str) -> str:
     return node.value
 
 
-def _find_kept_file(file: Path) -> str:
+def _find_compiled_file(file: Path) -> str:
     given = os.environ.get("XDG_CACHE_HOME", "")
     home = given if os.path.isabs(given) else os.path.expanduser("~/.cache")
     return os.path.join(home, "aptui", "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")
 
 
-def _recall(kept: str, key: str) -> Any:
+def _recall(compiled: str, key: str) -> Any:
     try:
-        with open(kept, encoding="ascii") as stream:
+        with open(compiled, encoding="ascii") as stream:
             value = json.load(stream)
         return value["value"] if value["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _keep(kept: str, key: str, value: Any) -> None:
+def _keep(compiled: str, key: str, value: Any) -> None:
     """Write what was compiled, whole or not at all; a folder that cannot be written costs only time."""
-    temporary = f"{kept}.{os.getpid()}"
+    temporary = f"{compiled}.{os.getpid()}"
     try:
-        os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(compiled), mode=0o700, exist_ok=True)
         with open(temporary, "w", encoding="ascii") as stream:
             json.dump({"key": key, "value": value}, stream)
-        os.replace(temporary, kept)
+        os.replace(temporary, compiled)
     except OSError:
         return

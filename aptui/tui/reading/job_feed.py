@@ -41,7 +41,7 @@ class JobFeed:
             wake_for_news=shell.wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)
-        session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.tell, text, "warning", 15)))
+        session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.show_toast, text, "warning", 15)))
 
     def read_again(self) -> None:
         """Read all jobs again."""

@@ -16,7 +16,7 @@ from aptui.tui.terminal.safety import make_safe
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
 
-_KEPT = 1_000
+_MOST_REMEMBERED = 1_000
 _AT_ONCE = 3
 """So many are told one by one; more of them are told as a number."""
 
@@ -28,8 +28,8 @@ class RejectedPeers:
         tell: shows a message; called in the session's thread.
     """
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self._tell = tell
+    def __init__(self, show_toast: Callable[[str], object]) -> None:
+        self._show_toast = show_toast
         self._since_ms = time.time_ns() // 1_000_000
         self._reported: dict[str, None] = {}
 
@@ -42,12 +42,12 @@ class RejectedPeers:
     def _report(self, gateway: GatewayReport) -> None:
         fresh = [each for each in gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms]
         self._reported.update(dict.fromkeys(each.address for each in fresh))
-        while len(self._reported) > _KEPT:
+        while len(self._reported) > _MOST_REMEMBERED:
             del self._reported[next(iter(self._reported))]
         for each in fresh[:_AT_ONCE]:
-            self._tell(f"connection refused: {make_safe(each.why)}; the Connections screen can allow it")
+            self._show_toast(f"connection refused: {make_safe(each.why)}; the Connections screen can allow it")
         if len(fresh) > _AT_ONCE:
-            self._tell(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
+            self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Nothing is to be read."""

@@ -1,4 +1,4 @@
-"""The screen over a recording: that of an engine, with a scrubber, keys and commands that move in time, and nobody to ask."""
+"""The screen over a recording: that of an engine, with a scrubber, keys and commands that move in time, and no engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ReplayApp(AptuiApp):
         super().__init__(session, *arguments, panes=[spec for spec in PANES if spec.id not in _NO_PANES], **named)
         self.memory.put(BUILDERS_KEY, dict(session.recording.head.builders))
         session.wake = self.wake
-        session.on_state.append(lambda: self.in_ui(self._tell_trouble))
+        session.on_state.append(lambda: self.in_ui(self._report_trouble))
 
     def compose(self) -> ComposeResult:
         """Yield the frame, with a scrubber for its lower rule."""
@@ -58,7 +58,7 @@ class ReplayApp(AptuiApp):
 
     def on_mount(self) -> None:
         """Say which keys move in time: panes have hints of their own. What the base class does here, Textual calls by itself."""
-        self.call_after_refresh(self.tell, _KEYS, seconds=8)
+        self.call_after_refresh(self.show_toast, _KEYS, seconds=8)
 
     def commands(self) -> list[Command]:
         """Return what can be said on the `:` line now."""
@@ -90,7 +90,7 @@ class ReplayApp(AptuiApp):
     def _go_to(self, text: str) -> None:
         at_ms = milliseconds(text)
         if at_ms is None:
-            self.tell(f"'{text}' is no time: say 2:13, 1:02:13 or 90 (seconds)", "warning")
+            self.show_toast(f"'{text}' is no time: say 2:13, 1:02:13 or 90 (seconds)", "warning")
         else:
             self.replay.go_to(at_ms)
 
@@ -98,11 +98,11 @@ class ReplayApp(AptuiApp):
         try:
             self.replay.set_speed(speed_of(text))
         except UserError as mistake:
-            self.tell(str(mistake), "warning")
+            self.show_toast(str(mistake), "warning")
 
-    def _tell_trouble(self) -> None:
+    def _report_trouble(self) -> None:
         if self.replay.trouble:
-            self.tell(self.replay.trouble, "error", 15)
+            self.show_toast(self.replay.trouble, "error", 15)
 
 
 def milliseconds(text: str) -> int | None:

@@ -31,19 +31,19 @@ class Scrubber(Rule):
     def parts(self, width: int) -> Parts:
         """Return `00:00 ━━━━●────✗─── 07:40`; the times go where there is no room."""
         left, right = self._times(width)
-        room = max(1, width - width_of((left, right)))
-        here = self._cell(self._replay.at_ms, room)
-        failed = {self._cell(block.last_ms, room) for block in self._replay.recording.blocks if block.failed_count}
-        cells = (self._part(at, here, is_failed=at in failed) for at in range(room))
+        free_width = max(1, width - width_of((left, right)))
+        here = self._cell(self._replay.at_ms, free_width)
+        failed = {self._cell(block.last_ms, free_width) for block in self._replay.recording.blocks if block.failed_count}
+        cells = (self._part(at, here, is_failed=at in failed) for at in range(free_width))
         return left, *_merge_parts(cells), right
 
     def _times(self, width: int) -> tuple[Part, Part]:
         left, right = Part(" 00:00 ", "muted"), Part(f" {clock(self._replay.length_ms)} ", "muted")
-        has_room = width - width_of((left, right)) >= _LEAST_CELLS
-        return (left, right) if has_room else (Part(""), Part(""))
+        fits = width - width_of((left, right)) >= _LEAST_CELLS
+        return (left, right) if fits else (Part(""), Part(""))
 
-    def _cell(self, at_ms: int, room: int) -> int:
-        return min(room - 1, at_ms * room // max(1, self._replay.length_ms))
+    def _cell(self, at_ms: int, free_width: int) -> int:
+        return min(free_width - 1, at_ms * free_width // max(1, self._replay.length_ms))
 
     def _part(self, at: int, here: int, *, is_failed: bool) -> Part:
         if at == here:
@@ -55,8 +55,8 @@ class Scrubber(Rule):
     async def on_click(self, event: events.Click) -> None:
         """Go to the time under the pointer."""
         left, right = self._times(self.size.width)
-        room = self.size.width - width_of((left, right))
-        self._replay.go_to(max(0, event.x - left.width) * self._replay.length_ms // max(1, room - 1))
+        free_width = self.size.width - width_of((left, right))
+        self._replay.go_to(max(0, event.x - left.width) * self._replay.length_ms // max(1, free_width - 1))
 
 
 def _merge_parts(cells: Iterable[Part]) -> Iterator[Part]:

@@ -112,10 +112,12 @@ class ReplaySession:
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Refuse."""
-        name = type(verb).__name__
-        word = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+        from aptui.link.port import name_verb  # for start-up
+
         answer: Future[Answer] = Future()
-        answer.set_exception(UserError(f"cannot {word}: this is a replay", hint="open the project itself: 'aptui -C DIR'"))
+        answer.set_exception(
+            UserError(f"cannot {name_verb(verb)}: this is a replay", hint="open the project itself: 'aptui -C DIR'")
+        )
         return answer
 
     def start_engine(self) -> None:
@@ -178,8 +180,8 @@ class ReplaySession:
         except KnownError as error:
             self.trouble = str(error)
             self._stand(self.at_ms, is_playing=False)
-            for hear in self.on_state:
-                hear()
+            for notify in self.on_state:
+                notify()
 
     def _rest(self) -> None:
         with self._changed:
@@ -188,12 +190,12 @@ class ReplaySession:
 
     def _turn(self) -> None:
         with self._changed:
-            wishes, self._requests = self._requests, []
-        for do in wishes:
+            requests, self._requests = self._requests, []
+        for do in requests:
             do()
         if self.is_playing:
             at_ms = self.at_ms
-            self._tell_until(at_ms)
+            self._notify_until(at_ms)
             if at_ms >= self.length_ms:
                 self._stand(at_ms, is_playing=False)
 
@@ -223,11 +225,11 @@ class ReplaySession:
 
     def _step(self, direction: int) -> None:
         at_ms = self.at_ms
-        self._tell_until(at_ms)
+        self._notify_until(at_ms)
         self._stand(at_ms, is_playing=False)
         if direction > 0:
             later = next((news.at_ms for news in self._upcoming() if isinstance(news.line.notice, JobChanged)), self.length_ms)
-            self._tell_until(later)
+            self._notify_until(later)
             self._stand(later, is_playing=False)
         else:
             earlier = self._job_before(at_ms)
@@ -269,7 +271,7 @@ class ReplaySession:
             if self._queue:
                 return
 
-    def _tell_until(self, at_ms: int) -> None:
+    def _notify_until(self, at_ms: int) -> None:
         """Say what was said up to a time."""
         news = list(self._take_until(at_ms))
         if not news:
@@ -295,9 +297,9 @@ class ReplaySession:
                 jobs[notice.key] = notice
         self._database.rewind()
         self._put_in(jobs.values())
-        self._tell_all()
+        self._notify_all()
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         moment = max(self._moment, self._database_moment)
         known: tuple[Notice | None, ...] = (
             self.latest_progress,

@@ -28,7 +28,7 @@ from aptui.tui.words import size_text
 
 SAFE_BYTES = 74_994
 """Encoded bytes that terminals with a limit are known to take (the limit of k9s and others); beyond it a file is written too."""
-KEPT_COUNT = 20
+MOST_COPIES = 20
 _TIMEOUT_S = 2.0
 _SCREEN_CHUNK = 76
 """GNU screen cuts DCS strings of more than 255 bytes or so; base64's own line length is well below."""
@@ -79,7 +79,7 @@ class Clipboard:
         self._write = write
         self._environ = dict(os.environ if environ is None else environ)
         self._folder = folder or copies_folder(self._environ)
-        self.register: deque[str] = deque(maxlen=KEPT_COUNT)
+        self.register: deque[str] = deque(maxlen=MOST_COPIES)
         self._lock = threading.Lock()
 
     def copy(self, text: str, *, raw: bool = False) -> Copied:
@@ -133,7 +133,7 @@ class Clipboard:
             file = self._folder / f"copy-{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 1_000_000:06}.txt"
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
                 stream.write(data)
-            for old in sorted(self._folder.glob("copy-*.txt"))[:-KEPT_COUNT]:
+            for old in sorted(self._folder.glob("copy-*.txt"))[:-MOST_COPIES]:
                 old.unlink(missing_ok=True)
         except OSError:
             return None

@@ -163,11 +163,11 @@ class Terminal(LinuxDriver):
         if self.output is not None:
             self.output.forget()
         try:
-            self._loop.call_soon_threadsafe(self._tell_size)
+            self._loop.call_soon_threadsafe(self._send_size)
         except RuntimeError:
             return  # the loop has ended, and the app with it
 
-    def _tell_size(self) -> None:
+    def _send_size(self) -> None:
         size = Size(*self._get_terminal_size())
         self._app.post_message(events.Resize(size, size))
 

@@ -1,4 +1,4 @@
-"""What comes from the terminal, as text that Textual understands: whatever its bytes, and however a bad line tears it.
+"""What comes from the terminal, as text that Textual understands: with any bytes, and also where a bad line splits them.
 
 The pieces of an answer, a mouse report or the end of a paste are put together again, however late the second one is: Textual would
 take them for keys after a tenth of a second. Esc and the key that came with it are two keys.

@@ -266,7 +266,7 @@ def _clean(text: str) -> str:
     from rich.cells import cell_len  # for start-up
 
     text = text.translate(_BOXES)
-    return "".join(letter if letter.isascii() else "?" * cell_len(letter) for letter in text)
+    return "".join(character if character.isascii() else "?" * cell_len(character) for character in text)
 
 
 @lru_cache(maxsize=4096)

@@ -52,7 +52,9 @@ def hide() -> None:
 def frame(project_name: str, width: int, height: int) -> str:
     """Return the frame as text with cursor moves; the name is made safe here, for it comes from the command line."""
     is_unicode = shows_utf8(os.environ)
-    name = "".join(letter if letter.isprintable() and (is_unicode or letter.isascii()) else "?" for letter in project_name)
+    name = "".join(
+        character if character.isprintable() and (is_unicode or character.isascii()) else "?" for character in project_name
+    )
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:

@@ -81,10 +81,10 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
         text, spans = _scroll(text, spans, min(offset, wide - width))
         wide = width_of(text)
     if wide <= width:
-        room = " " * (width - wide)
+        blanks = " " * (width - wide)
         if align == "right":
-            return Fitted(room + text, tuple((start + len(room), end + len(room)) for start, end in spans))
-        return Fitted(text + room, spans)
+            return Fitted(blanks + text, tuple((start + len(blanks), end + len(blanks)) for start, end in spans))
+        return Fitted(text + blanks, spans)
     lead = len(text) - len(text.lstrip(" "))
     if offset or not 0 < lead <= width // 2:
         return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
@@ -133,8 +133,8 @@ def _count_in(text: str, cells: int) -> int:
     if text.isascii():
         return min(len(text), cells)
     taken = 0
-    for count, letter in enumerate(text):
-        taken += cell_len(letter)
+    for count, character in enumerate(text):
+        taken += cell_len(character)
         if taken > cells:
             return count
     return len(text)

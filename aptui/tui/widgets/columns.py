@@ -50,29 +50,32 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
     A wide column that goes may leave room for narrow ones that went before it: these come back, unless a text would be cut then.
     """
-    kept = list(columns)
-    while len(kept) > 1 and sum(column.min_width if not column.width else column.width for column in kept) + _gaps(kept) > width:
-        victims = [column for column in kept if column.drop_rank]
+    remaining = list(columns)
+    while (
+        len(remaining) > 1
+        and sum(column.min_width if not column.width else column.width for column in remaining) + _gaps(remaining) > width
+    ):
+        victims = [column for column in remaining if column.drop_rank]
         if not victims:
             break
-        kept.remove(max(victims, key=lambda column: column.drop_rank))
+        remaining.remove(max(victims, key=lambda column: column.drop_rank))
     for column in sorted(columns, key=lambda column: column.drop_rank):
-        if column not in kept and _room_beside(kept, width) >= (column.width or column.min_width) + len(GAP):
-            kept = [each for each in columns if each in kept or each is column]
-    widths = [column.width or column.min_width for column in kept]
-    spare = width - sum(widths) - _gaps(kept)
-    flexible = [at for at, column in enumerate(kept) if not column.width]
+        if column not in remaining and _free_width_beside(remaining, width) >= (column.width or column.min_width) + len(GAP):
+            remaining = [each for each in columns if each in remaining or each is column]
+    widths = [column.width or column.min_width for column in remaining]
+    spare = width - sum(widths) - _gaps(remaining)
+    flexible = [at for at, column in enumerate(remaining) if not column.width]
     if spare > 0 and flexible:
-        _share(kept, widths, flexible, spare)
-    for at in reversed(range(len(kept))):  # nothing more can be dropped: the last ones give way
+        _share(remaining, widths, flexible, spare)
+    for at in reversed(range(len(remaining))):  # nothing more can be dropped: the last ones give way
         if spare < 0:
             given = min(-spare, max(0, widths[at] - (1 if at else 0)))
             widths[at] -= given
             spare += given
-    return list(zip(kept, widths, strict=True))
+    return list(zip(remaining, widths, strict=True))
 
 
-def _room_beside(columns: Sequence[Column], width: int) -> int:
+def _free_width_beside(columns: Sequence[Column], width: int) -> int:
     """Return how many cells are left when each of these columns has all that its texts take; none where that is not known."""
     if not all(column.width or column.needs for column in columns):
         return 0

@@ -7,7 +7,7 @@ How to use it:
     box = FilterBox(history=["failed", "platform:pc"], id="filter")
     def on_filter_box_changed(self, event):  …event.text  → filter as one types, then
         box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
-    def on_filter_box_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
+    def on_filter_box_filter_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
 
 Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is
 suggested.
@@ -38,7 +38,7 @@ from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.widgets.focus import give_focus
 
-KEPT_COUNT = 50
+MOST_REMEMBERED = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
 """So many cells the sign has, and what stands before it."""
@@ -51,12 +51,12 @@ class History(Suggester):
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
-        self.texts = list(texts)[:KEPT_COUNT]
+        self.texts = list(texts)[:MOST_REMEMBERED]
 
     def add(self, text: str) -> None:
         """Remember a text as the newest."""
         if text:
-            self.texts = [text, *(other for other in self.texts if other != text)][:KEPT_COUNT]
+            self.texts = [text, *(other for other in self.texts if other != text)][:MOST_REMEMBERED]
 
     async def get_suggestion(self, value: str) -> str | None:
         """Return the newest text that begins so."""
@@ -136,10 +136,10 @@ class FilterBox(Widget):
             return self.box
 
     @dataclass
-    class Left(Changed):
-        """People are done: `text` is the filter that stays; `is_kept` tells Enter from Esc."""
+    class FilterLeft(Changed):
+        """People are done: `text` is the filter that stays; `is_remembered` tells Enter from Esc."""
 
-        is_kept: bool = True
+        is_remembered: bool = True
 
     def __init__(
         self,
@@ -207,24 +207,24 @@ class FilterBox(Widget):
         """Say at the right how many hits there are, before it a hint where it fits as a whole, and that nothing is wrong."""
         self._mistake.display = False
         hinted = f"{make_safe(hint)}   {make_safe(text)}"
-        room = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
-        self._write_count(Content(hinted if hint and width_of(hinted) <= room else make_safe(text)))
+        free_width = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
+        self._write_count(Content(hinted if hint and width_of(hinted) <= free_width else make_safe(text)))
 
-    def _write_count(self, said: Content) -> None:
-        if said.cell_length > self._count_cells:
-            self._count_cells = said.cell_length
-            self._count.styles.width = said.cell_length + _AROUND_COUNT
-        if said != self._count.content:
-            self._count.update(said, layout=False)
+    def _write_count(self, content: Content) -> None:
+        if content.cell_length > self._count_cells:
+            self._count_cells = content.cell_length
+            self._count.styles.width = content.cell_length + _AROUND_COUNT
+        if content != self._count.content:
+            self._count.update(content, layout=False)
 
     def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
         """Say below what is wrong, with a "^" under the place in the text; the last good view stays, of `count` rows."""
-        said = make_safe(f"{text}; {hint}" if hint else text)
+        message = make_safe(f"{text}; {hint}" if hint else text)
         if count is not None:
             self._write_count(Content(make_safe(count)))
         shift = self._line.scroll_offset.x
         place = _BEFORE_TEXT + max(0, min(column, len(self.text)) - shift)
-        rows = _point_at(said, place, self.size.width)
+        rows = _point_at(message, place, self.size.width)
         self._mistake.styles.height = len(rows)
         self._mistake.update(Content("\n".join(rows)), layout=False)
         self._mistake.display = True
@@ -241,7 +241,7 @@ class FilterBox(Widget):
         if self.text:
             self.text = ""
         else:
-            self.post_message(self.Left(self, "", is_kept=False))
+            self.post_message(self.FilterLeft(self, "", is_remembered=False))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say what the text is now."""
@@ -255,7 +255,7 @@ class FilterBox(Widget):
         event.stop()
         self.history.add(event.value)
         self._walked = -1
-        self.post_message(self.Left(self, event.value))
+        self.post_message(self.FilterLeft(self, event.value))
 
     def on_click(self, event: events.Click) -> None:
         """Take the focus wherever it was clicked."""
@@ -263,14 +263,14 @@ class FilterBox(Widget):
         self._line.focus()
 
 
-def _point_at(said: str, place: int, width: int) -> list[str]:
+def _point_at(message: str, place: int, width: int) -> list[str]:
     """Return what is wrong in as many rows as it needs, the first with a "^" at `place`."""
     caret = f"{'^':>{place + 1}}"
-    if not width or place + 2 + width_of(said) <= width:
-        return [f"{caret} {said}"]
-    if width_of(said) < place:
-        return [f"{said:>{place - 1}} ^"]
+    if not width or place + 2 + width_of(message) <= width:
+        return [f"{caret} {message}"]
+    if width_of(message) < place:
+        return [f"{message:>{place - 1}} ^"]
     is_beside = place + 2 <= width // 2
     indent = place + 2 if is_beside else _BEFORE_TEXT
-    rows = [" " * indent + said[start:end].rstrip() for start, end in wrap(said, width - indent)]
+    rows = [" " * indent + message[start:end].rstrip() for start, end in wrap(message, width - indent)]
     return [f"{caret} {rows[0].lstrip()}", *rows[1:]] if is_beside else [caret, *rows]

@@ -37,7 +37,7 @@ def level_letter(number: int) -> str:
     return "DIWE"[min(max(number, 0), 3)]
 
 
-class LogLine(NamedTuple):
+class LogPaneLine(NamedTuple):
     """One line of a log as it is shown. `level` is one letter of `LEVELS`, or "" where the source does not know."""
 
     time: str
@@ -58,7 +58,7 @@ class LineSource(Protocol):
     def line_count(self) -> int:
         """Return how many lines there are."""
 
-    def line(self, index: int) -> LogLine:
+    def line(self, index: int) -> LogPaneLine:
         """Return a line; asked for visible lines alone."""
 
     def key(self, index: int) -> int:
@@ -80,14 +80,14 @@ class LineSource(Protocol):
 class MemoryLines:
     """The last lines of something that goes on; `capacity` 0 keeps all."""
 
-    def __init__(self, lines: Iterable[LogLine] = (), *, capacity: int = 0) -> None:
-        self._lines: list[LogLine] = list(lines)
+    def __init__(self, lines: Iterable[LogPaneLine] = (), *, capacity: int = 0) -> None:
+        self._lines: list[LogPaneLine] = list(lines)
         self._capacity = capacity
         self._gone_count = 0
         self._known: tuple[int, str, list[int]] = (-1, "", [])
         self.version = 1
 
-    def add(self, lines: Iterable[LogLine]) -> None:
+    def add(self, lines: Iterable[LogPaneLine]) -> None:
         """Put lines at the end."""
         self._lines += lines
         if self._capacity and len(self._lines) > self._capacity * 5 // 4 + 1:
@@ -100,7 +100,7 @@ class MemoryLines:
         """Return how many lines are kept."""
         return len(self._lines)
 
-    def line(self, index: int) -> LogLine:
+    def line(self, index: int) -> LogPaneLine:
         """Return a line."""
         return self._lines[index]
 
@@ -129,9 +129,9 @@ class MemoryLines:
         return next((at for at in reach if self._lines[at].level and self._lines[at].level in levels), None)
 
 
-def plain_line(data: bytes) -> LogLine:
+def plain_line(data: bytes) -> LogPaneLine:
     """Return a line of a file nobody knows more about."""
-    return LogLine("", "", "", data.decode("utf-8", "surrogateescape"))
+    return LogPaneLine("", "", "", data.decode("utf-8", "surrogateescape"))
 
 
 class FileLines:
@@ -142,10 +142,10 @@ class FileLines:
 
     Args:
         path: of the file.
-        parse: makes a `LogLine` of the bytes of a line, without its line end.
+        parse: makes a `LogPaneLine` of the bytes of a line, without its line end.
     """
 
-    def __init__(self, path: str | os.PathLike[str], parse: Callable[[bytes], LogLine] = plain_line) -> None:
+    def __init__(self, path: str | os.PathLike[str], parse: Callable[[bytes], LogPaneLine] = plain_line) -> None:
         self._parse = parse
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._lock = threading.Lock()
@@ -229,7 +229,7 @@ class FileLines:
         """Return how many lines are known."""
         return self._total if self._is_indexed else len(self._tail)
 
-    def line(self, index: int) -> LogLine:
+    def line(self, index: int) -> LogPaneLine:
         """Return a line; an empty one where the file was cut off meanwhile."""
         return self._parse(self.raw(index))
 

@@ -32,7 +32,7 @@ from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Spans, fit, safe, width_of, wrap
-from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogLine, MemoryLines
+from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogPaneLine, MemoryLines
 from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.rows.wrapped_lines import WrappedLines
 
@@ -42,7 +42,7 @@ _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
 """More of a line is never measured or drawn."""
 _SHIFT_CELLS = 16
-_ROOM_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
+_LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
 """Windows that are not said where they have no column: most lines of the engine's log are its own."""
 
@@ -142,7 +142,7 @@ class LogPane(Rows):
         if self.is_following and self.shown_count:
             self.move_cursor(self.shown_count - 1)
 
-    def current(self) -> LogLine | None:
+    def current(self) -> LogPaneLine | None:
         """Return the line under the cursor."""
         return self._source.line(self._place(self.cursor)) if self.shown_count else None
 
@@ -214,7 +214,7 @@ class LogPane(Rows):
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
         """Paint a line; the last entry of the state is which of its rows, where lines are wrapped."""
-        line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogLine, bool, bool, bool, int, int, int], state)
+        line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogPaneLine, bool, bool, bool, int, int, int], state)
         painter, width = self.painting.painter, self.painting.width
         head, text_role = self._head(line, is_lit=is_lit)
         taken = sum(width_of(piece.text) for piece in head)
@@ -235,7 +235,7 @@ class LogPane(Rows):
             head = [Segment(" " * taken, painter.style("", is_cursor=is_lit))]
         return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
 
-    def _head(self, line: LogLine, *, is_lit: bool) -> tuple[list[Segment], str]:
+    def _head(self, line: LogPaneLine, *, is_lit: bool) -> tuple[list[Segment], str]:
         """Paint time, level and window as far as there is room, and say which role the text has."""
         painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
@@ -254,7 +254,7 @@ class LogPane(Rows):
                     painter.style("muted", is_cursor=is_lit),
                 )
             )
-        elif self._window_cells and width >= _ROOM_FOR_WINDOW and (line.window or line.time):
+        elif self._window_cells and width >= _LEAST_FOR_WINDOW and (line.window or line.time):
             pieces += [
                 Segment(fit(line.window, self._window_cells).text, painter.style("muted", is_cursor=is_lit)),
                 Segment("  ", plain),
@@ -262,7 +262,7 @@ class LogPane(Rows):
         pieces.append(Segment(f"{glyph('details')} " if line.has_details else "", painter.style("accent", is_cursor=is_lit)))
         return [piece for piece in pieces if piece.text], text_role
 
-    def _text(self, line: LogLine) -> tuple[str, Spans]:
+    def _text(self, line: LogPaneLine) -> tuple[str, Spans]:
         text = line.text[:_MOST_CHARS]
         spans = line.spans
         if self._spans_of is not None:

@@ -214,10 +214,10 @@ class Menu(_PopUp, can_focus=True):
         is_chosen = at == self._chosen
         key = _key_name(item.key)
         role = item.role if item.is_enabled else "muted"
-        room = max(0, width - 2 - len(key))
+        free_width = max(0, width - 2 - len(key))
         segments = [
             Segment(glyph("cursor") if is_chosen else " ", painter.style("accent")),
-            *painter.pieces(fit(item.label, room), role, is_cursor=is_chosen),
+            *painter.pieces(fit(item.label, free_width), role, is_cursor=is_chosen),
             Segment(key + " ", painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
         ]
         return Strip(pad(segments, width, painter.ground), width)
@@ -285,8 +285,8 @@ class Confirm(Menu):
     ) -> Confirm:
         """Ask; the answer is True or False. A longer question takes a line for each of its lines."""
         first, *more = question.split("\n")
-        said = [MenuItem("", line, is_enabled=False) for line in more]
-        items = [*said, MenuItem("yes", yes, "y", role="warning"), MenuItem("no", no, "n")]
+        message_items = [MenuItem("", line, is_enabled=False) for line in more]
+        items = [*message_items, MenuItem("yes", yes, "y", role="warning"), MenuItem("no", no, "n")]
         box = cls(items, lambda what: answer(what == "yes"), first)
         box._chosen = len(items) - 1
         cls._pop_up(app, box, None if place is None else Offset(*place))
@@ -349,12 +349,12 @@ class Question(Menu):
             choices: (letter, what it says, what it does); the last one is the safe one.
         """
         first, *more = question.split("\n")
-        said = [MenuItem("", line, is_enabled=False) for line in more]
+        message_items = [MenuItem("", line, is_enabled=False) for line in more]
         safe = choices[-1][0]
-        items = [MenuItem(letter, text, letter, role="" if letter == safe else "warning") for letter, text, _ in choices]
-        runs = {letter: run for letter, _, run in choices}
-        box = cls([*said, *items], lambda what: runs[what or safe](), first)
-        box._chosen = len(said) + len(items) - 1
+        items = [MenuItem(key, text, key, role="" if key == safe else "warning") for key, text, _ in choices]
+        runs = {key: run for key, _, run in choices}
+        box = cls([*message_items, *items], lambda what: runs[what or safe](), first)
+        box._chosen = len(message_items) + len(items) - 1
         cls._pop_up(app, box, None)
         return box
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FEW = 16
 _MOST_S = 0.4
 """A picture that fills the line for longer is drawn with fewer bytes; greys take no more than a screen of text."""
-_LOOKS, _LOOK_S = 4, 0.5
+_RETRIES, _RETRY_S = 4, 0.5
 """So often, and after so long, is looked again whether the line carries more than was thought."""
 
 
@@ -37,24 +37,24 @@ class Picture:
         self._drawn_for: tuple[int, int, Painter] | None = None
         self._lines: list[list[Segment]] = []
         self._is_least = False
-        self._looks = 0
-        self._look: Timer | None = None
+        self._retries = 0
+        self._retry_timer: Timer | None = None
 
     def lines(self, widget: Widget, columns: int, rows: int, painter: Painter) -> list[list[Segment]]:
         """Return the lines, at most `rows`, each at most `columns` cells wide."""
         wanted = (columns, rows, painter)
         if wanted != self._drawn_for:
             self.put_away()
-            self._drawn_for, self._looks = wanted, 0
+            self._drawn_for, self._retries = wanted, 0
             self._draw(widget, columns, rows, painter)
         return self._lines
 
     def put_away(self) -> None:
         """Look no more: another one is shown."""
-        if self._look is not None:
-            self._look.stop()
+        if self._retry_timer is not None:
+            self._retry_timer.stop()
 
-    def _look_again(self, widget: Widget) -> None:
+    def _retry(self, widget: Widget) -> None:
         """Draw it with more bytes, if it has fewer than it could have and they would be there soon after all."""
         before = self._lines
         if self._is_least and self._drawn_for is not None and widget.is_attached:
@@ -76,9 +76,9 @@ class Picture:
             self._is_least = manner is not best
             if _carries(widget, bytes_of(self._lines)):
                 break
-        if self._is_least and self._looks < _LOOKS:
-            self._looks += 1
-            self._look = widget.set_timer(_LOOK_S, partial(self._look_again, widget))
+        if self._is_least and self._retries < _RETRIES:
+            self._retries += 1
+            self._retry_timer = widget.set_timer(_RETRY_S, partial(self._retry, widget))
 
 
 def _carries(widget: Widget, size: int) -> bool:

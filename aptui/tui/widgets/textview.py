@@ -227,14 +227,17 @@ class TextView(Rows):
         if self._preview.is_numbered:
             digits = len(str(len(self._preview.lines)))
             segments.append(Segment(f"{index + 1:>{digits}}  ", painter.style("muted", is_cursor=is_lit)))
-        room = self.painting.width - sum(width_of(piece.text) for piece in segments)
+        free_width = self.painting.width - sum(width_of(piece.text) for piece in segments)
         line = [Segment(text, painter.style(role, is_cursor=is_lit)) for text, role in self._preview.lines[index]]
         wide = sum(width_of(piece.text) for piece in line)
         if offset:
             line = _without_start(line, offset)
-        if wide - offset > room > 0:
-            line = [*pad(line, room - 1, painter.ground), Segment(glyph("ellipsis"), painter.style("muted", is_cursor=is_lit))]
-        return [*segments, *pad(line, max(0, room), painter.style("", is_cursor=is_lit))]
+        if wide - offset > free_width > 0:
+            line = [
+                *pad(line, free_width - 1, painter.ground),
+                Segment(glyph("ellipsis"), painter.style("muted", is_cursor=is_lit)),
+            ]
+        return [*segments, *pad(line, max(0, free_width), painter.style("", is_cursor=is_lit))]
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line of the picture, where there is one; its first line has the bar of the cursor when the keys come here."""

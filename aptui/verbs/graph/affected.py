@@ -60,9 +60,9 @@ configuration or a new builder does. What the database says was true when it was
 def affected(arguments: Namespace) -> int:
     """Show what would be touched."""
     with open_for_reading(arguments, load_config(arguments)) as project:
-        look = _find_changed_files(arguments.since, project.config)
-        answer = _answer(look, project)
-    for folder in look.unknown:
+        scan = _find_changed_files(arguments.since, project.config)
+        answer = _answer(scan, project)
+    for folder in scan.unknown:
         printing.complain(
             f"aptui: '{printing.line(folder)}' lies in no repository that has '{printing.line(arguments.since)}'", "yellow"
         )
@@ -70,9 +70,9 @@ def affected(arguments: Namespace) -> int:
         names = ", ".join(printing.line(name) for name in answer["configuration"])
         printing.complain(f"aptui: the configuration changed as well ({names}); what that makes run is not listed", "yellow")
     if arguments.json:
-        printing.say_json({"since": arguments.since, "repositories": look.repositories, "not_covered": look.unknown, **answer})
+        printing.say_json({"since": arguments.since, "repositories": scan.repositories, "not_covered": scan.unknown, **answer})
     else:
-        _tell(answer)
+        _print(answer)
     return 0
 
 
@@ -85,7 +85,7 @@ def _find_changed_files(since: str, config: Config) -> _AffectedScan:
     Raises:
         UserError: there is no git, no repository, or none that knows the commit.
     """
-    look = _AffectedScan()
+    scan = _AffectedScan()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
     by_top: dict[str, list[str]] = {}
     for place in places:
@@ -93,24 +93,24 @@ def _find_changed_files(since: str, config: Config) -> _AffectedScan:
         if top.text is not None:
             by_top.setdefault(top.text.removesuffix("\n"), []).append(place)
         elif place != os.fspath(config.project_dir):
-            look.unknown.append(place)
+            scan.unknown.append(place)
     if not by_top:
         raise UserError(f"'{config.project_dir}' lies in no git repository", hint=f"git says: {printing.line(top.complaint)}")
     for repository, inside in by_top.items():
         commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
         if commit.text is None:
-            look.unknown += [place for place in inside if place != os.fspath(config.project_dir)]
+            scan.unknown += [place for place in inside if place != os.fspath(config.project_dir)]
             continue
-        look.repositories.append(repository)
+        scan.repositories.append(repository)
         paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
-        look.paths += _differing(repository, commit.text.strip(), paths)
-        look.paths += _list_untracked(repository, paths)
-    if not look.repositories:
+        scan.paths += _differing(repository, commit.text.strip(), paths)
+        scan.paths += _list_untracked(repository, paths)
+    if not scan.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
         raise UserError(
             f"there is no commit '{printing.line(since)}' in {tops}", hint="name one as git does, such as HEAD~1, main or a hash"
         )
-    return look
+    return scan
 
 
 def _folders(config: Config) -> list[ScanFolder]:
@@ -121,8 +121,8 @@ def _folders(config: Config) -> list[ScanFolder]:
 def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of files whose bytes differ from those of a commit; a mode alone makes nothing run."""
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
-    said = _ask_git(top, ("diff", *options, commit, "--", *paths))
-    for facts, path in zip(said, said, strict=True):
+    output = _ask_git(top, ("diff", *options, commit, "--", *paths))
+    for facts, path in zip(output, output, strict=True):
         _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # git-diff(1), "Raw output format"
         if digest != new_digest:
             yield f"{top}/{path}"
@@ -130,8 +130,8 @@ def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
 
 def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of files that git neither tracks nor ignores."""
-    said = _ask_git(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
-    return (f"{top}/{name}" for name in said if not name.endswith("/"))
+    output = _ask_git(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+    return (f"{top}/{name}" for name in output if not name.endswith("/"))
 
 
 def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
@@ -179,9 +179,11 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
         ) from None
     except OSError as error:
         raise HostError(f"git cannot be run: {error.strerror}", hint="install git") from error
-    said = to_text(answer.stderr).strip().splitlines()
+    output = to_text(answer.stderr).strip().splitlines()
     return (
-        _AffectedAnswer(to_text(answer.stdout)) if answer.returncode == 0 else _AffectedAnswer(None, said[0] if said else "nothing")
+        _AffectedAnswer(to_text(answer.stdout))
+        if answer.returncode == 0
+        else _AffectedAnswer(None, output[0] if output else "nothing")
     )
 
 
@@ -268,8 +270,8 @@ def _owners(rel: str, config: Config) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------------ answer
 
 
-def _answer(look: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
-    changes = _sort_out(look.paths, project)
+def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
+    changes = _sort_out(scan.paths, project)
     for folder in changes.settings:
         changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
@@ -345,7 +347,7 @@ def _job_json(job: AffectedJob, project: OpenedProject) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any]) -> None:
     sources = answer["sources"]
     if sources:
         counts: dict[str, int] = {}

@@ -14,7 +14,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record
 
-LOOK_S = 0.05
+POLL_S = 0.05
 """How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
 _EPILOG = """\
 A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
@@ -43,10 +43,10 @@ def changes(arguments: Namespace) -> int:
     path = asset_database(config.cache_dir)
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
-    tell = _tell_json if arguments.jsonl else _tell
+    print_record = _print_json if arguments.jsonl else _print
     with closing(ChangeTail(path, arguments.since)) as tail:
         for record in _records(tail, follows=arguments.follow):
-            tell(record)
+            print_record(record)
     return 0
 
 
@@ -58,14 +58,14 @@ def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
             return
         sys.stdout.flush()
         while not tail.is_news():
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
-def _tell_json(record: Record) -> None:
+def _print_json(record: Record) -> None:
     printing.say_json(record)
 
 
-def _tell(record: Record) -> None:
+def _print(record: Record) -> None:
     """Write a line for people; the number comes first, so that it can be given back."""
     seq, kind = record.get("seq", ""), record["kind"]
     if kind == LISTED:

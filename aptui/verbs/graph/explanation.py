@@ -31,7 +31,7 @@ from aptui.core.settings import SKIP, SettingsTree, Value, choose_references, is
 from aptui.core.state.graph import companion_key
 from aptui.shared.errors import UserError
 from aptui.verbs.graph.unwanted import find_ignore_rule
-from aptui.verbs.naming import Named, as_text, meanings
+from aptui.verbs.naming import NamedPath, as_text, meanings
 from aptui.verbs.opening import all_builders, os_path
 
 
@@ -55,7 +55,7 @@ def explain(arguments: Namespace) -> dict[str, Any]:
     Raises:
         UserError: it is in no scan folder.
     """
-    config = load_config(arguments, tells_doubts=False)
+    config = load_config(arguments, warns=False)
     named = next(iter(meanings(arguments.path, config)), None)
     if named is None:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
@@ -98,7 +98,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------ what is given
 
 
-def _explain_given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue:
+def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedValue:
     root = load.tree(project_dir(arguments), arguments.set)
     nodes = {node.value["name"].value: node for node in _items(root, "builders")}
     builders = all_builders(config)

@@ -1,4 +1,4 @@
-"""`deps` and `query`: what an asset needs and who needs it, as lists, trees, JSON and Graphviz's dot; no engine is needed."""
+"""`deps` and `query`: what an asset needs and what needs it, as lists, trees, JSON and Graphviz's dot; no engine is needed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def deps_arguments(parser: ArgumentParser) -> None:
 
 
 def deps(arguments: Namespace) -> int:
-    """Show what an asset needs, and who needs it."""
+    """Show what an asset needs, and what needs it."""
     with open_asked(arguments) as place:
         graph = place.graph(arguments.platform)
         nodes = AssetNames(place, graph).nodes(arguments.path)
@@ -73,7 +73,7 @@ def deps(arguments: Namespace) -> int:
     else:
         for way in directions:
             limit = None if arguments.is_in or arguments.is_out or arguments.tree else _BRIEF
-            _tell_direction(way, starts, facts, limit=limit)
+            _print_direction(way, starts, facts, limit=limit)
     return 0
 
 
@@ -151,7 +151,7 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 # ------------------------------------------------------------------------------------------------------------ telling deps
 
 
-def _tell_direction(way: _Direction, starts: list[Node], facts: dict[Node, Fact], *, limit: int | None) -> None:
+def _print_direction(way: _Direction, starts: list[Node], facts: dict[Node, Fact], *, limit: int | None) -> None:
     """Write one direction: under each start what is at the other end, a step further right each, every node opened once."""
     others, opened = way.others(), set[Node]()
     for start in starts:
@@ -248,13 +248,13 @@ def query(arguments: Namespace) -> int:
     elif arguments.dot:
         _say_dot(edges, facts, found.nodes)
     elif found.is_way:
-        _tell_way(found.nodes, edges, facts)
+        _print_path(found.nodes, edges, facts)
     else:
-        _tell_nodes(facts.values())
+        _print_nodes(facts.values())
     return 0
 
 
-def _tell_way(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
+def _print_path(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
     if not nodes:
         printing.complain("aptui: no path leads from one to the other")
         return
@@ -263,7 +263,7 @@ def _tell_way(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fa
         printing.say(f"  {edge.link}  {printing.line(facts[edge.needed].name)}")
 
 
-def _tell_nodes(facts: Iterable[Fact]) -> None:
+def _print_nodes(facts: Iterable[Fact]) -> None:
     rows = [(_kind(fact), fact.name, fact.asset_id if isinstance(fact, ProductFact) else "") for fact in facts]
     order = ("source", "file", "product")
     printing.table(("kind", "name", "asset id"), sorted(rows, key=lambda row: (order.index(row[0]), row[1])), spare=(2,))

@@ -16,7 +16,7 @@ from aptui.core.project import Builder, Pattern
 from aptui.core.settings import is_settings
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import line
-from aptui.verbs.naming import Named
+from aptui.verbs.naming import NamedPath
 from aptui.verbs.opening import OpenedProject, all_builders
 
 _NEAR = 3
@@ -31,7 +31,7 @@ def outside(word: str, config: Config) -> str:
     return f"it is in no scan folder; these are {folders}"
 
 
-def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
+def explain(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
     """Return what is known of a file that exists and has no jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
@@ -54,12 +54,12 @@ def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
     }
 
 
-def _has_platform(named: Named, builders: list[Builder], config: Config) -> bool:
+def _has_platform(named: NamedPath, builders: list[Builder], config: Config) -> bool:
     enabled = {platform for folder in config.project.scan_folders if folder.path == named.root for platform in folder.platforms}
     return any(enabled & set(builder.platforms) for builder in builders)
 
 
-def _explain_wanted(named: Named, builders: list[Builder], project: OpenedProject) -> str:
+def _explain_wanted(named: NamedPath, builders: list[Builder], project: OpenedProject) -> str:
     names = ", ".join(f"'{builder.name}'" for builder in builders)
     if not _has_platform(named, builders, project.config):
         return f"builder {names} matches it, but works for no platform that is enabled for its scan folder"

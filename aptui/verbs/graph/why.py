@@ -18,7 +18,7 @@ from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unkn
 from aptui.verbs.opening import OpenedProject, open_for_reading
 from aptui.verbs.read import job_json
 
-_INPUTS_TOLD = 20
+_MOST_INPUTS = 20
 _RULE_KINDS = frozenset({"rule"})
 
 
@@ -57,7 +57,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
     if source is None:
         find_job(word, config, database)  # raises: the file has jobs, but none of that name
     answer = _source_answer(source, word, project)
-    answer["made_by"] = [{**job_json(row, project), "said": said} for row, said in makers(source, database)]
+    answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:
         answer["said"] = "it is a source without jobs: its analysis said that there is nothing to do, or has not run"
     answer["jobs"] = [_job_answer(row, source, project) for row in rows]
@@ -96,7 +96,7 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -
     edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
     runs = database.runs_of(row.job_id) if row.job_id else []
     answer = job_json(row, project)
-    answer["said"] = sentence(row, runs, edges, database, owed="; 'aptui batch' does it")
+    answer["said"] = sentence(row, runs, edges, database, pending="; 'aptui batch' does it")
     answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
     answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge)} for edge in edges]
     answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
@@ -175,8 +175,8 @@ def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"      log: {printing.line(job['log'])}", ""
     yield from _describe_inputs(job)
     if job["products"]:
-        kept = "last good products" if job["status"] != "completed" else "products"
-        yield f"      {kept}: {_list_names(job['products'])}", ""
+        products_name = "last good products" if job["status"] != "completed" else "products"
+        yield f"      {products_name}: {_list_names(job['products'])}", ""
     elif job["status"] == "failed":
         yield "      it has no earlier products", ""
 
@@ -185,11 +185,11 @@ def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     inputs = [entry for entry in job["inputs"] if entry["kind"] not in _RULE_KINDS]
     if inputs:
         yield "      made of:", ""
-    for entry in inputs[:_INPUTS_TOLD]:
+    for entry in inputs[:_MOST_INPUTS]:
         digest = entry["digest"] if entry["digest"] == MISSING else entry["digest"][:12]
         yield f"        {entry['kind']} {printing.line(entry['name'])}  {digest}", ""
-    if len(inputs) > _INPUTS_TOLD:
-        yield f"        and {len(inputs) - _INPUTS_TOLD:,} more", ""
+    if len(inputs) > _MOST_INPUTS:
+        yield f"        and {len(inputs) - _MOST_INPUTS:,} more", ""
     declared = [f"{edge['target']} ({edge['type']})" for edge in job["depends_on"]]
     if declared:
         yield f"      declared to depend on: {_list_names(declared)}", ""
@@ -199,8 +199,8 @@ def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(printing.line(name) for name in names[:_INPUTS_TOLD])
-    return f"{shown} and {len(names) - _INPUTS_TOLD:,} more" if len(names) > _INPUTS_TOLD else shown
+    shown = ", ".join(printing.line(name) for name in names[:_MOST_INPUTS])
+    return f"{shown} and {len(names) - _MOST_INPUTS:,} more" if len(names) > _MOST_INPUTS else shown
 
 
 def _local(iso: str | None) -> str:

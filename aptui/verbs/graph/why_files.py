@@ -15,7 +15,7 @@ from aptui.store.queries.reader import Reader, SourceRow
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import OpenedProject, os_path
 
-_OWED = "what follows is about it as it was; 'aptui batch' processes it"
+_PENDING_ADVICE = "what follows is about it as it was; 'aptui batch' processes it"
 
 
 def describe_edit(source: SourceRow, database: Reader) -> str:
@@ -25,14 +25,14 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return f"its file was deleted since the last scan; {_OWED}"
+        return f"its file was deleted since the last scan; {_PENDING_ADVICE}"
     except OSError:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
     if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be some seconds older than the source's
         return ""
-    return f"its file changed since the last scan; {_OWED}"
+    return f"its file changed since the last scan; {_PENDING_ADVICE}"
 
 
 def _digest(path: str) -> bytes:

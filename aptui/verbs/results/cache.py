@@ -77,13 +77,13 @@ def _json_argument(parser: ArgumentParser) -> None:
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone unless said otherwise")
-    parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} unless said otherwise; 0 is any")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone by default")
+    parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
     parser.add_argument("--writable", action="store_true", help="on this machine alone: let everybody write")
     parser.add_argument(
         "--read-token-file",
         metavar="FILE",
-        help="who may read, a token to a line; unless said, everybody on this machine, and elsewhere who may write",
+        help="who may read, a token to a line; by default everybody on this machine, and elsewhere who may write",
     )
     parser.add_argument("--write-token-file", metavar="FILE", help="who may write: a token to a line, a namespace behind it")
     parser.add_argument("--certificate", metavar="FILE", help="speak TLS with it")
@@ -136,10 +136,10 @@ def gc(arguments: Namespace) -> int:
 
     config = load_config(arguments)
     path = _store_of(config)
-    said = value_of(arguments.limit or "0")
-    if mistake_in("local_store.size_limit", said):
+    size_limit = value_of(arguments.limit or "0")
+    if mistake_in("local_store.size_limit", size_limit):
         raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
-    limit = byte_count(said) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
+    limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
     done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
@@ -204,11 +204,11 @@ def _stats(arguments: Namespace) -> int:
     printing.say(f"this machine: {printing.line(path)}: {_describe_held(held)}{limit}" if path else "this machine keeps no results")
     where = f"shared cache: {sharing.mode}, {printing.line(sharing.store)}" if sharing.store else "shared cache: inactive"
     printing.say(where)
-    _tell_totals(totals.builders, totals.since_ms)
+    _print_totals(totals.builders, totals.since_ms)
     return 0
 
 
-def _tell_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
+def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     from aptui.sharing.account import duration, line, total
 
     if not builders:
@@ -269,7 +269,7 @@ def _test(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json(to_builtins(answer))
     else:
-        printing.say(f"{printing.line(answer.address)}: {printing.line(answer.said)}", "red" if answer.is_bad else "green")
+        printing.say(f"{printing.line(answer.address)}: {printing.line(answer.message)}", "red" if answer.is_bad else "green")
     return INCOMPLETE if answer.is_bad else 0
 
 

@@ -48,7 +48,7 @@ def verify(arguments: Namespace) -> int:
             raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
         with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
-    checked, unknown, findings = _look(arguments, config)
+    checked, unknown, findings = _check(arguments, config)
     code = DAMAGED if findings else 0
     repaired = False
     if findings and arguments.repair:
@@ -69,7 +69,7 @@ def verify(arguments: Namespace) -> int:
     return code
 
 
-def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]]:
+def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]]:
     """Return (how many products, how many of them without a digest, what is wrong)."""
     checked = unknown = 0
     findings = []
@@ -86,7 +86,7 @@ def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tu
     summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False
-    is_well = not _look(arguments, config)[2]
+    is_well = not _check(arguments, config)[2]
     return (0 if is_well else DAMAGED), is_well
 
 

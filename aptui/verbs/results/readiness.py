@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aptui.config import load
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, open_reader
 
@@ -70,7 +70,7 @@ def look_up(config: Config) -> CommitReadiness:
 
 def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
     """Remember messages about the shared cache: an unreachable store must not look like an empty one."""
-    if isinstance(notice, Said) and _TROUBLE in notice.text:
+    if isinstance(notice, EngineMessage) and _TROUBLE in notice.text:
         troubles[notice.text] = None
 
 
@@ -174,8 +174,8 @@ def _git(folder: Path, *words: str) -> str:
     except OSError as error:
         raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise UserError(said[-1].lower() if said else f"'{words[-1].partition('^')[0]}' is no commit", where=str(folder))
+        output = done.stderr.strip().splitlines()
+        raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is no commit", where=str(folder))
     return done.stdout
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
 from aptui.config.dirs import asset_database
@@ -52,7 +52,7 @@ class RebuildDifference(Struct, frozen=True):
     against: str
     kind: str
     offset: int
-    said: str
+    message: str = field(name="said")
 
 
 class ExpectedProduct(Struct, frozen=True):
@@ -66,7 +66,7 @@ class ExpectedProduct(Struct, frozen=True):
 class RebuildTask(Struct, frozen=True):
     """One job of the sample; its two results are known by `number`.
 
-    `expected` are its products by name, as `witness` has them (`RebuildDifference.against`).
+    `expected` are its products by name, as `compared_with` has them (`RebuildDifference.against`).
     """
 
     number: int
@@ -76,7 +76,7 @@ class RebuildTask(Struct, frozen=True):
     builder: Builder
     scan_folder: str
     expected: Mapping[str, ExpectedProduct]
-    witness: str = "recorded"
+    compared_with: str = "recorded"
 
 
 class RebuildSample(Struct, frozen=True):
@@ -105,15 +105,15 @@ class Rebuilt(Struct, frozen=True):
             "rebuilt": len(self.chosen.tasks),
             "builders": dict(sorted(self.counts.items())),
             "left_out": self.chosen.left_out,
-            "differences": [asdict(difference) for difference in self.differences],
+            "differences": [to_builtins(difference) for difference in self.differences],
         }
 
-    def tell(self, verdict: str) -> None:
+    def report(self, verdict: str) -> None:
         """Say it for people; `verdict` where nothing differs."""
         for item in self.differences:
             job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
             product = f" {printing.line(item.product)}:" if item.product else ""
-            printing.say(f"{job}:{product} {printing.line(item.said)}", "red")
+            printing.say(f"{job}:{product} {printing.line(item.message)}", "red")
         for source in self.chosen.left_out:
             printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
         count = printing.count(len(self.chosen.tasks), "job")
@@ -139,8 +139,8 @@ def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[
     first: dict[bytes, JobRow] = {}
     for row in shuffled:
         first.setdefault(row.builder, row)
-    kept = {row.job_id for row in first.values()}
-    chosen = [*first.values(), *(row for row in shuffled if row.job_id not in kept)][: max(len(first), wanted.of(len(rows)))]
+    job_ids = {row.job_id for row in first.values()}
+    chosen = [*first.values(), *(row for row in shuffled if row.job_id not in job_ids)][: max(len(first), wanted.of(len(rows)))]
     return sorted(chosen, key=lambda row: (row.source, row.platform, row.job_key))
 
 
@@ -158,7 +158,7 @@ def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, se
     if as_json:
         printing.say_json(rebuilt.facts)
     else:
-        rebuilt.tell("every product as recorded")
+        rebuilt.report("every product as recorded")
     return DIFFERENT if differences else 0
 
 
@@ -256,8 +256,8 @@ def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: s
 def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
     for which, result in (("first", first), ("second", second)):
         if result.outcome != Outcome.SUCCEEDED:
-            said = f"the {which} run failed: {result.error}, though the job is completed"
-            yield _difference(task, "", task.witness, "failed", -1, said)
+            message = f"the {which} run failed: {result.error}, though the job is completed"
+            yield _difference(task, "", task.compared_with, "failed", -1, message)
     if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
         return
     ones = {name_of(task.job, product, task.scan_folder): product for product in first.products}
@@ -266,21 +266,21 @@ def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Ite
     if ones.keys() != others.keys():
         yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))
     elif ones.keys() != expected.keys():
-        yield _difference(task, *_other_names(ones, expected, task.witness, "both runs", f"the {task.witness} one"))
+        yield _difference(task, *_other_names(ones, expected, task.compared_with, "both runs", f"the {task.compared_with} one"))
     for name in sorted(ones.keys() & others.keys()):
         one, other = ones[name], others[name]
         if one.digest != other.digest:
-            kind, offset, said = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
-            yield _difference(task, name, "second run", kind, offset, said)
+            kind, offset, message = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
+            yield _difference(task, name, "second run", kind, offset, message)
         elif name in expected and expected[name].digest and one.digest != expected[name].digest:
-            what = f"both runs differ from what is {task.witness}"
-            kind, offset, said = _describe_difference(one, expected[name].size, expected[name].path, what)
-            yield _difference(task, name, task.witness, kind, offset, said)
+            what = f"both runs differ from what is {task.compared_with}"
+            kind, offset, message = _describe_difference(one, expected[name].size, expected[name].path, what)
+            yield _difference(task, name, task.compared_with, kind, offset, message)
 
 
-def _difference(task: RebuildTask, product: str, against: str, kind: str, offset: int, said: str) -> RebuildDifference:
+def _difference(task: RebuildTask, product: str, against: str, kind: str, offset: int, message: str) -> RebuildDifference:
     job = task.job
-    return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, said)
+    return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, message)
 
 
 def _other_names(

@@ -40,7 +40,7 @@ from aptui.verbs.results.share import SharedCacheSetup
 if TYPE_CHECKING:
     from aptui.sharing.service import FoundResult, Service
 
-KEPT = "kept"
+STORED = "kept"
 
 
 def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
@@ -52,29 +52,29 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
     rows = list_completed(project, builders)
     everything = sample_of(config, project, rows, builders)
     with closing(Service(config.sharing, printing.complain)) as service:
-        kept = _find_kept(config, service, everything.tasks)
-        rows_kept = {task.row.job_id: number for number, (task, _found) in kept.items()}
-        numbers = [rows_kept[row.job_id] for row in sample([task.row for task, _found in kept.values()], wanted, seed)]
-        tasks = [kept[number][0] for number in numbers]
+        stored = _find_stored(config, service, everything.tasks)
+        stored_rows = {task.row.job_id: number for number, (task, _found) in stored.items()}
+        numbers = [stored_rows[row.job_id] for row in sample([task.row for task, _found in stored.values()], wanted, seed)]
+        tasks = [stored[number][0] for number in numbers]
         differences = list(differences_of(config, tasks, everything.settings)) if tasks else []
-        removed = _remove(kept, differences)
+        removed = _remove(stored, differences)
     chosen = RebuildSample(tasks, everything.settings, everything.left_out)
     rebuilt = Rebuilt(seed, len(rows), counts_of(tasks), chosen, differences)
     if as_json:
-        printing.say_json({"store": config.sharing.local_store, "kept": len(kept), "removed": removed, **rebuilt.facts})
+        printing.say_json({"store": config.sharing.local_store, "kept": len(stored), "removed": removed, **rebuilt.facts})
         return DIFFERENT if differences else 0
     printing.say(
-        f"{len(kept):,} of {printing.count(len(rows), 'job')} have a result in '{printing.line(config.sharing.local_store)}'"
+        f"{len(stored):,} of {printing.count(len(rows), 'job')} have a result in '{printing.line(config.sharing.local_store)}'"
     )
     if tasks or everything.left_out:
-        rebuilt.tell("every result as kept")
+        rebuilt.report("every result as kept")
     if removed:
         printing.say(f"{printing.count(removed, 'result')} removed; it is made again when needed", "yellow")
         printing.say("'aptui verify --rebuild 100%' tells what came into this project's cache from there")
     return DIFFERENT if differences else 0
 
 
-def _find_kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
+def _find_stored(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
     """Return {number: (task, what is kept of it)} of those of which anything is."""
     project = with_intermediates(config.project, str(config.cache_dir))
     present = Present({folder.name: folder.path for folder in project.scan_folders})
@@ -82,7 +82,7 @@ def _find_kept(config: Config, service: Service, tasks: Iterable[RebuildTask]) -
     for task in tasks:
         result = service.look_up(facts_of(task.job, task.builder, task.job.inputs), present.beside(task.root), is_shared=False)
         if result is not None:
-            found[task.number] = replace(task, expected=_products(task, result), witness=KEPT), result
+            found[task.number] = replace(task, expected=_products(task, result), compared_with=STORED), result
     return found
 
 
@@ -96,10 +96,10 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
     }
 
 
-def _remove(kept: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
+def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
     """Remove the records that two runs contradict; return how many. Those of builders that throw dice are as good as any."""
-    wrong = {_name(item) for item in differences if item.against == KEPT and item.kind != "failed"}
-    for task, found in kept.values():
+    wrong = {_name(item) for item in differences if item.against == STORED and item.kind != "failed"}
+    for task, found in stored.values():
         job = task.job
         if (task.builder.name, job.source.rel, job.platform, job.key) in wrong and found.namespace.local is not None:
             found.namespace.local.drop_record(found.result.key)

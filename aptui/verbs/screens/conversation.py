@@ -18,7 +18,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 
-from aptui.link.port import Cancel, Escalate
+from aptui.link.port import Cancel, EscalateJobs
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.plain import Stream, follow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 PAGE_LINES = 20
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 _VERBS = {
     "why": "aptui.verbs.graph.why",
     "log": "aptui.verbs.log",
@@ -107,15 +107,15 @@ class Conversation:
             case ["follow", *_]:
                 self._follow()
             case ["failed", *terms]:
-                self._tell(self._jobs(["status:failed", *terms]))
+                self._print(self._jobs(["status:failed", *terms]))
             case ["jobs", *terms]:
-                self._tell(self._jobs(terms))
+                self._print(self._jobs(terms))
             case ["cancel", *jobs]:
                 self._say(self._order(Cancel, "cancelled", jobs))
             case ["escalate", *jobs]:
-                self._say(self._order(Escalate, "escalated", jobs))
+                self._say(self._order(EscalateJobs, "escalated", jobs))
             case [verb, *rest] if verb in _VERBS:
-                self._tell(self._verb(verb, rest))
+                self._print(self._verb(verb, rest))
             case [word, *_]:
                 self._say(f"'{printing.line(word)}' is nothing that is known here; 'help' says what is")
 
@@ -129,18 +129,18 @@ class Conversation:
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
-        module, said = import_module(_VERBS[verb]), printing.Lines()
+        module, output = import_module(_VERBS[verb]), printing.LineOutput()
         parser = _Parser(prog=verb, add_help=False)
         getattr(module, f"{verb}_arguments")(parser)
         given = Namespace(**{**vars(self._arguments), "theme": "", "no_mouse": True})
         try:
-            with redirect_stdout(said), redirect_stderr(said):
+            with redirect_stdout(output), redirect_stderr(output):
                 getattr(module, verb)(parser.parse_args(words, given))
         except KnownError as error:
-            return said.getvalue() + _trouble(error)
-        return said.getvalue().rstrip("\n")
+            return output.getvalue() + _trouble(error)
+        return output.getvalue().rstrip("\n")
 
-    def _order(self, kind: type[Cancel | Escalate], done: str, jobs: list[str]) -> str:
+    def _order(self, kind: type[Cancel | EscalateJobs], done: str, jobs: list[str]) -> str:
         numbers = tuple(int(job[1:]) for job in jobs if job.startswith("#") and job[1:].isdecimal())
         if not numbers or len(numbers) < len(jobs):
             return "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them"
@@ -161,7 +161,7 @@ class Conversation:
             else f"no job was {done}: none of these runs or waits"
         )
 
-    def _tell(self, answer: str) -> None:
+    def _print(self, answer: str) -> None:
         """Give an answer, a page of it at first."""
         self._answer, self._waiting = answer, answer.splitlines()
         self._more()
@@ -243,7 +243,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
             session.open()
 
             def ask(verb: Verb) -> Answer:
-                return session.ask(verb).result(_PATIENCE_S)
+                return session.ask(verb).result(_TIMEOUT_S)
 
             talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
             for question in meanwhile.read_typed("aptui> " if is_typed else ""):

@@ -25,12 +25,12 @@ def tui(arguments: Namespace) -> int:
     try:
         config = load_config(arguments)
     except UserError as broken:
-        return _look_on(arguments, broken)
+        return _open_read_only(arguments, broken)
     adopt_cache(arguments, config)
     return show(config, arguments, is_read_only=arguments.read_only)
 
 
-def _look_on(arguments: Namespace, broken: UserError) -> int:
+def _open_read_only(arguments: Namespace, broken: UserError) -> int:
     """Open the screen although the configuration is broken: over the engine that runs by an earlier one, or to look alone.
 
     Raises:

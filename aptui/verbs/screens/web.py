@@ -27,7 +27,7 @@ _DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 def web_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `web`."""
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free unless said")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free by default")
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
     parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
 
@@ -43,11 +43,11 @@ def web(arguments: Namespace) -> int:
     command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]
     command += ["--theme", arguments.theme] if arguments.theme else []
     command += ["--read-only"] if arguments.read_only else []
-    serve.run(config, command, arguments.port, _tell_screen)
+    serve.run(config, command, arguments.port, _print_screen)
     return 0
 
 
-def _tell_screen(address: str) -> None:
+def _print_screen(address: str) -> None:
     printing.say(f"the screen is at  {address}")
     printing.say("anyone with this address has full control of the engine, as you have; Ctrl-C ends it")
     sys.stdout.flush()
@@ -64,14 +64,14 @@ def show_demo(config: Config) -> int:
     if is_ours:
         engine.start(config.project_dir, config.cache_dir)
     try:
-        page.run(config, lambda address: _tell_page(config, address))
+        page.run(config, lambda address: _print_page(config, address))
     finally:
         if is_ours:
             stop_engines(config.cache_dir)
     return 0
 
 
-def _tell_page(config: Config, address: str) -> None:
+def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
     printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
     sys.stdout.flush()

@@ -36,7 +36,7 @@ def capsule_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", metavar="JOB | run FILE", nargs="+", help="#<number>, or PATH[@PLATFORM][:JOB KEY]; or a capsule to run"
     )
-    parser.add_argument("--out", metavar="FILE", help="where the capsule goes; JOB's name and .capsule.tgz unless said")
+    parser.add_argument("--out", metavar="FILE", help="where the capsule goes; JOB's name and .capsule.tgz by default")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
 A capsule has the inputs of the job's last run, its builder and platform, what it
@@ -73,7 +73,7 @@ def _make(word: str, arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json({**made.facts, "file": file, "bytes": size})
         return 0
-    _tell_lacking(made.facts)
+    _print_missing(made.facts)
     inputs = printing.count(len(made.facts["inputs"]), "input")
     printing.say(
         f"{printing.line(file)}: {inputs}, {printing.size(size)}; it is to come out as {_describe_outcome(made.facts['expected'])}"
@@ -81,7 +81,7 @@ def _make(word: str, arguments: Namespace) -> int:
     return 0
 
 
-def _tell_lacking(facts: dict[str, Any]) -> None:
+def _print_missing(facts: dict[str, Any]) -> None:
     for text in facts["lacks"]:
         printing.complain(f"aptui: lacking: {printing.line(text)}", "yellow")
     for one in facts["inputs"]:
@@ -115,12 +115,14 @@ def _run(file: str, arguments: Namespace) -> int:
         differences = [*_tools(facts, config), *_differences(facts["expected"], came)]
     is_same = not any(one["is_result"] for one in differences)
     if arguments.json:
-        told = [{"what": one["what"], "expected": one["expected"], "found": one["found"]} for one in differences]
-        printing.say_json({"job": facts["job"], "same": is_same, "expected": facts["expected"], "found": came, "differences": told})
+        differences_json = [{"what": one["what"], "expected": one["expected"], "found": one["found"]} for one in differences]
+        printing.say_json(
+            {"job": facts["job"], "same": is_same, "expected": facts["expected"], "found": came, "differences": differences_json}
+        )
         return 0 if is_same else JOBS_FAILED
     job = facts["job"]
     printing.say(printing.line(f"{job['source']}@{job['platform']}:{job['job_key']}"), "bold")
-    _tell_lacking(facts)
+    _print_missing(facts)
     printing.say(f"it came out as {_describe_outcome(came)}")
     for one in differences:
         printing.say(

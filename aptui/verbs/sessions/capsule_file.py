@@ -1,4 +1,4 @@
-"""A job in a file: a small project of its own, with the inputs of its last run, what it came to, and nobody's environment.
+"""A job in a file: a small project of its own, with the inputs of its last run, what it came to, and no personal environment.
 
     capsule.json   what the job is, what its last run came to, which tools and versions did it, what is lacking
     aptui.yaml     its builder alone, for all platforms; builders/ are the project's own
@@ -48,7 +48,7 @@ SOURCES = "sources"
 _FILES = ("source", "dependency", "discovered", "companion")
 """Kinds of a manifest's entries that are files."""
 _JOBS = ("job", "products")
-_KEPT_KEYS = ("limits", "metadata_types", "undeclared_reads")
+_PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 _BELOW = ".aptui.yaml"
 _HERE = "/…here…"
 """Stands for the folder of the capsule while `run.sh` is written; no path of a project has it."""
@@ -184,7 +184,7 @@ def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
     """Return the configuration: JSON, which is YAML too."""
     whole = load.tree(config.project_dir).plain()
     own = {
-        **{key: whole[key] for key in _KEPT_KEYS if key in whole},
+        **{key: whole[key] for key in _PROJECT_KEYS if key in whole},
         "platforms": whole["platforms"],
         "scan_folders": [{"name": row.scan_folder, "path": SOURCES}],
         "builders": [one for one in whole.get("builders", ()) if one["name"] == builder.name],
@@ -205,8 +205,8 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
         command = commands.invocation(builder.command.command, values)
     except commands.CommandError as error:
         return f"#!/bin/sh\n# {printing.line(str(error))}\nexit 1\n".encode()
-    told = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
-    exports = [f"export {name}={_quote(value)}" for name, value in (*told, *command.environment)]
+    quality_variables = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
+    exports = [f"export {name}={_quote(value)}" for name, value in (*quality_variables, *command.environment)]
     line = " ".join(map(_quote, command.arguments))
     lines = ["#!/bin/sh", "# The command of this job, over the sources beside it; its products are in out/.", "set -eu"]
     lines += [

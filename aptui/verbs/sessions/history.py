@@ -17,7 +17,7 @@ from aptui.store.history.sessions import OUTCOMES, SessionRun, WorkSession, runs
 from aptui.verbs.opening import OpenedProject, open_for_reading
 
 _LISTED = 30
-_TOLD = 20
+_MOST_ROWS = 20
 """Of each kind of change; JSON has all."""
 _SLOWEST = 10
 _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
@@ -26,7 +26,7 @@ _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED
 def history_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `history`."""
     parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
-    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = """\
   aptui history            the last sessions: why each began, what ran, what failed
@@ -112,20 +112,22 @@ def _show(one: WorkSession, project: OpenedProject, arguments: Namespace) -> Non
     if arguments.json:
         printing.say_json({**session_json(one), "runs": [_run_json(run, one, project) for run in runs]})
         return
-    tell_session(one)
+    print_session(one)
     builders: dict[str, tuple[int, int]] = {}
     for run in runs:
         count, total_ms = builders.get(project.builder_of(run.builder), (0, 0))
         builders[project.builder_of(run.builder)] = count + 1, total_ms + run.duration_ms * (not run.is_restored)
-    _tell_runs("failed", [run for run in runs if run.is_failed], project, _TOLD)
-    _tell_runs("slowest", sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms), project, _SLOWEST)
+    _print_runs("failed", [run for run in runs if run.is_failed], project, _MOST_ROWS)
+    _print_runs(
+        "slowest", sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms), project, _SLOWEST
+    )
     if builders:
         printing.say("builders:", "bold")
     for name, (count, total_ms) in sorted(builders.items(), key=lambda item: (-item[1][1], item[0])):
         printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
 
 
-def tell_session(one: WorkSession) -> None:
+def print_session(one: WorkSession) -> None:
     """Write what a session was."""
     printing.say(f"session {one.number}: {printing.line(why(one))}", "bold")
     printing.say(f"began {printing.when(one.started_ms)}, took {printing.duration(one.seconds)}")
@@ -148,7 +150,7 @@ def tell_session(one: WorkSession) -> None:
         printing.say(f"commit {one.commit}")
 
 
-def _tell_runs(title: str, runs: list[SessionRun], project: OpenedProject, most: int) -> None:
+def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most: int) -> None:
     if not runs:
         return
     printing.say(f"{title}:", "bold")
@@ -194,33 +196,33 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
     for one in chosen:
         printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
     printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
-    _tell("began to fail", found.began_to_fail, _describe_name, "red")
-    _tell("still failing", found.still_failing, _describe_name, "yellow")
-    _tell("mended", found.mended, _describe_name, "green")
-    _tell("slower", found.slower, _describe_pace, "yellow")
-    _tell("faster", found.faster, _describe_pace)
-    _tell("grew", found.grew, _describe_growth)
-    _tell("shrank", found.shrank, _describe_growth)
-    _tell("new", found.new, _describe_name)
+    _print_changes("began to fail", found.began_to_fail, _describe_name, "red")
+    _print_changes("still failing", found.still_failing, _describe_name, "yellow")
+    _print_changes("mended", found.mended, _describe_name, "green")
+    _print_changes("slower", found.slower, _describe_pace, "yellow")
+    _print_changes("faster", found.faster, _describe_pace)
+    _print_changes("grew", found.grew, _describe_growth)
+    _print_changes("shrank", found.shrank, _describe_growth)
+    _print_changes("new", found.new, _describe_name)
     if found.gone:
         printing.say(f"gone ({len(found.gone):,}):", "bold")
-        for source, platform, job_key, _builder in found.gone[:_TOLD]:
+        for source, platform, job_key, _builder in found.gone[:_MOST_ROWS]:
             printing.say(f"  {printing.line(f'{source}@{platform}:{job_key}')}")
-        _tell_rest(len(found.gone))
+        _print_rest(len(found.gone))
 
 
-def _tell(title: str, changes: list[comparing.JobComparison], said: Any, colour: str = "") -> None:
+def _print_changes(title: str, changes: list[comparing.JobComparison], text: Any, colour: str = "") -> None:
     if not changes:
         return
     printing.say(f"{title} ({len(changes):,}):", "bold")
-    for change in changes[:_TOLD]:
-        printing.say(f"  {said(change)}", colour)
-    _tell_rest(len(changes))
+    for change in changes[:_MOST_ROWS]:
+        printing.say(f"  {text(change)}", colour)
+    _print_rest(len(changes))
 
 
-def _tell_rest(count: int) -> None:
-    if count > _TOLD:
-        printing.say(f"  and {count - _TOLD:,} more: --json has all")
+def _print_rest(count: int) -> None:
+    if count > _MOST_ROWS:
+        printing.say(f"  and {count - _MOST_ROWS:,} more: --json has all")
 
 
 def _describe_name(change: comparing.JobComparison) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
-NOBODY = "(nobody)"
+NO_OWNER = "(nobody)"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 _MOST_BYTES = 3 << 20
 """GitHub reads no larger one."""
@@ -38,12 +38,12 @@ class Owners:
         self._known: dict[str, str] = {}
 
     def of(self, path: str) -> str:
-        """Return the owners of an absolute path, `NOBODY` where nobody is named."""
+        """Return the owners of an absolute path, `NO_OWNER` where nobody is named."""
         found = self._known.get(path)
         if found is None:
             rel = os.path.relpath(path, self._root)
             named = next((owners for rule, owners in self._rules if rule.means(rel)), ()) if not rel.startswith("..") else ()
-            found = self._known[path] = " ".join(named) or NOBODY
+            found = self._known[path] = " ".join(named) or NO_OWNER
         return found
 
 

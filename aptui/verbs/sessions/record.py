@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LIMIT_MIB, _MOST_MIB = 256, 1 << 20
 _MOST_LOGS_BYTES = 16 << 20
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _MIB = 1 << 20
 
 
@@ -50,7 +50,7 @@ def record_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=_seconds, metavar="TIME", help="end after so long: 90, 90s, 15m, 8h")
     parser.add_argument("--until-idle", action="store_true", help="end once the engine has nothing left to do")
     parser.add_argument(
-        "--limit", type=_mebibytes, default=_LIMIT_MIB, metavar="MIB", help=f"end when it is so large; {_LIMIT_MIB} unless said"
+        "--limit", type=_mebibytes, default=_LIMIT_MIB, metavar="MIB", help=f"end when it is so large; {_LIMIT_MIB} by default"
     )
     parser.add_argument("file", metavar="FILE", help="where to; a recording that is there is replaced, no other file is")
     parser.epilog = """\
@@ -221,7 +221,7 @@ class Recorder:
                 signal.signal(number, before)
 
     def _client_turn(self) -> None:
-        news = self._client.next_news(_LOOK_S)
+        news = self._client.next_news(_POLL_S)
         if news is None:
             self._writer.flush()
         elif not self._writer.is_full:

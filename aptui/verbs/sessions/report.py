@@ -22,7 +22,7 @@ def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `report`."""
     parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="what stands together")
     parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 unless said"
+        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
     )
     parser.add_argument("--all", action="store_true", help="also what is well")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
@@ -42,7 +42,7 @@ def report(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json_list(_json(row, project) for row in shown)
     else:
-        _tell(rows, shown, arguments.by)
+        _print(rows, shown, arguments.by)
     return 0
 
 
@@ -54,11 +54,13 @@ def _group(project: OpenedProject, arguments: Namespace) -> Group:
             return lambda _source, _folder, builder, _platform: project.builder_of(builder)
         case "platform":
             return lambda _source, _folder, _builder, platform: platform
-    from aptui.verbs.sessions.owners import NOBODY, owners_of
+    from aptui.verbs.sessions.owners import NO_OWNER, owners_of
 
     owners = owners_of(project.config.project_dir)
     roots = {folder.name: folder.path for folder in project.config.project.scan_folders if not folder.is_intermediate}
-    return lambda source, folder, _builder, _platform: owners.of(os.path.join(roots[folder], source)) if folder in roots else NOBODY
+    return lambda source, folder, _builder, _platform: (
+        owners.of(os.path.join(roots[folder], source)) if folder in roots else NO_OWNER
+    )
 
 
 def _json(row: ReportRow, project: OpenedProject) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def _json(row: ReportRow, project: OpenedProject) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
+def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
     well = [row for row in rows if row.is_well]
     if shown:
         header = (by, "jobs", "failed", "waiting", "cancelled", "warnings", "errors")

@@ -20,12 +20,12 @@ def size_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `size`."""
     parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="what stands together")
     parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 unless said"
+        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
     )
     diff = "what grew since that session ended ('aptui history'), or the last one at that commit"
     parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
     parser.add_argument("--html", metavar="FILE", help="write it as one page with bars, for a browser")
-    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
   aptui size                           products by the first folder of their source
@@ -59,7 +59,7 @@ def size(arguments: Namespace) -> int:
     if arguments.html:
         printing.say(f"written: {printing.line(arguments.html)}")
         return 0
-    _tell(rows, total, by, arguments.limit or _LISTED)
+    _print(rows, total, by, arguments.limit or _LISTED)
     return 0
 
 
@@ -68,7 +68,7 @@ def _json(row: SizeRow) -> dict[str, str | int]:
     return {"name": row.name, "products": row.count, "bytes": row.size, **grew}
 
 
-def _tell(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
+def _print(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
     is_diff = total.grew is not None
     shown = rows[:limit]
     most = max((abs(row.grew or 0) if is_diff else row.size for row in shown), default=0)

@@ -22,13 +22,13 @@ from aptui.verbs.sessions.history import why
 _PROCESS = 1
 _CRITICAL_LANE = 0
 """The track of the deciding chain stands above those of the workers."""
-_TOLD = 10
+_MOST_ROWS = 10
 
 
 def trace_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `trace`."""
     parser.add_argument(
-        "session", metavar="SESSION", nargs="?", default="last", help="its number, 'last' (unless said), or 'last~1'"
+        "session", metavar="SESSION", nargs="?", default="last", help="its number, 'last' (by default), or 'last~1'"
     )
     parser.add_argument(
         "--out", metavar="FILE", help="write a trace for ui.perfetto.dev or chrome://tracing; else tell the critical path"
@@ -47,7 +47,7 @@ def trace(arguments: Namespace) -> int:
         if arguments.out:
             _write(arguments.out, document)
         if not arguments.json:
-            _tell(session, found, arguments.out)
+            _print(session, found, arguments.out)
     return 0
 
 
@@ -108,7 +108,7 @@ def _write(file: str, document: dict[str, Any]) -> None:
         stream.write(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _tell(session: WorkSession, found: Timeline, file: str | None) -> None:
+def _print(session: WorkSession, found: Timeline, file: str | None) -> None:
     printing.say(f"session {session.number}: {printing.line(why(session))}", "bold")
     lanes = printing.count(found.lane_count, "worker")
     printing.say(f"{printing.count(len(found.spans), 'job')} in {printing.duration(session.seconds)} on {lanes} at most")
@@ -117,7 +117,7 @@ def _tell(session: WorkSession, found: Timeline, file: str | None) -> None:
             f"critical path: {printing.count(len(found.critical), 'job')}, {printing.duration(found.critical_ms / 1000)}", "bold"
         )
     spans = {span.run.job_id: span for span in found.spans}
-    for job_id in found.critical[-_TOLD:]:
+    for job_id in found.critical[-_MOST_ROWS:]:
         run = spans[job_id].run
         name = printing.line(f"{run.source}@{run.platform}:{run.job_key}")
         printing.say(f"  {printing.duration(run.duration_ms / 1000):>10}  {name}")

@@ -62,7 +62,7 @@ def check(arguments: Namespace) -> int:
             {"findings": [to_builtins(each) for each in found], "counts": {each.name: counts[each.name] for each in wanted}}
         )
     else:
-        tell(found, _LISTED)
+        print_findings(found, _LISTED)
         printing.say(findings_line(found, len(wanted)), "" if found else "green")
     return FOUND if any(each.level != CheckLevel.WARN for each in found) else 0
 
@@ -76,7 +76,7 @@ def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check,
     return tuple(each for each in checks if not only or each.name in only)
 
 
-def tell(found: Sequence[CheckFinding], limit: int) -> None:
+def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
     """Print findings, at most so many."""
     for each in found[:limit]:
         about = printing.line(each.product or each.source or "all together")
@@ -94,8 +94,8 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
         return []
     asked = [(each, item) for item in products_to_check(project.database) for each in checks if each.wants(item.source)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = pool.map(lambda pair: _ask(project.config, *pair), asked)
-        return [finding for finding in said if finding is not None]
+        answers = pool.map(lambda pair: _ask(project.config, *pair), asked)
+        return [finding for finding in answers if finding is not None]
 
 
 def _ask(config: Config, check: Check, item: ProductToCheck) -> CheckFinding | None:

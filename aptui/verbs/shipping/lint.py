@@ -1,4 +1,4 @@
-"""`lint`: what breaks later or elsewhere: spelling of references, dead dependencies, assets that nobody reaches, case twins.
+"""`lint`: what breaks later or elsewhere: spelling of references, dead dependencies, unreachable assets, names equal but for case.
 
 It looks at what was processed last, and reads the text of sources; it changes nothing.
 
@@ -22,7 +22,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import closure, orphans
-from aptui.store.queries.named import case_twins, find_named_sources
+from aptui.store.queries.named import find_named_sources, list_same_but_for_case
 from aptui.verbs.asset_names import AskedAssets, AssetNames, database_argument, open_asked
 
 FOUND = 1
@@ -33,7 +33,7 @@ CHECKS = {
     "case": "sources or products whose names differ in case alone: one file on Windows and macOS",
 }
 _LARGEST_TEXT = 16 << 20
-_BINARY_LOOK = 8192
+_BINARY_SAMPLE = 8192
 
 
 class LintFinding(Struct, frozen=True):
@@ -65,7 +65,7 @@ def lint(arguments: Namespace) -> int:
     wanted = arguments.only or list(CHECKS)
     with open_asked(arguments) as place:
         found = sorted(
-            set(_look(place, wanted, arguments)), key=lambda each: (list(CHECKS).index(each.check), each.asset, each.what)
+            set(_find(place, wanted, arguments)), key=lambda each: (list(CHECKS).index(each.check), each.asset, each.what)
         )
     if arguments.junit:
         _write_junit(arguments.junit, wanted, found)
@@ -75,11 +75,11 @@ def lint(arguments: Namespace) -> int:
     else:
         for each in found:
             printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
-        said = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
+        summary = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
         note = (
             "" if arguments.roots or "unreachable" not in wanted else "; name assets with --roots to look for unreachable ones, too"
         )
-        printing.say(f"{printing.count(len(found), 'finding')}{f': {said}' if said else ''}{note}")
+        printing.say(f"{printing.count(len(found), 'finding')}{f': {summary}' if summary else ''}{note}")
     return FOUND if found and arguments.fail else 0
 
 
@@ -88,10 +88,10 @@ def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with open_asked(asked_for) as place:
-        return sorted(set(_look(place, wanted, asked_for)), key=lambda each: (each.check, each.asset, each.what))
+        return sorted(set(_find(place, wanted, asked_for)), key=lambda each: (each.check, each.asset, each.what))
 
 
-def _look(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
+def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
     graph = place.graph(arguments.platform)
     if "spelling" in wanted:
         yield from _misspelt(place)
@@ -100,7 +100,7 @@ def _look(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
     if "unreachable" in wanted and arguments.roots:
         yield from _unreachable(place, graph, arguments)
     if "case" in wanted:
-        yield from _twins(place)
+        yield from _find_same_names(place)
 
 
 # ---------------------------------------------------------------------------------------------------------------- spelling
@@ -123,7 +123,7 @@ def _text_of(path: str) -> bytes:
             data = stream.read(_LARGEST_TEXT)
     except OSError:
         return b""
-    return b"" if b"\0" in data[:_BINARY_LOOK] else data
+    return b"" if b"\0" in data[:_BINARY_SAMPLE] else data
 
 
 def spelling(data: bytes, path: bytes) -> bytes | None:
@@ -169,18 +169,18 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
 # -------------------------------------------------------------------------------------------------------------------- case
 
 
-def _twins(place: AskedAssets) -> Iterator[LintFinding]:
-    for name, source in case_twins(place.database):
+def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
+    for name, source in list_same_but_for_case(place.database):
         yield LintFinding("case", name, f"of '{source}' differs in case alone from another product", "rename one of them")
     roots = [] if place.config is None else [folder.path for folder in place.config.project.scan_folders]
     cache = os.fspath(place.cache_dir)
     for root in roots:
-        for names in _source_twins(root, cache):
+        for names in _list_same_names(root, cache):
             others = ", ".join(f"'{name}'" for name in names[1:])
             yield LintFinding("case", names[0], f"differs in case alone from {others}", "rename all but one")
 
 
-def _source_twins(root: str, cache: str) -> Iterator[list[str]]:
+def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
     """Yield names below a scan folder that would be one on a disk that ignores case."""
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
@@ -213,7 +213,7 @@ def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]
         if not findings:
             yield f'<testcase classname="lint" name="{name}"/>'
         for each in findings:
-            said = quoteattr(printing.line(f"{each.what}; {each.next}"))
+            message = quoteattr(printing.line(f"{each.what}; {each.next}"))
             asset = quoteattr(printing.line(each.asset))
-            yield f'<testcase classname="lint.{name}" name={asset}><failure message={said}/></testcase>'
+            yield f'<testcase classname="lint.{name}" name={asset}><failure message={message}/></testcase>'
     yield "</testsuite></testsuites>"

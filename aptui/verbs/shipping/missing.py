@@ -85,7 +85,7 @@ def scan_missing(arguments: Namespace) -> int:
     found, more = _search(config, arguments).files(files) if files else ([], Tally())
     with open_for_reading(arguments, config) as project:
         rows = results(project.database, product_ids) if product_ids else []
-    _tell(arguments, tally, rows, found, more)
+    _print(arguments, tally, rows, found, more)
     if tally.is_given_up:
         return _INCOMPLETE
     return FOUND if arguments.fail and tally.flawed + more.flawed else 0
@@ -131,33 +131,33 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
     with _hold_database(config) as writer:
         with closing(open_reader(asset_database(config.cache_dir))) as reader:
             wanted = choose_scanned(reader, arguments.patterns)
-        told = _MissingReporter(len(wanted))
+        reporter = _MissingReporter(len(wanted))
 
         def save(rows: Rows) -> None:
             writer.run(rows, durable=False)
 
         try:
-            return _search(config, arguments).products(wanted, save, lambda tally: told(tally.done, tally.hits))
+            return _search(config, arguments).products(wanted, save, lambda tally: reporter(tally.done, tally.hits))
         finally:
-            told.close()
+            reporter.close()
 
 
 def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     """Have the engine search; its news are followed."""
-    told = _MissingReporter(0)
+    reporter = _MissingReporter(0)
 
     def take_notice(notice: Notice) -> None:
         if isinstance(notice, MissingScan) and not notice.is_over:
-            told(notice.done_count, notice.hit_count, notice.file_count)
+            reporter(notice.done_count, notice.hit_count, notice.file_count)
 
-    heard: list[port.Answer | KnownError] = []
+    answers: list[port.Answer | KnownError] = []
     client.ask(port.Subscribe(wants_all=False))
-    client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), heard.append)
+    client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
     try:
-        client.listen_until(lambda: heard, on_news=lambda news: take_notice(news.notice))
+        client.listen_until(lambda: answers, on_news=lambda news: take_notice(news.notice))
     finally:
-        told.close()
-    answer = heard[0]
+        reporter.close()
+    answer = answers[0]
     if isinstance(answer, KnownError):
         raise answer
     return msgspec.convert(answer, prepare_form(Tally))
@@ -235,7 +235,7 @@ def _files_in(folders: Sequence[str]) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------------------- telling
 
 
-def _tell(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> None:
+def _print(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> None:
     if arguments.json:
         printing.say_json(_json(tally, rows, files, more))
         return
@@ -248,17 +248,17 @@ def _tell(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: 
         if row.name != before:
             printing.say(printing.line(row.name), "bold")
             before = row.name
-        _tell_one(row.text, row.uuid, row.sub_id, row.meant)
+        _print_one(row.text, row.uuid, row.sub_id, row.meant)
     for file in files:
         printing.say(printing.line(file.path), "bold")
         for hit in file.hits:
-            _tell_one(hit.text, hit.uuid, hit.sub_id, hit.product)
+            _print_one(hit.text, hit.uuid, hit.sub_id, hit.product)
         if file.says:
             printing.say(f"  {file.says}", "yellow")
     printing.say(_verdict(tally, more))
 
 
-def _tell_one(text: str, uuid: bytes, sub_id: int, meant: str) -> None:
+def _print_one(text: str, uuid: bytes, sub_id: int, meant: str) -> None:
     if uuid == NO_UUID:
         printing.say(f"  {printing.line(text)}", "yellow")
     else:

@@ -52,7 +52,7 @@ def assetlist(arguments: Namespace) -> int:
     if arguments.json:
         sys.stdout.write(as_json(found))
     elif not arguments.output:
-        _tell_list(found, is_orphans=arguments.orphans)
+        _print_list(found, is_orphans=arguments.orphans)
     else:
         printing.say(_total(found))
     return 0
@@ -85,7 +85,7 @@ def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: st
     return list(found)
 
 
-def _tell_list(found: AssetList, *, is_orphans: bool) -> None:
+def _print_list(found: AssetList, *, is_orphans: bool) -> None:
     if is_orphans:
         printing.table(
             ("product", "size", "source"), ([item.name, _size(item.size), item.source] for item in found.products), right=(1,)
@@ -196,10 +196,10 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
     if not rows:
         return
     kinds = Counter(kind for _source, _platform, kind in rows)
-    said = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
+    summary = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     first = ", ".join(printing.line(source) for source in list(dict.fromkeys(row[0] for row in rows))[:3])
     raise UserError(
-        f"the cache is not settled: of its jobs {said}, such as {first}",
+        f"the cache is not settled: of its jobs {summary}, such as {first}",
         hint="'aptui batch' settles it; --unsettled packs the last good products",
     )
 
@@ -227,11 +227,11 @@ def compare(arguments: Namespace) -> int:
             }
         )
     else:
-        _tell_changes(changes, old, new)
+        _print_changes(changes, old, new)
     return DIFFERS if changes else 0
 
 
-def _tell_changes(changes: list[AssetListChange], old: AssetList, new: AssetList) -> None:
+def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetList) -> None:
     if changes:
         rows = (
             [
@@ -245,10 +245,10 @@ def _tell_changes(changes: list[AssetListChange], old: AssetList, new: AssetList
         )
         printing.table(("change", "product", "old", "new", "more"), rows, right=(2, 3, 4))
     kinds = Counter(change.kind for change in changes)
-    said = ", ".join(f"{kinds[kind]:,} {kind}" for kind in CHANGES if kinds[kind]) or "equal"
+    summary = ", ".join(f"{kinds[kind]:,} {kind}" for kind in CHANGES if kinds[kind]) or "equal"
     more = new.total_bytes - old.total_bytes
     printing.say(
-        f"{said}; {printing.count(len(old.products), 'product')}, {printing.size(old.total_bytes)} -> "
+        f"{summary}; {printing.count(len(old.products), 'product')}, {printing.size(old.total_bytes)} -> "
         f"{len(new.products):,}, {printing.size(new.total_bytes)} ({_with_sign(more)})"
     )
 

@@ -18,8 +18,8 @@ from aptui.shared.errors import BusyError, UserError
 from aptui.shared.printing import line
 from aptui.store.db.archive.archive import DatabaseArchive
 
-_HINT = "'aptui batch' processes it; --unsettled packs what was made before"
-_TOLD = 3
+_ADVICE = "'aptui batch' processes it; --unsettled packs what was made before"
+_MOST_NAMES = 3
 
 
 def refuse_stale(config: Config) -> None:
@@ -37,12 +37,12 @@ def refuse_stale(config: Config) -> None:
     if opening.is_current:
         return
     if opening.check is None or opening.check.is_clean:
-        raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_HINT)
+        raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_ADVICE)
     folders = list(_find_changed(opening))
     if folders:
-        more = f" and {len(folders) - _TOLD:,} more" if len(folders) > _TOLD else ""
-        names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_TOLD])
-        raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_HINT)
+        more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
+        names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_MOST_NAMES])
+        raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_ADVICE)
 
 
 def is_settled(opening: PreparedSession) -> bool:
@@ -59,7 +59,7 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
     assert opening.walk is not None
     with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
         for folder, parts in opening.check.differing:
-            entries, _below = opening.walk.look(parts)
+            entries, _below = opening.walk.read_folders(parts)
             here = {
                 (part.scan_folder.id, f"{part.rel}/{name}".lstrip("/"))
                 for part, files in entries

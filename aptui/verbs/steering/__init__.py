@@ -1,1 +1,1 @@
-"""Engines and sources, changed on somebody's word."""
+"""Verbs that change engines and sources."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STOP_LIMIT_S = 30.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _GATEWAY_LIMIT_S = 10.0
 """So long `start` waits for the gateway to listen: its imports take a second on a busy machine."""
 
@@ -153,7 +153,7 @@ def _gateway(config: Config) -> gateways.GatewayRecord:
         record = gateways.find_gateway(config.cache_dir)
         if record is not None and (record.is_alive or record.problem):
             return record
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; 'aptui status' says whether it does by now"
     return gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
 
@@ -189,15 +189,15 @@ def stop(arguments: Namespace) -> int:
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
     """Stop the engine of a cache, None = every engine of this user; return the processes that are gone."""
     records = [record for record in places.engines() if record.is_alive and cache_dir in (None, Path(record.cache))]
-    if not records and cache_dir is not None and (told := places.engine_of(cache_dir)) is not None:
-        records = [told]  # in another registry: XDG_STATE_HOME was another when it was started
+    if not records and cache_dir is not None and (engine := places.engine_of(cache_dir)) is not None:
+        records = [engine]  # in another registry: XDG_STATE_HOME was another when it was started
     return [record.pid for record in records if _stop(record, is_when_idle=is_when_idle)]
 
 
 def _stop(record: places.EngineRecord, *, is_when_idle: bool) -> bool:
     try:
         with EngineClient.connect(record.socket) as client:
-            client.ask(port.Shutdown(is_when_idle), timeout_s=5.0)
+            client.ask(port.StopEngine(is_when_idle), timeout_s=5.0)
     except NoEngine:
         return False
     except EngineGone:
@@ -208,7 +208,7 @@ def _stop(record: places.EngineRecord, *, is_when_idle: bool) -> bool:
     while record.is_alive:
         if time.monotonic() > deadline and not is_when_idle:
             raise HostError(f"the engine (process {record.pid}) does not end", hint=f"'kill -9 {record.pid}' loses nothing")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True
 
 
@@ -245,7 +245,7 @@ def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
     row: dict[str, Any] = {"pid": record.pid, "project": record.project, "cache": record.cache, "version": record.version}
     try:
         with EngineClient.connect(record.socket, timeout_s=1.0) as client:
-            answer = client.ask(port.Status(), timeout_s=2.0)
+            answer = client.ask(port.ReadStatus(), timeout_s=2.0)
             row.update({key: answer.get(key, "") for key in ("state", "uptime_s", "rss_bytes")})
     except HostError:
         row.update(state="silent", uptime_s=0.0, rss_bytes=0)
@@ -255,18 +255,18 @@ def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------------- steer
 
 
-def _steering(verb: Callable[[Namespace], port.Verb], told: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:
+def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:
     def steer(arguments: Namespace) -> int:
         with engine_of(arguments) as client:
             answer = client.ask(verb(arguments))
-        return _say(arguments, answer, told(answer))
+        return _say(arguments, answer, describe(answer))
 
     return steer
 
 
 pause_arguments = resume_arguments = _no_arguments
-pause = _steering(lambda _: port.Pause(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
-resume = _steering(lambda _: port.Resume(), lambda _: "resumed")
+pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
+resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
 run_next = _steering(
     lambda arguments: port.RunNext(arguments.job or 0),
     lambda answer: (
@@ -278,7 +278,7 @@ run_next = _steering(
 drain = _steering(
     lambda arguments: port.Drain(arguments.stop), lambda _: "all that waited is done; new changes wait until 'aptui resume'"
 )
-rescan = _steering(lambda arguments: port.Rescan(arguments.full), lambda _: "looking at everything again")
+rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "looking at everything again")
 reload = _steering(
     lambda _: port.ReloadConfig(),
     lambda answer: "the configuration was reloaded" if answer["is_changed"] else "nothing has changed",

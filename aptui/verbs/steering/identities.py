@@ -1,4 +1,4 @@
-"""`aptui identities`: who has which UUID by a `.meta` file, whose cannot be used, and which files look moved without theirs.
+"""`aptui identities`: sources with a UUID from a `.meta` file, unusable files, and which files look moved without theirs.
 
 Tests: `tests/verbs/steering/test_identities.py`.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from aptui.core.identity import DEPARTED_STATE, META_SUFFIX, format_braced, unpack
+from aptui.core.identity import META_SUFFIX, REMOVED_SOURCE_STATE, format_braced, unpack
 from aptui.core.paths import from_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -26,7 +26,7 @@ SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(
     (SELECT a.error FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed' LIMIT 1), '')
 FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE o.identity <> '' ORDER BY s.SourceName, f.ScanFolder"""
-_TWINS_SQL = """
+_SAME_CONTENT_SQL = """
 SELECT f.ScanFolder, s.SourceName FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id
 JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.digest = ? ORDER BY s.SourceName"""
 
@@ -50,16 +50,16 @@ def identities(arguments: Namespace) -> int:
     """Show identities, troubles and likely moves; with --repair, mend the moves. Exit code 1 when something is left to mend."""
     with open_for_reading(arguments) as project:
         known = [_row(*row) for row in project.database.ask(_SOURCES_SQL)]
-        moves = list(_moves(project.database))
+        moved_files = list(_find_moved(project.database))
     if arguments.repair:
-        for move in moves:
+        for move in moved_files:
             _repair(move)
         return 0
     if arguments.json:
-        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moves]})
+        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moved_files]})
     else:
-        _print(known, moves)
-    return 1 if moves or any(row["problem"] for row in known) else 0
+        _print(known, moved_files)
+    return 1 if moved_files or any(row["problem"] for row in known) else 0
 
 
 def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> dict[str, Any]:
@@ -68,16 +68,16 @@ def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> di
     return {"source": rel, "scan_folder": scan_folder, "uuid": format_braced(guid), "legacy": legacy, "problem": error}
 
 
-def _moves(reader: Reader) -> Iterator[Move]:
+def _find_moved(reader: Reader) -> Iterator[Move]:
     """Yield each source that has the bytes of one that went and left its identity file, where that file still lies alone."""
     sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
-    for _key, value in reader.ask(sql, (DEPARTED_STATE, f"{DEPARTED_STATE[:-1]};")).fetchall():
+    for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
         digest, rel = value.split(" ", 1)
-        twins = [row for row in reader.ask(_TWINS_SQL, (bytes.fromhex(digest),)) if row[1] != rel]
+        same_content = [row for row in reader.ask(_SAME_CONTENT_SQL, (bytes.fromhex(digest),)) if row[1] != rel]
         folders = [row[0] for row in reader.ask("SELECT ScanFolder FROM ScanFolders ORDER BY ScanFolderID")]
         left = next((path for folder in folders if _lies_alone(path := f"{folder}/{rel}{META_SUFFIX}")), "")
-        if len(twins) == 1 and left:
-            scan_folder, source = twins[0]
+        if len(same_content) == 1 and left:
+            scan_folder, source = same_content[0]
             yield Move(source, rel, left, f"{scan_folder}/{source}{META_SUFFIX}")
 
 
@@ -119,8 +119,8 @@ def _take_over(left: bytes, belongs: bytes) -> None:
     os.replace(temporary, left)
 
 
-def _print(known: list[dict[str, Any]], moves: list[Move]) -> None:
+def _print(known: list[dict[str, Any]], moved_files: list[Move]) -> None:
     printing.table(("source", "uuid", "problem"), [(row["source"], row["uuid"], row["problem"]) for row in known])
-    for move in moves:
+    for move in moved_files:
         source, was = printing.line(move.source), printing.line(move.was)
         printing.say(f"'{source}' looks like a move of '{was}': 'aptui identities --repair' moves its identity file too")

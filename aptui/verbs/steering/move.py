@@ -92,7 +92,7 @@ def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
     if arguments.json:
         printing.say_json(to_builtins(report))
     else:
-        _tell(report)
+        _print(report)
     if report.refusals and order.is_confirmed:
         return _REFUSED
     return NOT_DONE if report.is_performed and not report.is_whole else 0
@@ -123,7 +123,7 @@ def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
     return convert(client.ask(order), prepare_form(RelocationReport))
 
 
-def _tell(report: RelocationReport) -> None:
+def _print(report: RelocationReport) -> None:
     for text, role in lines(report):
         printing.say(text, role)
     if report.is_performed or report.refusals:

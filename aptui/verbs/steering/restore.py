@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from aptui.batch.options import engine_arguments, load_config, options_of
 from aptui.batch.run import run
-from aptui.engine.cache.restoring import find_kept_run
+from aptui.engine.cache.restoring import find_stored_run
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow
@@ -36,20 +36,20 @@ def restore(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
-    kept = find_kept_run(config, row.job_id, chosen.run_key)
+    stored = find_stored_run(config, row.job_id, chosen.run_key)
     options = options_of(arguments)
     options.restores = ((row.job_id, chosen.run_key),)
     run(config, options)
     with open_for_reading(arguments, config) as project:
         now = project.database.job(row.job_id)
-    is_done = now is not None and now.status == "completed" and now.origin == kept.origin
+    is_done = now is not None and now.status == "completed" and now.origin == stored.origin
     name = f"{row.source}@{row.platform}:{row.job_key}"
     if arguments.json:
-        products = [{"name": product.row.name, "digest": product.digest} for product in kept.products]
-        printing.say_json({"job": name, "job_id": row.job_id, "restored": is_done, "origin": kept.origin, "products": products})
+        products = [{"name": product.row.name, "digest": product.digest} for product in stored.products]
+        printing.say_json({"job": name, "job_id": row.job_id, "restored": is_done, "origin": stored.origin, "products": products})
     elif is_done:
-        printing.say(f"{printing.line(name)}: its result is {kept.origin}", "green")
-        for product in kept.products:
+        printing.say(f"{printing.line(name)}: its result is {stored.origin}", "green")
+        for product in stored.products:
             printing.say(f"  {printing.line(product.row.name)}")
     else:
         why = printing.line(now.error) if now is not None and now.error else "it was made anew meanwhile"

@@ -19,7 +19,7 @@ from aptui.core.orders import Outcome, RunResult
 from aptui.core.paths import is_below, key_of
 from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
-from aptui.link.port import MOST_LOOKED_AT, Interest
+from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
@@ -95,10 +95,10 @@ def interest(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     keys = tuple(dict.fromkeys(found))
-    if len(keys) > MOST_LOOKED_AT:
-        raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_LOOKED_AT:,} at most")
+    if len(keys) > MOST_INTERESTING:
+        raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_INTERESTING:,} at most")
     with engine_of(arguments, config) as engine:
-        answer = engine.ask(Interest(keys))
+        answer = engine.ask(NoteInterest(keys))
     if arguments.json:
         printing.say_json(answer)
     else:
@@ -134,7 +134,7 @@ def rerun(arguments: Namespace) -> int:
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
     sys.stdout.flush()
-    return _tell(_result(config, source.root, row, builder, folder), folder)
+    return _print(_result(config, source.root, row, builder, folder), folder)
 
 
 def _origin(builder: Builder) -> str:
@@ -164,7 +164,7 @@ def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     return source.jobs[row.builder, row.platform, row.job_key], texts
 
 
-def _tell(result: RunResult, folder: str) -> int:
+def _print(result: RunResult, folder: str) -> int:
     if result.command_line:
         printing.say(f"command  {printing.line(result.command_line)}")
     for record in result.log:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STATUS = "processing"
 _LIMIT_S = 2.0
-_HOLDERS_TOLD = 3
+_MOST_HOLDERS = 3
 
 
 def running_ids(config: Config) -> frozenset[int]:
@@ -53,7 +53,7 @@ def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> d
 def resource_line(use: Mapping[str, Any]) -> str:
     """Return in one line who holds a resource (`core.planning.resources.ResourceUse`), and how many wait for it."""
     holders = use["holders"]
-    held = f", held by {', '.join(holders[:_HOLDERS_TOLD])}" if holders else ""
-    more = f" and {len(holders) - _HOLDERS_TOLD} more" if len(holders) > _HOLDERS_TOLD else ""
+    held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
+    more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
     waits = f"; {printing.count(use['waiting_count'], 'job')} could run but for it" if use["waiting_count"] else ""
     return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

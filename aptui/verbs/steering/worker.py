@@ -38,7 +38,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
-    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="jobs at once; one per core unless said")
+    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="jobs at once; one per core by default")
     parser.add_argument(
         "--tags", type=_tags, default={}, metavar="A,B=N", help="what this machine has; =N: for so many jobs at once (a licence)"
     )

@@ -82,7 +82,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
         found = examine_template(template)
     except TemplateError as error:
         raise CommandError(f"{error}; {error.hint}") from None
-    told = {variable: _value(values, name) for name, variable in found.variables.items()}
+    environment = {variable: _value(values, name) for name, variable in found.variables.items()}
     _refuse_options(found, values)
     direct = _direct_words(template)
     if direct:
@@ -90,7 +90,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
         program = find_program(words[0])
         if program:
             return Invocation(program, words, shlex.join(words))
-    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _format_line(found, values), tuple(told.items()))
+    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _format_line(found, values), tuple(environment.items()))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -141,8 +141,10 @@ def _format_line(template: Template, values: Mapping[str, str]) -> str:
             text += values[slot.name]
             position = slot.end
     text += template.text[position:]
-    told = [f"{variable}={shlex.quote(values[name])}; " for name, variable in template.variables.items() if name not in plain]
-    return "".join(told) + examine_template.__wrapped__(text).line() if told else text
+    assignments = [
+        f"{variable}={shlex.quote(values[name])}; " for name, variable in template.variables.items() if name not in plain
+    ]
+    return "".join(assignments) + examine_template.__wrapped__(text).line() if assignments else text
 
 
 def _refuse_options(template: Template, values: Mapping[str, str]) -> None:

@@ -20,13 +20,13 @@ from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
-from aptui.worker.answers import AnswerRefused, read_told_text
+from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.products import StagingFolders, remove_tree
-from aptui.worker.outputs.references import add_told
+from aptui.worker.outputs.references import add_declared
 from aptui.worker.outputs.sub_ids import command_sub_ids
 
 _DEPFILE_NAME = "depfile.d"
@@ -241,7 +241,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     if not rule.depfile and "{depfile}" not in rule.command:
         return []
     try:
-        return list(commands.parse_depfile(read_told_text(path)))
+        return list(commands.parse_depfile(read_answer_text(path)))
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,
@@ -266,6 +266,6 @@ def _products(
 def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:
     if not rule.links_file and "{product_dependencies}" not in rule.command:
         return
-    if not add_told(path, products):
+    if not add_declared(path, products):
         text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
         log.write(LogLevel.WARNING, text)

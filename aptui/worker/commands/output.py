@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 
 from aptui.core.notices import LogLevel, LogRecord
 
-KEPT_BYTES = 128 << 10
+MOST_BYTES = 128 << 10
 """Kept of each end of a run's output: a builder may print gigabytes."""
-KEPT_LINES = 1000
+MOST_LINES = 1000
 """Kept of each end as log lines: 256 KiB of empty lines would be a quarter of a million records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
 LINE_CHARS = 16_000
@@ -39,10 +39,10 @@ class TimedLine(str):
 class BoundedText:
     """The head and the tail of a stream, when they came, and how many bytes between them were dropped."""
 
-    __slots__ = ("_arrivals", "_kept", "_tail", "dropped_count", "head")
+    __slots__ = ("_arrivals", "_limit_bytes", "_tail", "dropped_count", "head")
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        self._kept = kept_bytes
+    def __init__(self, limit_bytes: int = MOST_BYTES) -> None:
+        self._limit_bytes = limit_bytes
         self.head = bytearray()
         self._tail = bytearray()
         self.dropped_count = 0
@@ -52,13 +52,13 @@ class BoundedText:
         """Append `data`, which came at `time_ms`, dropping from the middle what is too much."""
         if time_ms and data:
             self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
-        room = self._kept - len(self.head)
-        if room > 0:
-            self.head += data[:room]
-            data = data[room:]
+        free_bytes = self._limit_bytes - len(self.head)
+        if free_bytes > 0:
+            self.head += data[:free_bytes]
+            data = data[free_bytes:]
         if data:
             self._tail += data
-            if len(self._tail) > 2 * self._kept:
+            if len(self._tail) > 2 * self._limit_bytes:
                 self._trim()
 
     @property
@@ -67,7 +67,7 @@ class BoundedText:
         return len(self.head) + len(self._tail) + self.dropped_count
 
     def copy_text(self) -> BoundedText:
-        """Return what is there now, of a stream of which more is kept no more than `KEPT_BYTES` of each end; from any thread."""
+        """Return what is there now, of a stream of which more is kept no more than `MOST_BYTES` of each end; from any thread."""
         copy = BoundedText()
         arrivals, tail, head, dropped_count = self._arrivals.copy(), self._tail.copy(), self.head.copy(), self.dropped_count
         copy.add(head)
@@ -96,7 +96,7 @@ class BoundedText:
         return found
 
     def _trim(self) -> None:
-        excess = len(self._tail) - self._kept
+        excess = len(self._tail) - self._limit_bytes
         if excess > 0:
             del self._tail[:excess]
             self.dropped_count += excess
@@ -152,10 +152,10 @@ def bound_lines(lines: Iterable[str]) -> list[str]:
     every = [
         line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [… {len(line) - LINE_CHARS} characters …]" for line in lines
     ]
-    excess = len(every) - 2 * KEPT_LINES
+    excess = len(every) - 2 * MOST_LINES
     if excess <= 0:
         return every
-    return [*every[:KEPT_LINES], f"[… {excess} lines left out …]", *every[-KEPT_LINES:]]
+    return [*every[:MOST_LINES], f"[… {excess} lines left out …]", *every[-MOST_LINES:]]
 
 
 def record_of(line: str, window: str, time_ms: int) -> LogRecord:

@@ -27,12 +27,12 @@ _OPTIONS = ("-D", "-ff", "-qq", "-y", "-s", "0", "-e", "trace=open,openat,openat
 _FASTER = ("--seccomp-bpf",)
 """The kernel stops the command at these calls alone; strace 5.3 and later."""
 _TRY_S = 10.0
-_PATIENCE_S = 10.0
+_ATTACH_TIMEOUT_S = 10.0
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 _OPENED = re.compile(rf"open(?:at2?)?\((?:[^<\"]*<([^>]*)>[^\"]*)?{_TEXT}, (.*)\) = (?:-\d+ ([A-Z]+)|\d+(?:<([^>]*)>)?)")
 _EXECUTED = re.compile(rf"execve\({_TEXT}, .*\) = 0")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
-_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 _FLAGS = {name: getattr(os, name) for name in ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_DIRECTORY", "O_PATH")}
 _WORD = re.compile(r"O_[A-Z]+")
 
@@ -52,7 +52,7 @@ def _find_tracer() -> tuple[tuple[str, ...], str]:
     program = shutil.which(_NAME)
     if program is None:
         return (), "strace is not installed"
-    said = ""
+    output = ""
     for more in (_FASTER, ()):
         command = (program, *_OPTIONS, *more)
         try:
@@ -60,12 +60,12 @@ def _find_tracer() -> tuple[tuple[str, ...], str]:
                 [*command, "-o", "/dev/null", "true"], capture_output=True, text=True, errors="replace", timeout=_TRY_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            said = str(error)
+            output = str(error)
             continue
         if tried.returncode == 0:
             return command, ""
-        said = tried.stderr.strip().partition("\n")[0]
-    return (), f"strace does not work here: {said}"
+        output = tried.stderr.strip().partition("\n")[0]
+    return (), f"strace does not work here: {output}"
 
 
 def trace_command(command: Invocation, folder: str) -> Invocation:
@@ -82,7 +82,7 @@ def trace_command(command: Invocation, folder: str) -> Invocation:
 
 def note_reads(folder: str, program: str, reads: Reads) -> None:
     """Tell `reads` what a command that has ended opened; `program` is its name."""
-    processes.await_child(_NAME, _PATIENCE_S)
+    processes.await_child(_NAME, _ATTACH_TIMEOUT_S)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         with open(entry.path, encoding="ascii", errors="surrogateescape") as file:
             _note(file, os.path.basename(program), reads)
@@ -127,4 +127,4 @@ def _unescape(text: str) -> str:
 
 def _character(match: re.Match[bytes]) -> bytes:
     escaped = match[1]
-    return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else _LETTERS.get(escaped, escaped)
+    return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else _ESCAPES.get(escaped, escaped)

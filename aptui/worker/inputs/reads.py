@@ -23,7 +23,7 @@ from aptui.core.paths import to_text
 from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker.files import is_pointer
-from aptui.worker.inputs.strangers import find_named_by_content, is_of_the_system
+from aptui.worker.inputs.outside_reads import find_named_by_content, is_of_the_system
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
@@ -81,7 +81,7 @@ class Reads:
         if is_read and not path.startswith(self._own) and path != self._source and len(self._outside) < _MOST_OUTSIDE:
             self._outside[path] = None
 
-    def find_stranger(self) -> str:
+    def find_outside_read(self) -> str:
         """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
         path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
@@ -174,7 +174,7 @@ def watch(scan_folders: Sequence[str]) -> None:
 
 
 def scan_folders() -> tuple[str, ...]:
-    """Return the scan folders of the project, none where nobody said (`watch`)."""
+    """Return the scan folders of the project, none before `watch` has set them."""
     return _folders
 
 

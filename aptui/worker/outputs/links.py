@@ -65,7 +65,7 @@ def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
         if not isinstance(item.source_uuid, UUID):
             raise _as_refused(product, f"depends on {item.source_uuid!r}, which is no UUID")
         if not item.source_uuid.int:
-            raise _as_refused(product, "depends on a source with the UUID 0, which is nobody's")
+            raise _as_refused(product, "depends on a source with the UUID 0, which no source has")
         sub_id = _number(product, item.sub_id, _HIGHEST_SUB_ID, "a sub id of 32 bits")
         flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
         yield ProductLink(LinkKind.ASSET, "", flags, item.source_uuid.bytes, sub_id)

@@ -28,7 +28,7 @@ from aptui.worker.outputs.sub_ids import check_sub_id
 NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
 _READABLE = 0o644
-_NOBODYS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
+_FORBIDDEN_MODES = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
 """Bits that no product has: it runs as whoever starts it, and only its user and group write to it."""
 _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
@@ -54,7 +54,7 @@ class StagingFolders(Struct, frozen=True):
         return f"{self.staging}/trace"
 
     def refuse_others(self) -> None:
-        """Refuse folders in whose place a run put something else: what lies there is not its own.
+        """Refuse folders that a run has replaced by something else.
 
         Raises:
             AnswerRefused: there is one.
@@ -194,8 +194,8 @@ def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) 
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
     if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder with an umask of its own
         os.chmod(path, _READABLE)
-    elif is_ours and found.st_mode & _NOBODYS:
-        os.chmod(path, stat.S_IMODE(found.st_mode) & ~_NOBODYS)
+    elif is_ours and found.st_mode & _FORBIDDEN_MODES:
+        os.chmod(path, stat.S_IMODE(found.st_mode) & ~_FORBIDDEN_MODES)
     staged = path
     if not is_ours or found.st_nlink > 1:
         # A second hard link could change the product long after it was committed.

@@ -21,7 +21,7 @@ from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
 from aptui.core.project import Builder, ReferenceRule
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.answers import AnswerRefused, read_told_text
+from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.files import os_path
 from aptui.worker.log import RunLog, valid_text
 
@@ -44,23 +44,21 @@ def add_references(
     if not builder.references:
         return
     warnings: list[str] = []
-    in_source = (
-        list(_find_reads(builder.references, source, order, warnings)) if _looks_at(builder.references, is_source=True) else []
-    )
+    in_source = list(_find_reads(builder.references, source, order, warnings)) if _takes(builder.references, is_source=True) else []
     for item, product in zip(staged, products, strict=True):
         found = list(in_source)
-        if _looks_at(builder.references, is_source=False):
+        if _takes(builder.references, is_source=False):
             found += _find_reads(builder.references, os_path(item.staged), order, warnings, item.name)
         product.path_dependencies = [*product.path_dependencies, *found]
         product.dependencies_handled = True
-    said = list(dict.fromkeys(warnings))
-    for text in said[:MOST_WARNINGS]:
+    sentences = list(dict.fromkeys(warnings))
+    for text in sentences[:MOST_WARNINGS]:
         log.write(LogLevel.WARNING, valid_text(text))
-    if len(said) > MOST_WARNINGS:
-        log.write(LogLevel.WARNING, f"{len(said) - MOST_WARNINGS} more references lead nowhere")
+    if len(sentences) > MOST_WARNINGS:
+        log.write(LogLevel.WARNING, f"{len(sentences) - MOST_WARNINGS} more references lead nowhere")
 
 
-def _looks_at(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
+def _takes(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
     return any(rule.is_in_source is is_source for rule in rules)
 
 
@@ -119,14 +117,14 @@ def compile_regex(regex: str) -> re.Pattern[str]:
 # ------------------------------------------------------------------------------------------------------------- file of links
 
 
-def add_told(file: str, products: Sequence[JobProduct]) -> bool:
+def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
     """Add what a command wrote into `file` to its products; return whether there is such a file.
 
     Raises:
         Refused: a line that cannot be understood, with its number.
     """
     try:
-        lines = read_told_text(file).splitlines()
+        lines = read_answer_text(file).splitlines()
     except FileNotFoundError:
         return False
     by_name = {os.path.basename(product.path): product for product in products}
@@ -144,42 +142,42 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
     """Understand one line: the path of a source, or a JSON object that says more."""
     if not line or line.startswith("#"):
         return
-    said: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}
-    for key in said:
+    entry: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}
+    for key in entry:
         if key not in _KNOWN:
             raise ValueError(f"unknown key {key!r}, known are {', '.join(_KNOWN)}")
-    if "facts" in said:
-        _add_facts(said, products)
+    if "facts" in entry:
+        _add_facts(entry, products)
         return
-    if ("path" in said) is ("uuid" in said):
+    if ("path" in entry) is ("uuid" in entry):
         raise ValueError("either 'path' or 'uuid' belongs into a line")
-    load = _word(said, "load", LOADS, "queue")
-    kind = _word(said, "kind", KINDS, "source")
-    for product in _choose_meant(said, products):
-        if "path" in said:
-            product.path_dependencies.append(PathDependency(said["path"], kind, load))
+    load = _word(entry, "load", LOADS, "queue")
+    kind = _word(entry, "kind", KINDS, "source")
+    for product in _choose_products(entry, products):
+        if "path" in entry:
+            product.path_dependencies.append(PathDependency(entry["path"], kind, load))
         else:
-            product.dependencies.append(ProductDependency(UUID(str(said["uuid"])), said.get("sub_id", 0), load))
+            product.dependencies.append(ProductDependency(UUID(str(entry["uuid"])), entry.get("sub_id", 0), load))
 
 
-def _add_facts(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> None:
-    if said.keys() - {"facts", "product"}:
+def _add_facts(entry: Mapping[str, Any], products: Mapping[str, JobProduct]) -> None:
+    if entry.keys() - {"facts", "product"}:
         raise ValueError("beside 'facts' only 'product' belongs into a line")
-    if not isinstance(said["facts"], dict):
-        raise ValueError(f"'facts' is a mapping of names to values, not {said['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
-    for product in _choose_meant(said, products):
-        product.facts.update(said["facts"])
+    if not isinstance(entry["facts"], dict):
+        raise ValueError(f"'facts' is a mapping of names to values, not {entry['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
+    for product in _choose_products(entry, products):
+        product.facts.update(entry["facts"])
 
 
-def _word(said: Mapping[str, Any], key: str, known: Mapping[str, Any], default: str) -> Any:
-    word = said.get(key, default)
+def _word(entry: Mapping[str, Any], key: str, known: Mapping[str, Any], default: str) -> Any:
+    word = entry.get(key, default)
     if not isinstance(word, str) or word not in known:
         raise ValueError(f"'{key}' is one of {', '.join(known)}, not {word!r}")
     return known[word]
 
 
-def _choose_meant(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> Iterable[JobProduct]:
-    name = said.get("product")
+def _choose_products(entry: Mapping[str, Any], products: Mapping[str, JobProduct]) -> Iterable[JobProduct]:
+    name = entry.get("product")
     if name is None:
         return products.values()
     if not isinstance(name, str) or name not in products:

@@ -9,7 +9,7 @@ from fake_world import World
 from fakes import Setup, scripter, sha
 from msgspec.structs import replace
 
-from aptui.core.messages import Asked, KillRuns, StartRuns
+from aptui.core.messages import KillRuns, RequestReceived, StartRuns
 from aptui.core.model import PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import path_uuid
@@ -98,7 +98,7 @@ def test_what_is_escalated_takes_along_everything_it_depends_on(world: World) ->
     world.slots = 0
     world.held.clear()
     world.run()
-    world._post(Asked(world._next(), "escalate", (PathKey("z.s"),), (), 200))
+    world._post(RequestReceived(world._next(), "escalate", (PathKey("z.s"),), (), 200))
 
     world.slots = 1
     world.run()
@@ -107,7 +107,7 @@ def test_what_is_escalated_takes_along_everything_it_depends_on(world: World) ->
 
 
 def look_at(world: World, name: str, look: int) -> None:
-    world._post(Asked(world._next(), "interest", (PathKey(name),), (), look))
+    world._post(RequestReceived(world._next(), "interest", (PathKey(name),), (), look))
 
 
 def held_up(world: World, files: dict[str, str]) -> None:
@@ -148,7 +148,7 @@ def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
     look_at(world, "z.s", 1)
     look_at(world, "y.s", 7)
-    world._post(Asked(world._next(), "fade", (), (), 6))
+    world._post(RequestReceived(world._next(), "fade", (), (), 6))
 
     world.slots = 1
     world.run()

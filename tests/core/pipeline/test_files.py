@@ -16,10 +16,10 @@ from aptui.core.messages import (
     FilesHashed,
     FilesSeen,
     FolderSeen,
-    FoldersKept,
+    FoldersUnchanged,
     HashFiles,
-    LookAgain,
     ProductsLost,
+    RecheckFiles,
     SaveRows,
     SlotsFree,
     StartRuns,
@@ -637,7 +637,7 @@ def test_a_file_that_changes_while_it_is_read_is_looked_at_again(world: World) -
 
     world.settle()
 
-    assert [command for command in world.commands if isinstance(command, LookAgain)]
+    assert [command for command in world.commands if isinstance(command, RecheckFiles)]
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
@@ -718,7 +718,7 @@ def test_a_file_that_changes_between_scan_and_reading_is_looked_at_again(world: 
 
     world.run()
 
-    assert of(world, LookAgain)
+    assert of(world, RecheckFiles)
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
@@ -1173,14 +1173,14 @@ def test_a_file_alone_whose_folder_is_pending_is_looked_at_with_its_folder(world
 
     commands, _notices = world.pipeline.handle(FilesSeen(world._next(), (fact,)))
 
-    assert [command.keys for command in commands if isinstance(command, LookAgain)] == [(PathKey("a.txt"),)]
+    assert [command.keys for command in commands if isinstance(command, RecheckFiles)] == [(PathKey("a.txt"),)]
 
 
 def test_events_about_folders_that_are_as_remembered_change_nothing(world: World) -> None:
     settled(world, a_txt="x")
     world.scan()
 
-    commands, notices = world.pipeline.handle(FoldersKept(world._next(), ("", "never/heard/of")))
+    commands, notices = world.pipeline.handle(FoldersUnchanged(world._next(), ("", "never/heard/of")))
 
     assert (commands, notices) == ([], [])
 

@@ -8,7 +8,7 @@ from fakes import Setup, copier, meta, meta_uuid, scripter
 
 from aptui.core.identity import path_uuids
 from aptui.core.model import JobState, RelPath
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 
 TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), metadata_types=(".s", ".txt"))
 
@@ -27,7 +27,7 @@ def world() -> World:
 def uuids(world: World) -> dict[str, bytes]:
     """Return {source, with its scan folder if it is a shadow: UUID}."""
     sources = {job.source.key: job.source for job in world.live_jobs().values()}
-    return {f"{item.rel}~{item.scan_folder}" if item.is_shadow else str(item.rel): item.uuid for item in sources.values()}
+    return {f"{item.rel}~{item.scan_folder}" if item.is_duplicate else str(item.rel): item.uuid for item in sources.values()}
 
 
 def errors(world: World) -> dict[str, str]:
@@ -315,7 +315,7 @@ def test_a_shadow_has_the_identity_that_lies_beside_it() -> None:
     assert uuids(world)["a.s~2"] == meta_uuid("other")
 
 
-def test_telling_apart_begins_and_ends_with_the_configuration() -> None:
+def test_log_answers_apart_begins_and_ends_with_the_configuration() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.txt", folder, folder)
@@ -356,7 +356,7 @@ def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: Wor
 
     world.settle()
 
-    said = [notice.text for notice in world.notices if isinstance(notice, Said)]
+    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert any("'moved.s' looks like a move of 'a.s'" in text for text in said)
     assert world.archive.read_removed(), "it is remembered for the repair"
     world.delete("a.s.meta")
@@ -377,7 +377,7 @@ def test_who_takes_its_identity_file_along_leaves_none_in_another_scan_folder() 
     world.write("copy.s", "x", "shared")
     world.settle()
 
-    assert not [notice.text for notice in world.notices if isinstance(notice, Said) and "a move" in notice.text]
+    assert not [notice.text for notice in world.notices if isinstance(notice, EngineMessage) and "a move" in notice.text]
 
 
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])

@@ -79,11 +79,11 @@ def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> Non
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]
-    assert world.pipeline.list_told_pending_ids() == {job.id for job in world.pipeline.running.values()}
+    assert world.pipeline.list_reported_pending_ids() == {job.id for job in world.pipeline.running.values()}
     assert world.pipeline.moved_count
     assert latest(world) == []
     assert latest(world, are_begun=True) == [("data", "processing")]
-    assert world.pipeline.list_told_pending_ids() == set()
+    assert world.pipeline.list_reported_pending_ids() == set()
     assert not world.pipeline.moved_count
     assert latest(world) == []
 
@@ -148,4 +148,4 @@ def test_nothing_is_kept_for_those_who_left(world: World) -> None:
     world.pipeline.follow(is_followed=False)
 
     assert latest(world) == []
-    assert world.pipeline.list_told_pending_ids() == set()
+    assert world.pipeline.list_reported_pending_ids() == set()

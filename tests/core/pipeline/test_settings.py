@@ -9,7 +9,7 @@ import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
 
-from aptui.core.messages import FoldersKept, StartRuns
+from aptui.core.messages import FoldersUnchanged, StartRuns
 from aptui.core.orders import AnalyseOrder, ProcessOrder
 from aptui.core.records.archive import SETTINGS_STATE
 
@@ -375,7 +375,7 @@ def test_folders_that_are_as_they_were_say_nothing() -> None:
     world.settle()
     world.forget_runs()
 
-    world._post(FoldersKept(world._next(), ("one", "one/deep")))
+    world._post(FoldersUnchanged(world._next(), ("one", "one/deep")))
     world.run()
 
     assert world.commands == []

@@ -35,7 +35,7 @@ def test_what_is_ready_and_what_runs_is_counted_by_kind() -> None:
 
 
 def test_what_is_owed_is_counted_by_platform() -> None:
-    owed = owing().pipeline.count_owed()
+    owed = owing().pipeline.count_pending()
 
     assert (dict(owed.pending), dict(owed.critical), owed.analyses) == ({"linux": 2}, {"linux": 0}, 1)
 
@@ -46,7 +46,7 @@ def test_what_ended_is_counted_and_nothing_is_owed_at_rest() -> None:
     world.write("c.s", "job main linux")
     world.settle()
 
-    status, owed = world.pipeline.status(), world.pipeline.count_owed()
+    status, owed = world.pipeline.status(), world.pipeline.count_pending()
 
     assert (status.run, status.failed, status.done, status.analysed) == (2, 0, 2, 1)
     assert (world.pipeline.backlog, status.reading, status.is_analysing, status.failing) == (0, 0, False, 0)

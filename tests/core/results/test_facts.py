@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.results.facts import ProductFacts, together
+from aptui.core.results.facts import ContentFacts, together
 
-IMAGE, SOUND = ProductFacts(width=8, height=4, format="rgb"), ProductFacts(width=2, rate=44100, seconds=1.5)
+IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width=2, rate=44100, seconds=1.5)
 
 
 @pytest.mark.parametrize(
@@ -15,10 +15,10 @@ IMAGE, SOUND = ProductFacts(width=8, height=4, format="rgb"), ProductFacts(width
         ([], None),
         ([None, None], None),
         ([None, IMAGE], IMAGE),
-        ([IMAGE, None, SOUND], ProductFacts(width=8, height=4, format="rgb", rate=44100, seconds=1.5)),
+        ([IMAGE, None, SOUND], ContentFacts(width=8, height=4, format="rgb", rate=44100, seconds=1.5)),
     ],
 )
 def test_the_most_of_each_fact_is_told_and_nothing_where_nothing_is_said(
-    products: list[ProductFacts | None], told: ProductFacts | None
+    products: list[ContentFacts | None], told: ContentFacts | None
 ) -> None:
     assert together(products) == told

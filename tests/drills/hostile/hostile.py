@@ -111,7 +111,7 @@ def credulous() -> Iterator[None]:
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
     """Break the contract: a builder may kill workers for ever."""
-    with mock.patch("aptui.engine.pool.failures.MAX_DEATHS", 1 << 30):
+    with mock.patch("aptui.engine.pool.failures.MAX_FAILURES", 1 << 30):
         yield
 
 

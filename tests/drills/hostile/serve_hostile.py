@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aptui.client import Client, Refused, local
+from aptui.client import Client, Refusal, local
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.serve import gateway
@@ -48,7 +48,7 @@ LOG_LIMIT_BYTES = 1 << 20
 _MISSED_S = 5.0
 """For so long a broken rule is looked for; what is asked of one that is not broken has the patience of all tests."""
 HALF_OPEN = 1_000
-_HELD_MOST = limits.STRANGERS_LIMIT + accepting.PENDING_LIMIT + 16
+_HELD_MOST = limits.UNIDENTIFIED_LIMIT + accepting.PENDING_LIMIT + 16
 """Strangers, and those who are still being let in, at any moment."""
 _SILENT = 20
 _SILENT_TLS = 400
@@ -87,7 +87,7 @@ def _endless_followers() -> None:
 
 def _deaf_to_revocation() -> None:
     """Break the contract: what a revoked token has open stays open."""
-    gateway._REVOKED_LOOK_S = 1e9
+    gateway._REVOKED_CHECK_S = 1e9
 
 
 def _chatty() -> None:
@@ -158,7 +158,7 @@ class Victim:
 
     def rest(self) -> None:
         """Wait until nothing is owed."""
-        while self.engine.ask(port.Status(), PATIENCE_S)["state"] != "idle":
+        while self.engine.ask(port.ReadStatus(), PATIENCE_S)["state"] != "idle":
             time.sleep(0.02)
 
     @property
@@ -201,7 +201,7 @@ class Victim:
         self.gateway.send_signal(signal.SIGTERM)
         code = self.gateway.wait(PATIENCE_S)
         with contextlib.suppress(KnownError):
-            self.engine.ask(port.Shutdown(False), PATIENCE_S)
+            self.engine.ask(port.StopEngine(False), PATIENCE_S)
         self.engine.close()
         return "" if code == 0 else f"the gateway ended with {code}"
 
@@ -220,7 +220,7 @@ def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterat
     """Twenty clients want everything and read nothing, while every job runs again and again."""
     with _closing([victim.upgraded() for _ in range(_SILENT)]):
         for _lap in range(8):
-            victim.engine.ask(port.Reprocess(("*",)), PATIENCE_S)
+            victim.engine.ask(port.ReprocessJobs(("*",)), PATIENCE_S)
             victim.rest()
     yield from ()
 
@@ -259,10 +259,10 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
         # Those that are on their way in are beside the others, and each of them sends an older one away when it is in.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
-        while limits.STRANGERS_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
+        while limits.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
             time.sleep(0.05)
             held = victim.descriptors() - before
-    if held > limits.STRANGERS_LIMIT + 8:
+    if held > limits.UNIDENTIFIED_LIMIT + 8:
         yield f"{held} sockets of strangers are held"
 
 
@@ -339,7 +339,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
 
 def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
     """Requests of each scope that are refused, too large, too deep, or written to take long; the engine never notices."""
-    epoch = victim.engine.ask(port.Status(), PATIENCE_S)["epoch"]
+    epoch = victim.engine.ask(port.ReadStatus(), PATIENCE_S)["epoch"]
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     before = audit.stat().st_size if audit else 0
     deep = "[" * 200_000
@@ -353,13 +353,13 @@ def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) ->
                 requests.JobLog(job_id=1 << 63),
                 requests.AssetStatus(term=deep),
             ):
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(Refusal):
                     client.ask(request, PATIENCE_S)
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     grown = audit.stat().st_size - before if audit else 0
     if grown > LOG_LIMIT_BYTES:
         yield f"the audit log grew by {grown >> 10} KiB"
-    if victim.engine.ask(port.Status(), PATIENCE_S)["epoch"] != epoch:
+    if victim.engine.ask(port.ReadStatus(), PATIENCE_S)["epoch"] != epoch:
         yield "the engine broke down and began again"
 
 

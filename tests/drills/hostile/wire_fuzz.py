@@ -17,7 +17,7 @@ from pathlib import Path
 from aptui.core.notices import JobChanged
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.outbox import Outbox
-from aptui.link.port import PROTOCOL, VERBS, Hello, Ping, Rescan, Subscribe
+from aptui.link.port import PROTOCOL, VERBS, EngineHello, PingEngine, RescanSources, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError
 from tests.waiting import PATIENCE_S
@@ -74,12 +74,12 @@ class Desk:
 
     def take(self, request) -> None:
         match request.verb:
-            case Hello():
+            case EngineHello():
                 request.answer(protocol=PROTOCOL, version="0", pid=os.getpid(), epoch=1)
             case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=1, seq=self.seq)
-            case Rescan():
+            case RescanSources():
                 self.owed += NEWS_PER_SCAN
                 request.answer()
             case _:
@@ -122,7 +122,7 @@ class Victim:
             finally:
                 os._exit(70)
         self._client = self._connect()
-        self._client.ask(Ping(), PATIENCE_S)
+        self._client.ask(PingEngine(), PATIENCE_S)
         self._small_bytes = self._memory_bytes("VmRSS")
         self._open: list[socket.socket] = []
         self.worst_s = 0.0
@@ -155,12 +155,12 @@ class Victim:
     def ping(self) -> None:
         """Ask something as a well-behaved client."""
         started = time.monotonic()
-        self._client.ask(Ping(), PATIENCE_S)
+        self._client.ask(PingEngine(), PATIENCE_S)
         self.worst_s = max(self.worst_s, time.monotonic() - started)
 
     def rescan(self) -> None:
         """Let there be much news."""
-        self._client.ask(Rescan(), PATIENCE_S)
+        self._client.ask(RescanSources(), PATIENCE_S)
 
     def bare(self, data: bytes = b"") -> socket.socket:
         """Return a socket that said `data` and is open until `hang_up`."""

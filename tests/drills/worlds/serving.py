@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.core.notices import HealthChanged, JobChanged, Progress, Said
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, Progress
 from aptui.engine.live.changes import ChangeTracker
 from aptui.link import places, port
 from aptui.link.client import EngineClient
@@ -53,7 +53,7 @@ def without_trees() -> None:
 
 def without_second_looks() -> None:
     """Break the contract: what was too fresh to be trusted is trusted."""
-    ChangeTracker._look_second = lambda self, _engine, _now: self._second_looks.clear()
+    ChangeTracker._check_again = lambda self, _engine, _now: self._second_checks.clear()
 
 
 def without_losses() -> None:
@@ -109,14 +109,14 @@ def without_memory() -> None:
     """Break the contract: every notification is a reason to run, and to run again, whether anything changed or not."""
     from aptui.engine.loop.engine import Engine
 
-    look_at = Engine.look_at
+    look_at = Engine.check_folder
 
     def run_again(self: Engine, folder: str, again: frozenset = frozenset()) -> None:
         look_at(self, folder, again)
         for delay_s in (0.03, 0.07, 0.11) if again else ():
             threading.Timer(delay_s, lambda: (self.ask("reprocess", keys=again), self.wake())).start()
 
-    Engine.look_at = run_again
+    Engine.check_folder = run_again
 
 
 def without_recovery() -> None:
@@ -246,7 +246,7 @@ class Serving:
                 notice, self.news_s = news.notice, time.monotonic()
                 if isinstance(notice, JobChanged) and notice.run_key and not notice.job_key.startswith("CreateJobs_"):
                     self.runs[f"{notice.source}:{notice.job_key}{'!' * (notice.status == 'failed')}"] += 1
-                elif isinstance(notice, Said):
+                elif isinstance(notice, EngineMessage):
                     self.said.append(notice.text)
                 elif isinstance(notice, HealthChanged):
                     self.healths.append(notice.health)
@@ -268,7 +268,7 @@ class Serving:
 
     def status(self) -> dict:
         """Return the answer to `status`."""
-        return self.client.ask(port.Status(), PATIENCE_S)
+        return self.client.ask(port.ReadStatus(), PATIENCE_S)
 
     @property
     def is_idle(self) -> bool:

@@ -421,7 +421,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
 
 
 @pytest.mark.real
-def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
+def test_outside_reads_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
     stranger = put(cache, "linux/f/stranger.txt", b"?")
     (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")
     put(cache, "linux/f/folder.txt/in.txt", b"?")

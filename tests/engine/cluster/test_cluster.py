@@ -180,7 +180,7 @@ def test_partition_costs_time_only_and_late_results_have_no_effect(workers, tmp_
         time.sleep(silence_s)  # how long the network is silent is what this is about
         proxy.is_cut = False
 
-    with mock.patch.multiple(scheduler, PATIENCE_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
+    with mock.patch.multiple(scheduler, RECONNECT_TIMEOUT_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
         during(ran, project, {}, cut)
 
     proxy.close()

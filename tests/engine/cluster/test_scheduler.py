@@ -78,7 +78,7 @@ class FakeClient:
 
     def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
         future = FakeFuture(key, data)
-        if function is cluster_task.look:
+        if function is cluster_task.check:
             report = messages.WorkerReport(scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),))
             future.answer.set_result(messages.encode(report))
         else:
@@ -244,7 +244,7 @@ def test_connection_that_does_not_let_go_keeps_no_jobs(room):
                 await asyncio.sleep(0.02)
 
     room.send(1)
-    with mock.patch.multiple(scheduler, _CLOSE_S=0.05, _PULSE_LIMIT_S=0.05, PATIENCE_S=0.2):
+    with mock.patch.multiple(scheduler, _CLOSE_S=0.05, _PULSE_LIMIT_S=0.05, RECONNECT_TIMEOUT_S=0.2):
         room.client.close = room.client.identity = never
         room.wait_for_results()
         until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)

@@ -84,7 +84,7 @@ def test_what_is_pending_of_a_folder_is_not_reported_again(
         listed = seen["listed"]
         project.write("assets/new/late.txt", "late")
         if how == "folder":
-            engine.look_at("new")
+            engine.check_folder("new")
         else:
             engine.scan_below("new")
         project.until(lambda: len(engine.pipeline.memory.hashing) == _COUNT + 1 and not engine.is_scanning, "seen again")
@@ -106,8 +106,8 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         project.write("assets/new/b.txt", "b")
         project.until(lambda: engine.pipeline.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
-        engine.scans._looked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
-        engine.look_at("new")
+        engine.scans._checked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
+        engine.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()
         project.until_product("linux/new/b.txt", "b")
@@ -133,7 +133,7 @@ def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_chan
         held.setattr(ChangeTracker, "is_amid_changes", True)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", str(number))
-        engine.look_at("")
+        engine.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
         assert not orders, "nothing may start that knows half of the changes"
         held.undo()
@@ -161,7 +161,7 @@ def test_copies_that_come_amid_other_changes_wait_and_are_not_made_again(
         held.setattr(engine.digests, "take", taken)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", str(number))
-        engine.look_at("")
+        engine.check_folder("")
         project.until(lambda: engine.digests.are_answered, "read")
         for _turn in range(3):
             live.wake()
@@ -219,7 +219,7 @@ def test_a_known_file_that_changed_is_loaded_when_it_has_been_read_and_not_befor
         held.setattr(DatabaseArchive, "sources", counted)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", f"again {number}")
-        engine.look_at("")
+        engine.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
         seen = sum(loaded.values())
         held.setattr(ChangeTracker, "is_amid_changes", False)

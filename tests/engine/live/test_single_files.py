@@ -90,7 +90,7 @@ def test_a_save_costs_the_same_in_a_small_folder_and_a_large_one(project: LivePr
 def test_the_folder_is_saved_when_it_rests_and_the_next_start_finds_nothing_to_do(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "_SECOND_LOOK_S", 0.05)
+    monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.05)
     project.write("assets/a.txt", "a")
     project.write("assets/b.txt", "b")
     with project.running():

@@ -164,7 +164,7 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
 
 
 def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "_SECOND_LOOK_S", 0.3)
+    monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.3)
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
         project.forget()
@@ -383,12 +383,12 @@ def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) ->
 def test_what_is_held_back_or_has_no_engine_wakes_nobody(project: LiveProject) -> None:
     with project.running() as live:
         project.write("assets/a.txt", "looked at once more by and by")
-        project.until(lambda: live.watching._second_looks)
+        project.until(lambda: live.watching._second_checks)
         project.until_idle()
         project.ask(port.Hold("make world"), client=7)
         project.write("assets/a.txt", "held")
         project.until(lambda: live.watching._paths)
-        much_later = max(live.watching._second_looks.values()) + 1
+        much_later = max(live.watching._second_checks.values()) + 1
 
         assert (live.watching.next_deadline(much_later) or math.inf) > much_later
 
@@ -589,7 +589,7 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
 def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aptui.engine.live.database_look._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("aptui.engine.live.database_file._CHECK_EVERY_S", 0.01)
     monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.05, 0.1))
     with project.running() as live:
         live._retry_s = 0.05
@@ -603,7 +603,7 @@ def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
         copied.rename(database)
         project.until(lambda: "was replaced: 'rescan'" in live.health.database)
 
-        project.ask(port.Rescan())
+        project.ask(port.RescanSources())
 
         project.until(lambda: not live.health.database and project.is_idle)
         assert [text for text in project.said if "the asset database" in text][:2] == [

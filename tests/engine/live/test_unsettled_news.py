@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from aptui.core.notices import JobChanged, Said
+from aptui.core.notices import EngineMessage, JobChanged
 from aptui.engine.live.unsettled_news import AMONG_MANY_S, PUT_OFF_S, UnsettledNews
 
 
@@ -31,7 +31,7 @@ def test_what_is_settled_and_what_is_of_no_job_is_not_put_off():
     clients = Clients()
 
     assert not clients.news.put_off(changed(1, "completed"))
-    assert not clients.news.put_off(Said(0, 0, "hello"))
+    assert not clients.news.put_off(EngineMessage(0, 0, "hello"))
     assert clients.news.deadline is None
 
 

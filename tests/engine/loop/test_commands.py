@@ -65,7 +65,7 @@ def held(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held
 
 
 def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
-    answer = project.ask(port.Status()).answered
+    answer = project.ask(port.ReadStatus()).answered
 
     assert answer is not None
     assert answer["state"] == "working"
@@ -77,8 +77,8 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
     assert engine is not None
     seq = engine.inbox.seq
     engine.ask("reprocess", keys=["a.txt"])
-    project.ask(port.Status())
-    project.ask(port.Status())
+    project.ask(port.ReadStatus())
+    project.ask(port.ReadStatus())
     waits, taken = bool(engine.inbox), engine.inbox.seq - seq
     held.let_go.set()
     project.until_idle()
@@ -236,8 +236,8 @@ def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
             patch.setattr(changes.ChangeTracker, "is_amid_changes", True)
             engine.ask("reprocess", keys=["a.txt"])
             project.until(lambda: len(engine.pipeline.ready))
-            project.ask(port.Status())
-            project.ask(port.Status())
+            project.ask(port.ReadStatus())
+            project.ask(port.ReadStatus())
             was_started = bool(engine.pipeline.running)
         project.until_idle()
 

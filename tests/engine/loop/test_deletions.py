@@ -21,7 +21,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.done: list[object] = []
-        self.news = SimpleNamespace(told=deque())
+        self.news = SimpleNamespace(from_threads=deque())
         self.cache = self.writer = self
 
     def delete(self, names: tuple[str, ...]) -> list[str]:
@@ -56,7 +56,7 @@ def test_products_go_when_their_rows_are_saved_and_their_folders_are_doubted_wit
 
     assert rows == {"drop_job": [(1,)], "put_cache_folder": [("linux/f", 0)]}
     assert notes.done == [("linux/f/a", "linux/f/busy")]
-    assert list(notes.news.told) == ["'linux/f/busy' stays"]
+    assert list(notes.news.from_threads) == ["'linux/f/busy' stays"]
 
 
 def test_products_that_no_row_is_saved_about_go_at_once(notes: Notes, deletions: Deletions) -> None:

@@ -11,7 +11,7 @@ from aptui.core.orders import Outcome, RunResult
 from aptui.engine.loop import dispatch
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.inbox import Inbox
-from aptui.engine.loop.pause import Pause
+from aptui.engine.loop.pause import QueuePause
 
 
 def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:
@@ -53,6 +53,6 @@ def test_the_room_for_what_is_critical_is_offered_to_nothing_else(is_critical: b
     runs = RunDispatcher(cast("Any", context), runs_builders=True)
     runs.pool_if_any = cast("Any", SimpleNamespace(free=0, free_for_critical=1))
 
-    offered = runs.offer_slots(Pause())
+    offered = runs.offer_slots(QueuePause())
 
     assert (offered is not None) is (is_critical or is_analysis)

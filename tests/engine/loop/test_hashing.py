@@ -186,7 +186,7 @@ def test_in_a_batch_nobody_asks_whether_somebody_writes() -> None:
 class Workers:
     """Workers that take all that is sent."""
 
-    free_for_looks = 1
+    free_for_analyses = 1
 
     def send_hash(self, _order: HashOrder) -> None:
         """Take it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.messages import Asked, RowsSaved
+from aptui.core.messages import RequestReceived, RowsSaved
 from aptui.engine.loop.inbox import Inbox
 
 
@@ -18,7 +18,7 @@ def test_events_are_taken_in_the_order_in_which_they_came() -> None:
 def test_numbers_rise_in_the_order_in_which_events_are_taken_whoever_went_before_them() -> None:
     inbox = Inbox()
     inbox.post(RowsSaved(inbox.next_seq(), 1))
-    went_before = Asked(inbox.next_seq(), "stop")
+    went_before = RequestReceived(inbox.next_seq(), "stop")
 
     assert inbox.take().seq > went_before.seq
     assert inbox.seq > went_before.seq

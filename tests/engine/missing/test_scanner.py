@@ -424,13 +424,13 @@ def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) 
         assert "under way" in second.refused
         assert first.answered is not None
 
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         project.write("assets/new.txt", "new")
         project.until(lambda: live.engine is not None and not live.engine.is_idle)
         third = Request(port.ScanMissing())
         project.desk.take(third)
         assert "while the engine works" in third.refused
-        project.ask(port.Resume())
+        project.ask(port.ResumeJobs())
         project.until_idle()
 
 

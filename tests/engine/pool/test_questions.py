@@ -154,7 +154,7 @@ class Asked:
 
     def say(self, run_key, stamp, *texts):
         records = tuple(LogRecord(1, "w", text, 5) for text in texts)
-        self.worker.sendall(wire.encode(wire.FrameKind.SAID, wire.SaidLog(run_key, stamp, records)))
+        self.worker.sendall(wire.encode(wire.FrameKind.LOG_ANSWER, wire.LogAnswer(run_key, stamp, records)))
         self.listen()
 
     def listen(self):

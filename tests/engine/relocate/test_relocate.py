@@ -451,7 +451,7 @@ def test_a_reference_that_is_not_found_is_told_as_possible_and_nothing_is_writte
 
     assert report.counts.done == 1
     assert report.updates[0].possible == (("a.png", "new/a.png"),)
-    assert report.updates[0].deed is RelocationAction.FAILED
+    assert report.updates[0].action is RelocationAction.FAILED
     assert (report.is_whole, report.counts.update_failures) == (False, 1)
     assert room.text("assets/a.scene") == "images: [a]"
 
@@ -481,7 +481,7 @@ def test_a_failure_half_way_says_what_is_done_and_what_is_not(room: RelocationRo
 
     report = room.do("art/*", "new/*", updates_references=True)
 
-    assert [item.deed for item in report.items] == [RelocationAction.DONE, RelocationAction.FAILED, RelocationAction.LEFT]
+    assert [item.action for item in report.items] == [RelocationAction.DONE, RelocationAction.FAILED, RelocationAction.LEFT]
     assert report.items[1].problem == "No space left on device"
     assert (report.counts.done, report.counts.failed, report.counts.left, report.is_whole) == (1, 1, 1, False)
     assert room.files() == ["art/b.png", "art/c.png", "new/a.png", "x.scene"]
@@ -501,7 +501,10 @@ def test_metadata_comes_back_when_its_source_does_not_follow(room: RelocationRoo
     report = room.do("a.png", "new/")
 
     assert room.files() == ["a.png", "a.png.meta"]
-    assert {item.old: item.deed for item in report.items} == {"a.png": RelocationAction.FAILED, "a.png.meta": RelocationAction.LEFT}
+    assert {item.old: item.action for item in report.items} == {
+        "a.png": RelocationAction.FAILED,
+        "a.png.meta": RelocationAction.LEFT,
+    }
 
 
 def test_a_move_never_overwrites_and_takes_back_the_folders_it_made(tmp_path: Path) -> None:
@@ -591,6 +594,6 @@ def test_what_git_says_no_to_is_told(git: RelocationRoom) -> None:
 
     report = git.do("a.png", uses_scm=True)
 
-    assert report.items[0].deed is RelocationAction.FAILED
+    assert report.items[0].action is RelocationAction.FAILED
     assert "local modifications" in report.items[0].problem
     assert git.files() == ["a.png", "b.png"]

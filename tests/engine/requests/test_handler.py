@@ -28,7 +28,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
     with project.running():
-        status = project.ask(port.Status()).answered
+        status = project.ask(port.ReadStatus()).answered
 
         assert status is not None
         assert status["state"] == "idle"
@@ -42,7 +42,7 @@ def test_status_tells_who_holds_a_resource_and_who_waits(project: LiveProject) -
     project.config(SETTINGS.replace("]}]", baker))
 
     def uses() -> list[str]:
-        status = project.ask(port.Status()).answered
+        status = project.ask(port.ReadStatus()).answered
         assert status is not None
         return [resource_line(use) for use in msgspec.to_builtins(status["resources"])]
 
@@ -77,25 +77,25 @@ def test_progress_tells_how_many_jobs_are_failed_now_over_restarts(project: Live
 def test_paused_nothing_starts_run_next_starts_one_and_resume_the_rest(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
-        assert project.ask(port.Pause()).answered == {"is_paused": True}
+        assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
         for name in "abc":
             project.write(f"assets/{name}.txt", f"{name} again")
         project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready) == 3)
-        assert project.ask(port.Status()).answered["state"] == "paused"
+        assert project.ask(port.ReadStatus()).answered["state"] == "paused"
 
         answer = project.ask(port.RunNext()).answered
         assert answer is not None
         project.until(lambda: sum(project.runs.values()) == 1)
         assert project.runs == Counter({f"{answer['source']}:data": 1})
 
-        project.ask(port.Resume())
+        project.ask(port.ResumeJobs())
         project.until_idle()
         assert sum(project.runs.values()) == 3
 
 
 def test_run_next_takes_the_job_that_was_named(project: LiveProject) -> None:
     with project.running() as live:
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         project.forget()
         for name in "abc":
             project.write(f"assets/{name}.txt", f"{name} again")
@@ -116,7 +116,7 @@ def test_run_next_is_refused_while_nothing_is_paused(project: LiveProject) -> No
 
 def test_run_next_says_when_nothing_is_owed(project: LiveProject) -> None:
     with project.running():
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
 
         assert project.ask(port.RunNext()).answered == {"job_id": 0}
 
@@ -129,7 +129,7 @@ def test_drained_the_engine_looks_at_nothing_new_until_it_resumes(project: LiveP
         project.until(lambda: live.watching._paths)
         assert live.health.is_draining
         assert not project.runs
-        project.ask(port.Resume())
+        project.ask(port.ResumeJobs())
         project.until_product("linux/a.txt", "later")
 
 
@@ -142,12 +142,12 @@ def test_drain_with_stop_stops_the_engine(project: LiveProject) -> None:
 
 def test_shutdown_when_idle_waits_for_what_is_owed(project: LiveProject) -> None:
     with project.running() as live:
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         project.write("assets/a.txt", "owed")
         project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready))
-        project.ask(port.Shutdown(is_when_idle=True))
+        project.ask(port.StopEngine(is_when_idle=True))
         assert not live.is_stopping
-        project.ask(port.Resume())
+        project.ask(port.ResumeJobs())
         project.until(lambda: live.is_stopping)
 
         assert project.product("linux/a.txt") == b"owed"
@@ -156,7 +156,7 @@ def test_shutdown_when_idle_waits_for_what_is_owed(project: LiveProject) -> None
 def test_reprocess_takes_names_and_patterns(project: LiveProject) -> None:
     with project.running():
         project.forget()
-        assert project.ask(port.Reprocess(keys=("a.txt", "b*"))).answered == {"count": 2}
+        assert project.ask(port.ReprocessJobs(keys=("a.txt", "b*"))).answered == {"count": 2}
         project.until_idle()
 
         assert project.runs == Counter({"a.txt:data": 1, "b.txt:data": 1})
@@ -167,7 +167,7 @@ def test_reprocess_takes_jobs(project: LiveProject) -> None:
         assert live.engine is not None
         job = live.engine.archive.owners(["linux/b.txt"])["linux/b.txt"][0]
         project.forget()
-        project.ask(port.Reprocess(job_ids=(job,)))
+        project.ask(port.ReprocessJobs(job_ids=(job,)))
         project.until_idle()
 
         assert project.runs == Counter({"b.txt:data": 1})
@@ -175,7 +175,7 @@ def test_reprocess_takes_jobs(project: LiveProject) -> None:
 
 def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) -> None:
     with project.running() as live:
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         project.write("assets/a.txt", "unwanted")
         engine = live.engine
         assert engine is not None
@@ -183,7 +183,7 @@ def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) ->
         (job,) = list(engine.pipeline.ready)
         project.forget()
         project.ask(port.Cancel((job.id,)))
-        project.ask(port.Resume())
+        project.ask(port.ResumeJobs())
         project.until_idle()
         assert project.product("linux/a.txt") == b"a"
         project.write("assets/a.txt", "wanted")
@@ -269,26 +269,26 @@ def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no
 
 def test_an_escalated_job_starts_first(project: LiveProject) -> None:
     with project.running() as live:
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         for name in "abc":
             project.write(f"assets/{name}.txt", f"{name} again")
         engine = live.engine
         assert engine is not None
         project.until(lambda: len(engine.pipeline.ready) == 3)
         job = next(job for job in engine.pipeline.ready if job.source.rel == "c.txt")
-        project.ask(port.Escalate(job_ids=(job.id,)))
+        project.ask(port.EscalateJobs(job_ids=(job.id,)))
         project.until(lambda: engine.pipeline.ready.peek() is job)
 
 
 def test_a_job_that_is_looked_at_starts_first(project: LiveProject) -> None:
     with project.running() as running:
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
         for name in "abc":
             project.write(f"assets/{name}.txt", f"{name} again")
         engine = running.engine
         assert engine is not None
         project.until(lambda: len(engine.pipeline.ready) == 3)
-        project.ask(port.Interest(("c.txt",)))
+        project.ask(port.NoteInterest(("c.txt",)))
         project.until(lambda: (job := engine.pipeline.ready.peek()) is not None and job.source.rel == "c.txt")
 
 
@@ -304,7 +304,7 @@ def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveP
 
 def test_settle_counts_what_its_client_asked_for_before_even_if_it_has_run_already(project: LiveProject) -> None:
     with project.running():
-        project.ask(port.Reprocess(keys=("a.txt", "b.txt")), client=7)
+        project.ask(port.ReprocessJobs(keys=("a.txt", "b.txt")), client=7)
         project.until_idle()
 
         assert project.ask(port.Settle(), client=8).answered["run"] == 0
@@ -321,7 +321,7 @@ def test_settle_with_other_options_is_refused_and_says_which(project: LiveProjec
 
 def test_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> None:
     with project.running():
-        project.ask(port.Pause())
+        project.ask(port.PauseJobs())
 
         assert "paused" in project.ask(port.Settle()).refused
 
@@ -329,7 +329,7 @@ def test_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> No
 def test_a_full_rescan_reads_every_file_and_runs_nothing(project: LiveProject) -> None:
     with project.running():
         project.forget()
-        project.ask(port.Rescan(is_full=True))
+        project.ask(port.RescanSources(is_full=True))
         project.until_idle()
 
         assert not project.runs

@@ -33,7 +33,7 @@ def live() -> Live:
 def look(interest: InterestRequests, *keys: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     request: Any = SimpleNamespace(answer=lambda **more: said.update(more))
-    interest.take(request, port.Interest(keys))
+    interest.take(request, port.NoteInterest(keys))
     return said
 
 

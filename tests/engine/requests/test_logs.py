@@ -10,11 +10,11 @@ import pytest
 from live_project import own_live_project
 
 from aptui.engine.pool.questions import LogSoFar
-from aptui.engine.requests.logs import PATIENCE_S, LogRequests
+from aptui.engine.requests.logs import ANSWER_TIMEOUT_S, LogRequests
 from aptui.link import port
 from aptui.shared.errors import KnownError
 from aptui.worker.commands.output import BoundedText
-from aptui.worker.wire import SaidLog
+from aptui.worker.wire import LogAnswer
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
@@ -38,22 +38,22 @@ def test_a_job_tells_its_log_while_it_runs_and_no_more_when_it_has_ended(tmp_pat
         assert live.engine is not None
         (job_id,) = live.engine.pipeline.running_job_ids()
 
-        def told(verb: port.TellLog) -> dict[str, Any]:
+        def told(verb: port.ReadRunLog) -> dict[str, Any]:
             said = project.ask(verb).answered
             assert said is not None
             return said
 
-        project.until(lambda: len(told(port.TellLog(job_id))["records"]) == 2)
-        first = told(port.TellLog(job_id))
+        project.until(lambda: len(told(port.ReadRunLog(job_id))["records"]) == 2)
+        first = told(port.ReadRunLog(job_id))
         assert [(record.level, record.text) for record in first["records"]] == [(2, "hot"), (1, "begun")]
-        again = told(port.TellLog(job_id, first["run_key"], first["stamp"]))
+        again = told(port.ReadRunLog(job_id, first["run_key"], first["stamp"]))
         assert again == {**first, "records": None}, "nothing is new"
-        assert told(port.TellLog(job_id, 4711, first["stamp"])) == first, "what is known is of another run"
-        assert told(port.TellLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
+        assert told(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "what is known is of another run"
+        assert told(port.ReadRunLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
 
         project.write("go", "")
         project.until_idle()
-        assert told(port.TellLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
+        assert told(port.ReadRunLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
 
 
 # ---------------------------------------------------------------------------------------------------------- by the clock
@@ -64,7 +64,7 @@ class Live:
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
-        self.said: SaidLog | None = SaidLog(7, 3)
+        self.said: LogAnswer | None = LogAnswer(7, 3)
         self.is_awaited, self.now = True, 100.0
         job = SimpleNamespace(id=1, is_analysis=False)
         self.engine: Any = SimpleNamespace(pipeline=SimpleNamespace(running={7: job}), runs=SimpleNamespace(pool_if_any=self))
@@ -77,7 +77,7 @@ class Live:
 def asked(logs: LogRequests, job_id: int = 1, client: int = 1) -> dict[str, Any]:
     said: dict[str, Any] = {}
     request: Any = SimpleNamespace(answer=lambda **more: said.update(more), client=client)
-    logs.take(request, port.TellLog(job_id))
+    logs.take(request, port.ReadRunLog(job_id))
     return said
 
 
@@ -96,9 +96,9 @@ def test_a_worker_that_answers_late_is_waited_for_no_longer_than_a_second(live: 
     said = asked(logs)
     logs.poll(live.now)
     assert not said
-    assert logs.next_deadline(live.now) == live.now + PATIENCE_S
+    assert logs.next_deadline(live.now) == live.now + ANSWER_TIMEOUT_S
 
-    logs.poll(live.now + PATIENCE_S)
+    logs.poll(live.now + ANSWER_TIMEOUT_S)
 
     assert said == {"run_key": 7, "stamp": 3, "records": ()}
     assert logs.next_deadline(live.now) is None

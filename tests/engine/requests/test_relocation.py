@@ -159,7 +159,7 @@ def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
     project.until_idle()
 
-    assert {item.old: item.deed for item in report.items if not item.is_metadata} == {
+    assert {item.old: item.action for item in report.items if not item.is_metadata} == {
         "art/a.png": RelocationAction.DONE, "art/c.txt": RelocationAction.FAILED, "art/deep/b.png": RelocationAction.LEFT,
     }  # fmt: skip
     assert sorted(project.texts()) == ["art/c.txt", "art/deep/b.png", "other.txt", "pictures/a.png"]

@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_and_no_more(
 
     assert not desk.make(fact("a.txt"))
 
-    assert desk.said == [f"identity file '{tmp_path}/a.txt.meta' cannot be written: Read-only file system"]
+    assert desk.mistakes == [f"identity file '{tmp_path}/a.txt.meta' cannot be written: Read-only file system"]
     assert os.listdir(tmp_path) == []
 
 
@@ -286,4 +286,4 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monke
 
     assert not is_made
     assert not canary.exists()
-    assert "cannot be written: File exists" in found.said[0]
+    assert "cannot be written: File exists" in found.mistakes[0]

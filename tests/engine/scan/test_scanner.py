@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.messages import FolderSeen, FoldersKept
+from aptui.core.messages import FolderSeen, FoldersUnchanged
 from aptui.core.model import FileFact, PathKey
 from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan import walk
@@ -34,7 +34,7 @@ class Shelf:
     def folder_parts(self, folder: str) -> dict[int, tuple[bytes, Sequence[FileFact]]]:
         return {part: row for (name, part), row in self.rows.items() if name == folder}
 
-    def take(self, events: Sequence[FolderSeen | FoldersKept]) -> None:
+    def take(self, events: Sequence[FolderSeen | FoldersUnchanged]) -> None:
         for event in events:
             if isinstance(event, FolderSeen):
                 for key in [key for key in self.rows if key[0] == event.folder]:
@@ -54,7 +54,7 @@ class Tree:
         self.said: list[str] = []
         self._numbers = itertools.count(1)
 
-    def scan(self, *, is_full: bool = False, reassess: bool = False) -> list[FolderSeen | FoldersKept]:
+    def scan(self, *, is_full: bool = False, reassess: bool = False) -> list[FolderSeen | FoldersUnchanged]:
         walk = Walk(self.project, self.never)
         scanner = Scanner(self.project, walk, self.shelf, lambda: next(self._numbers), is_full=is_full, reassess=reassess)
         events = [event for step in scanner.steps() for event in step]
@@ -75,11 +75,11 @@ def write(root: Path, *names: str) -> None:
         path.write_text(name)
 
 
-def seen(events: Sequence[FolderSeen | FoldersKept]) -> dict[str, int]:
+def seen(events: Sequence[FolderSeen | FoldersUnchanged]) -> dict[str, int]:
     return {str(fact.rel): fact.scan_folder for event in events if isinstance(event, FolderSeen) for fact in event.facts}
 
 
-def gone(events: Sequence[FolderSeen | FoldersKept]) -> list[PathKey]:
+def gone(events: Sequence[FolderSeen | FoldersUnchanged]) -> list[PathKey]:
     return [key for event in events if isinstance(event, FolderSeen) for key in event.gone]
 
 
@@ -90,7 +90,7 @@ def test_a_second_scan_keeps_every_folder_and_says_nothing_else(tmp_path: Path) 
     first, second = tree.scan(), tree.scan()
 
     assert seen(first) == {"x.txt": 1, "f/y.txt": 1, "f/g/z.txt": 1}
-    assert [type(event) for event in second] == [FoldersKept]
+    assert [type(event) for event in second] == [FoldersUnchanged]
     assert sorted(second[0].folders) == ["", "f", "f/g"]
 
 
@@ -270,7 +270,7 @@ def test_a_file_that_is_being_written_counts_as_it_was_even_if_it_is_to_be_read_
     (tmp_path / "one/d/b.txt").unlink()
 
     scanner = Scanner(tree.project, Walk(tree.project, ()), tree.shelf, lambda: 99, unfinished=unfinished)
-    event = scanner.look_at("d", frozenset({PathKey("d/a.txt")}))
+    event = scanner.check_folder("d", frozenset({PathKey("d/a.txt")}))
 
     assert event is not None
     assert event.gone == ()
@@ -286,7 +286,7 @@ def test_a_file_that_is_being_written_counts_as_it_was_in_its_own_scan_folder_al
 
     unfinished: dict[PathKey, FileFact | None] = {PathKey("x.txt"): winner}
     scanner = Scanner(tree.project, Walk(tree.project, ()), tree.shelf, lambda: 99, unfinished=unfinished)
-    event = scanner.look_at("", frozenset({PathKey("x.txt")}))
+    event = scanner.check_folder("", frozenset({PathKey("x.txt")}))
 
     assert event is not None
     assert [(part, [(fact.scan_folder, fact.rel) for fact in facts]) for part, _digest, facts in event.rows] == [

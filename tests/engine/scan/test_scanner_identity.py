@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.identity import META_SUFFIX
-from aptui.core.messages import FolderSeen, FoldersKept
-from aptui.core.model import SHADOW, FileFact, PathKey
+from aptui.core.messages import FolderSeen, FoldersUnchanged
+from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
 from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.scanner import Scanner
@@ -54,7 +54,7 @@ class Room:
         scanner = Scanner(project, Walk(project, ()), self, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess)
         answer = None
         for event in [event for step in scanner.steps() for event in step]:
-            if isinstance(event, FoldersKept):
+            if isinstance(event, FoldersUnchanged):
                 continue
             for key in [key for key in self.rows if key[0] == event.folder]:
                 del self.rows[key]
@@ -252,7 +252,7 @@ def test_sources_that_differ_in_case_clash_whatever_files_they_have(tmp_path: Pa
     for folder in "ab":
         (tmp_path / folder / "X.txt").unlink()
         (tmp_path / folder / "X.txt.meta").unlink()
-    assert list(said(room.scan())) == ["x.txt", f"x.txt{SHADOW}2"]
+    assert list(said(room.scan())) == ["x.txt", f"x.txt{DUPLICATE_MARK}2"]
 
 
 # ------------------------------------------------------------------------------------------------------------------ shadows
@@ -267,7 +267,7 @@ def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> 
 
     event = room.scan()
 
-    shadow = PathKey(f"x.txt{SHADOW}2")
+    shadow = PathKey(f"x.txt{DUPLICATE_MARK}2")
     assert (
         {fact.key: fact.scan_folder for fact in event.facts if "meta" not in fact.key} == {"x.txt": 1, shadow: 2, "y.png": 1}
         if event
@@ -294,4 +294,4 @@ def test_a_configuration_that_tells_files_apart_no_more_drops_the_shadows(tmp_pa
 
     assert event is not None
     assert reported(event) == ["x.txt"]
-    assert f"x.txt{SHADOW}2" in event.gone
+    assert f"x.txt{DUPLICATE_MARK}2" in event.gone

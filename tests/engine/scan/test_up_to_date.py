@@ -36,7 +36,11 @@ def remembered(*roots):
 
 
 def seen(found):
-    return sorted(found.kept), sorted((folder, [part.path for part in parts]) for folder, parts in found.differing), found.vanished
+    return (
+        sorted(found.unchanged),
+        sorted((folder, [part.path for part in parts]) for folder, parts in found.differing),
+        found.vanished,
+    )
 
 
 @pytest.fixture(params=["one process", "two processes"])
@@ -57,10 +61,10 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     digests = remembered(tmp_path)
     walk = walk_of(tmp_path)
 
-    found = up_to_date.look(walk, digests)
+    found = up_to_date.check(walk, digests)
 
     assert found.is_clean
-    assert sorted(found.kept) == sorted(digests)
+    assert sorted(found.unchanged) == sorted(digests)
     assert walk.files_seen == 37
 
 
@@ -71,7 +75,7 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
 )
 def test_many_folders_or_many_files_are_looked_at_by_two_processes(monkeypatch, folders, files, count):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    known = up_to_date._Known({str(at): () for at in range(folders)}, up_to_date.nullcontext, files)
+    known = up_to_date._Comparison({str(at): () for at in range(folders)}, up_to_date.nullcontext, files)
 
     assert known.process_count == count
 
@@ -91,12 +95,12 @@ def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, fol
     else:
         file.unlink()
 
-    found = up_to_date.look(walk_of(tmp_path), digests)
+    found = up_to_date.check(walk_of(tmp_path), digests)
 
     assert not found.is_clean
     assert [(name, [part.path for part in parts]) for name, parts in found.differing] == [(folder, [str(place)])]
     assert found.vanished == frozenset()
-    assert len(found.kept) == len(digests) - 1
+    assert len(found.unchanged) == len(digests) - 1
 
 
 @pytest.mark.real
@@ -105,7 +109,7 @@ def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes
     digests = remembered(tmp_path)
     shutil.rmtree(tmp_path / "f5")
 
-    found = up_to_date.look(walk_of(tmp_path), digests)
+    found = up_to_date.check(walk_of(tmp_path), digests)
 
     assert not found.is_clean
     assert found.vanished == {"f5", "f5/deep"}
@@ -119,7 +123,7 @@ def test_a_new_folder_differs(tmp_path, processes):
     (tmp_path / "new").mkdir()
     (tmp_path / "new/a.txt").write_text("a")
 
-    found = up_to_date.look(walk_of(tmp_path), digests)
+    found = up_to_date.check(walk_of(tmp_path), digests)
 
     assert [folder for folder, _parts in found.differing] == ["new"]
 
@@ -138,9 +142,9 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     walks = walk_of(*roots), walk_of(*roots)
 
-    alone = up_to_date.look(walks[0], digests)
+    alone = up_to_date.check(walks[0], digests)
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_TWO", 1)
-    together = up_to_date.look(walks[1], digests)
+    together = up_to_date.check(walks[1], digests)
 
     assert seen(together) == seen(alone)
     assert walks[1].files_seen == walks[0].files_seen
@@ -156,7 +160,7 @@ def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
         (tmp_path / f"f{number}/link").symlink_to("deep")
     walk = walk_of(tmp_path)
 
-    found = up_to_date.look(walk, digests)
+    found = up_to_date.check(walk, digests)
 
     assert sorted(walk.sentences) == sorted(f"link to a folder '{tmp_path}/f{n}/link' is not followed" for n in range(12))
     assert found.is_clean
@@ -185,10 +189,10 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
     monkeypatch.setattr(up_to_date, "_compare", dying)
     walk = walk_of(tmp_path)
 
-    found = up_to_date.look(walk, digests)
+    found = up_to_date.check(walk, digests)
 
     assert sorted(folder for folder, _parts in found.differing) == ["f1", "f2"]
-    assert len(found.kept) == len(digests) - 2
+    assert len(found.unchanged) == len(digests) - 2
     assert walk.files_seen == 37
 
 
@@ -200,7 +204,7 @@ def test_where_much_differs_the_check_gives_no_answer(tmp_path, processes, monke
     for number in range(4):
         (tmp_path / f"f{number}/a.txt").write_text("other")
 
-    assert up_to_date.look(walk_of(tmp_path), digests) is None
+    assert up_to_date.check(walk_of(tmp_path), digests) is None
 
 
 @pytest.mark.real
@@ -220,7 +224,7 @@ def test_who_reads_for_a_check_does_not_outlive_it(tmp_path, monkeypatch):
     looking = os.fork()
     if looking == 0:
         try:
-            up_to_date.look(walk_of(tmp_path), digests, reading_for_ever)
+            up_to_date.check(walk_of(tmp_path), digests, reading_for_ever)
         finally:
             os._exit(1)
     os.close(tell)

@@ -39,12 +39,12 @@ def pass_time(clock, hints, seconds, step=0.05):
     end = clock.now + seconds
     while clock.now < end:
         clock.now += step
-        hints.tell_due()
+        hints.notify_due()
 
 
 def test_losses_are_told_at_growing_distances_and_never_forgotten(clock, hints, told):
     moments = []
-    hints.tell = lambda hint: moments.append(clock.now)
+    hints.notify = lambda hint: moments.append(clock.now)
     for _ in range(1200):
         clock.now += 0.05
         hints.lose("again")
@@ -75,7 +75,7 @@ def test_a_loss_that_is_held_back_can_be_told_at_once(clock, hints, told):
     hints.lose("one")
     hints.lose("two")
     assert [hint.why for hint in told] == ["one"]
-    hints.tell_loss()
+    hints.notify_loss()
 
     assert [hint.why for hint in told] == ["one", "two"]
 

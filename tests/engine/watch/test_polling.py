@@ -23,7 +23,7 @@ def top(tmp_path):
 
 
 def difference(listings):
-    found = listings.look(no)
+    found = listings.compare(no)
     return found.changed, found.appeared, found.gone
 
 
@@ -49,7 +49,7 @@ def test_the_first_look_and_one_at_the_same_tree_show_nothing(top):
 )
 def test_a_folder_whose_entries_differ_is_named(top, act):
     listings = Listings(top)
-    listings.look(no)
+    listings.compare(no)
     act(top)
 
     assert difference(listings) == ({top + b"/one"}, set(), set())
@@ -57,7 +57,7 @@ def test_a_folder_whose_entries_differ_is_named(top, act):
 
 def test_a_new_folder_is_named_with_the_one_that_it_is_in(top):
     listings = Listings(top)
-    listings.look(no)
+    listings.compare(no)
     put(top + b"/three/a")
 
     assert difference(listings) == ({top}, {top + b"/three"}, set())
@@ -65,7 +65,7 @@ def test_a_new_folder_is_named_with_the_one_that_it_is_in(top):
 
 def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
     listings = Listings(top)
-    listings.look(no)
+    listings.compare(no)
     put(top + b"/two/other/a")
     os.rename(top + b"/one", top + b"/../away")
     os.rename(top + b"/two/other", top + b"/one")
@@ -77,16 +77,16 @@ def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
 def test_a_folder_that_is_gone_is_named_without_what_was_below(top):
     put(top + b"/two/deep/er/a")
     listings = Listings(top)
-    listings.look(no)
+    listings.compare(no)
     os.rename(top + b"/two", top + b"/../away")
 
-    assert listings.look(no).removed == {top + b"/two"}
+    assert listings.compare(no).removed == {top + b"/two"}
 
 
 def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
     skipping, shallow = Listings(top, skips=(top + b"/one",)), Listings(top, is_recursive=False)
-    skipping.look(no)
-    shallow.look(no)
+    skipping.compare(no)
+    shallow.compare(no)
     put(top + b"/one/b")
 
     assert difference(skipping) == difference(shallow) == (set(), set(), set())
@@ -94,7 +94,7 @@ def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
 
 def test_names_that_are_gone_are_told_where_they_are_kept(top):
     listings = Listings(top, keeps_names=True)
-    listings.look(no)
+    listings.compare(no)
     os.unlink(top + b"/one/a")
     os.rename(top + b"/two", top + b"/../away")
 
@@ -104,13 +104,13 @@ def test_names_that_are_gone_are_told_where_they_are_kept(top):
 
 def test_a_top_that_is_gone_is_an_error_and_a_look_that_ends_early_shows_nothing(top):
     listings = Listings(top)
-    listings.look(no)
+    listings.compare(no)
     put(top + b"/one/b")
-    assert not listings.look(lambda: True).changed
+    assert not listings.compare(lambda: True).changed
     os.rename(top, top + b"2")
 
     with pytest.raises(FileNotFoundError):
-        listings.look(no)
+        listings.compare(no)
 
 
 def test_a_survey_counts_folders_and_what_links_lead_to(top):

@@ -403,7 +403,7 @@ def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed
 
 
 def test_a_limit_that_is_reached_while_running_is_noticed(top):
-    settings = replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128), second_look_s=0.05, limits_check_every_s=0.05)
+    settings = replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128), recheck_s=0.05, limits_check_every_s=0.05)
     with watching(native(top), settings=settings) as room:
         for number in range(20):
             os.mkdir(top + b"/%d" % number)
@@ -414,7 +414,7 @@ def test_a_limit_that_is_reached_while_running_is_noticed(top):
 def test_watches_that_are_missing_are_set_anew(top):
     lie = [0]
     settings = replace(
-        QUICK, second_look_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watch_limits.watch_count(fd) - lie[0])
+        QUICK, recheck_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watch_limits.watch_count(fd) - lie[0])
     )
     with watching(native(top), settings=settings) as room:
         lie[0] = 1
@@ -638,7 +638,7 @@ def test_a_listener_that_breaks_does_not_end_the_watching(top):
             real(hint)
 
         for watched in room.watcher._roots.watched:
-            watched.root_notifications.tell = break_once
+            watched.root_notifications.notify = break_once
         put(top + b"/a")
         room.until(lambda: any("listener broke" in why for why in room.losses()))
         room.forget()

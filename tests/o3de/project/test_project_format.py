@@ -231,7 +231,7 @@ def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) ->
     ("key", "value", "why"),
     [
         ("Jobs/AlwaysUseMaxJobs", True, "no worker is kept free: a critical job may have one more than there are"),
-        ("RC txt/lockSource", True, "no file is read while somebody writes it"),
+        ("RC txt/lockSource", True, "no file is read while it is being written"),
         ("Jobs/maxJobs", 4, ""),
         ("RC txt/critical", True, ""),
     ],
@@ -247,7 +247,7 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
 
 
 def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
-    with pytest.raises(UserError, match="nothing is said about '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
+    with pytest.raises(UserError, match="no file sets '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
         explain.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
@@ -259,7 +259,7 @@ def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path
 
     assert [each.text for each in said] == ["0", "3", "5"]
     assert said[1:] == [ConfigMessage(f"{tmp_path}/aptui.yaml:1:10", "3"), ConfigMessage("--set workers:1:1", "5")]
-    with pytest.raises(UserError, match="nothing is said about 'wokers'; did you mean 'workers'"):
+    with pytest.raises(UserError, match="no file sets 'wokers'; did you mean 'workers'"):
         explain.explain(tmp_path, "wokers")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
-from aptui.o3de.registry.input_recorder import InputRecorder, look_again
+from aptui.o3de.registry.input_recorder import InputRecorder, probe_again
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import BATCH_TAGS, TAGS
 from aptui.o3de.registry.registry import Registry, RegistryMessage, parse_typed, split_texts, truth
@@ -334,12 +334,12 @@ def test_looking_again_tells_every_change_of_what_was_looked_at(tmp_path: Path) 
     recorder.names(str(tmp_path / "sub"))
     recorder.is_folder(str(tmp_path / "later"))
 
-    assert look_again(recorder.seen) == recorder.seen
+    assert probe_again(recorder.seen) == recorder.seen
 
     for change in ("a.setreg", "none", "sub/c", "later/x"):
-        before = look_again(recorder.seen)
+        before = probe_again(recorder.seen)
         write(tmp_path, {change: '{"x": 1}'})
-        assert look_again(recorder.seen) != before
+        assert probe_again(recorder.seen) != before
 
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.model import RelPath, RunKey
-from aptui.core.notices import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
-from aptui.core.preload_cycles import JOIN, RING
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
+from aptui.core.preload_cycles import CYCLE_PROBLEM, JOIN
 from aptui.o3de_programs.output.console import ProgramConsole
 from aptui.o3de_programs.output.events import EventPrinter
 from aptui.o3de_programs.output.log_file import BATCH, ProgramLog
@@ -126,7 +126,9 @@ def test_the_end_of_a_scan_is_told_once(room: Room) -> None:
 
 
 def test_the_engines_own_sentences_are_passed_on(room: Room) -> None:
-    lines = room.tell(Said(1, LogLevel.INFO, "the engine goes on"), Said(1, LogLevel.WARNING, "a link is not followed"))
+    lines = room.tell(
+        EngineMessage(1, LogLevel.INFO, "the engine goes on"), EngineMessage(1, LogLevel.WARNING, "a link is not followed")
+    )
 
     assert lines[0] == "the engine goes on"
     assert lines[-2] == "a link is not followed"
@@ -178,13 +180,13 @@ def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_what_the_engine_says_as_an_error_is_one(room: Room) -> None:
-    lines = room.tell(Said(1, LogLevel.ERROR, "the disk is full"))
+    lines = room.tell(EngineMessage(1, LogLevel.ERROR, "the disk is full"))
 
     assert lines[1:4] == ["System: Trace::Error", "System:  aptui(0): 'AssetProcessor'", "the disk is full"]
 
 
 def test_products_that_load_each_other_are_an_error_in_the_words_of_the_reference(room: Room) -> None:
-    lines = room.tell(Said(1, LogLevel.ERROR, f"{RING}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
+    lines = room.tell(EngineMessage(1, LogLevel.ERROR, f"{CYCLE_PROBLEM}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
 
     assert "System: Trace::Error" in lines
     assert "Preload circular dependency detected while processing asset (linux/a.slice)." in lines

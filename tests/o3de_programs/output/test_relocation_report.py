@@ -10,7 +10,7 @@ from aptui.shared.relocation.records import (
     RelocationAction,
     RelocationItem,
     RelocationReport,
-    Skipped,
+    SkippedFile,
     Update,
     count_report,
 )
@@ -57,7 +57,7 @@ def test_a_report_begins_with_what_is_asked_for(order: Relocate, lines: list[str
 
 def test_files_stand_with_their_old_and_new_names() -> None:
     metadata = RelocationItem("a.txt.meta", "/p/a.txt.meta", "P", "b.txt.meta", is_metadata=True)
-    report = RelocationReport(MOVE, (ITEM, metadata), skipped=(Skipped("x.md", "no source"),))
+    report = RelocationReport(MOVE, (ITEM, metadata), skipped=(SkippedFile("x.md", "no source"),))
 
     assert list(report_lines(report)) == [
         "File `x.md` was found/matched but is not a source asset.  Skipping.",
@@ -88,10 +88,10 @@ def test_dependants_stand_below_their_file(is_mended: bool, words: str) -> None:
 
 
 def test_what_was_updated_and_what_failed_is_said() -> None:
-    items = (RelocationItem("a.txt", "/p/a.txt", "P", deed=RelocationAction.FAILED, problem="File is read-only."),)
+    items = (RelocationItem("a.txt", "/p/a.txt", "P", action=RelocationAction.FAILED, problem="File is read-only."),)
     updates = (
-        Update("c.txt", "/p/c.txt", deed=RelocationAction.DONE),
-        Update("d.txt", "/p/d.txt", deed=RelocationAction.FAILED, possible=(("a", "b"),)),
+        Update("c.txt", "/p/c.txt", action=RelocationAction.DONE),
+        Update("d.txt", "/p/d.txt", action=RelocationAction.FAILED, possible=(("a", "b"),)),
         Update("e.txt", "/p/e.txt"),
     )
 
@@ -108,11 +108,11 @@ def test_what_was_updated_and_what_failed_is_said() -> None:
 
 def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
     items = (
-        RelocationItem("a", "/p/a", "P", deed=RelocationAction.DONE),
-        RelocationItem("b", "/p/b", "P", deed=RelocationAction.FAILED),
-        RelocationItem("c", "/p/c", "P", deed=RelocationAction.LEFT),
+        RelocationItem("a", "/p/a", "P", action=RelocationAction.DONE),
+        RelocationItem("b", "/p/b", "P", action=RelocationAction.FAILED),
+        RelocationItem("c", "/p/c", "P", action=RelocationAction.LEFT),
     )
-    updates = (Update("d", "/p/d", deed=RelocationAction.DONE), Update("e", "/p/e", deed=RelocationAction.FAILED))
+    updates = (Update("d", "/p/d", action=RelocationAction.DONE), Update("e", "/p/e", action=RelocationAction.FAILED))
     moved = count_report(RelocationReport(MOVE, items, updates, is_performed=True))
     deleted = count_report(RelocationReport(Relocate("a", is_delete=True), items, is_performed=True))
 

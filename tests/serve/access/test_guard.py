@@ -23,7 +23,7 @@ from disk_project import Project
 from msgspec.structs import replace
 from waiting import until
 
-from aptui.client import Client, Disconnected, Refused
+from aptui.client import Client, Disconnected, Refusal
 from aptui.config import load
 from aptui.config.sections.serve import GatewaySettings
 from aptui.serve import gateway
@@ -298,7 +298,7 @@ def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, mo
             with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
                 client.next_notice(20)
         there.room.guard.admissions.append(lambda address: f"{address} may not")
-        with pytest.raises(Refused, match=r"refused the connection: 127\.0\.0\.1 may not"):
+        with pytest.raises(Refusal, match=r"refused the connection: 127\.0\.0\.1 may not"):
             Client.connect(url, token=there.token, tls=trusting)
 
 
@@ -351,7 +351,7 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
             door.quiet_since = -1e9
 
     async def look() -> None:
-        there.room.connections.look()
+        there.room.connections.check()
 
     connection.connect()
     until(lambda: there.room.connections.all)
@@ -566,7 +566,7 @@ def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: P
         audit.write(identity, "reprocess", "refused: not allowed", arguments={"sources": ["x" * 1_000_000]})
     assert log.stat().st_size < 20_000
     now[0] = 61.0
-    audit.tell_held_back()
+    audit.report_held_back()
     assert json.loads(log.read_text().splitlines()[-1])["outcome"] == "refused: 1,204 more like this"
 
     monkeypatch.setattr("aptui.serve.access.guard.AUDIT_LIMIT_BYTES", 30_000)

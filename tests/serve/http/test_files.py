@@ -286,7 +286,7 @@ def test_everything_needs_a_token_that_may_read(place: Served, path: str) -> Non
 
 
 def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         secret = project.write("secret", "hello world")
@@ -303,7 +303,7 @@ def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkey
 
 
 def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         (project.cache / "linux/sub/a.txt").write_text("hello")
@@ -338,7 +338,7 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
 
 
 def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
         database.execute("INSERT INTO aptui_intents VALUES (9, 9, 'linux/sub/a.txt', x'00', 11, '[]')")

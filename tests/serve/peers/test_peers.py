@@ -331,7 +331,7 @@ async def device(**hello):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(outbound, "RETRY_S", (0.02, 0.05))
-    monkeypatch.setattr(peers, "_LOOK_S", 0.05)
+    monkeypatch.setattr(peers, "_CHECK_S", 0.05)
     monkeypatch.setattr(peers, "_GATHER_S", 0.01)
 
 
@@ -540,7 +540,7 @@ def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
 def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
-            engine = there.room.engine
+            engine = there.context.engine
             await until(lambda: engine.reports)
             assert there.refuses(FAR) != ""
             await until(lambda: engine.reports[-1].turned_away)
@@ -548,7 +548,7 @@ def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
                 there.refuses(FAR)
             await until(lambda: engine.reports[-1].turned_away[0].count == 6)
             count = len(engine.reports)
-            await asyncio.sleep(4 * peers._LOOK_S)
+            await asyncio.sleep(4 * peers._CHECK_S)
             assert len(engine.reports) == count, "nothing changed, so nothing is told"
 
             there.take_news([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.client import Client
 from aptui.serve.access import guard
 from aptui.serve.access.guard import GUARD, ClientIdentity
-from aptui.serve.context import ROOM
+from aptui.serve.context import CONTEXT
 from aptui.serve.peers import proxy
 from aptui.serve.peers.proxy import PROXY, ProxyLimits, targets
 from aptui.serve.protocol.codec import Scope
@@ -101,7 +101,7 @@ async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
         )
         rules = guard.Guard(SimpleNamespace(origins=(), hosts=(), address="127.0.0.1", port=0), tokens, None)
         sessions = [SimpleNamespace(identity=READER)] if is_connected else []
-        app[ROOM] = SimpleNamespace(config=SimpleNamespace(serve=SimpleNamespace(proxies=proxies)), guard=rules)
+        app[CONTEXT] = SimpleNamespace(config=SimpleNamespace(serve=SimpleNamespace(proxies=proxies)), guard=rules)
         app[GUARD], app[SESSIONS] = rules, sessions
         app.on_response_prepare.append(guard.mark_response)
         proxy.add_routes(app)

@@ -54,14 +54,14 @@ def test_notifications_come_back_as_they_were_told() -> None:
     asset = Asset("{U}:1", "linux", "a.png", "{T}", 3, "00", (("{V}:2", 1),), ("{U}:9",))
     told = [notices.AssetChanged(asset), notices.CriticalReady("linux")]
 
-    said = codec.decode_said(codec.encode_notices(3, 9, told))
+    said = codec.decode_message(codec.encode_notices(3, 9, told))
 
     assert (said.epoch, said.seq) == (3, 9)
     assert [codec.record_of(each) for each in said.notices] == told
 
 
 def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
-    said = codec.decode_said(
+    said = codec.decode_message(
         '{"epoch": 1, "seq": 2, "new": 1, "notices": [{"notice": "critical_ready", "platform": "p", "new": 1}]}'
     )
 
@@ -106,7 +106,7 @@ def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Pat
     made = http_document.document()
     assert json.loads((dirs.data_dir() / "config" / http_document.FILE).read_text()) == made
 
-    room = gateway.build_room(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
+    room = gateway.build_parts(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
     routes = {resource.canonical for resource in gateway.build_app(room).router.resources()}
 
     assert {address.route for address in http_document.addresses()} == routes

@@ -100,7 +100,7 @@ def burst(there: Garden) -> list[JobChanged]:
         for number in range(BURST)
     ]
     there.served.loop.call_soon_threadsafe(
-        room.teller.take_news, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
+        room.publisher.take_news, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
     )
     return done
 
@@ -122,7 +122,7 @@ def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
     garden_of_one: Garden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = garden_of_one
-    teller, client = there.served.room.teller, there.client()
+    teller, client = there.served.room.publisher, there.client()
 
     async def go_meanwhile(_sessions: object, _limit_s: float) -> None:
         monkeypatch.undo()

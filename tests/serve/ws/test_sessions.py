@@ -15,7 +15,7 @@ from typing import Self
 import pytest
 from waiting import until
 
-from aptui.client import Client, Disconnected, Refused
+from aptui.client import Client, Disconnected, Refusal
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.serve.access import tokens as token_files
@@ -87,7 +87,7 @@ def test_of_a_hello_no_more_is_kept_than_is_of_use(there: Garden) -> None:
     ],
 )
 def test_who_means_somebody_else_is_told_so(there: Garden, hello: dict[str, object], why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(Refusal, match=why):
         there.client(**hello)
 
 
@@ -110,7 +110,7 @@ def test_another_protocol_and_another_first_request_are_refused(there: Garden) -
 def test_a_second_hello_is_a_mistake_and_the_connection_goes_on(there: Garden) -> None:
     client = there.client()
 
-    with pytest.raises(Refused, match="said already"):
+    with pytest.raises(Refusal, match="was sent already"):
         client.ask(requests.Hello(codec.VERSION, "again"))
     assert client.ask(requests.Ping()) == requests.Done()
 
@@ -121,7 +121,7 @@ def test_a_revoked_token_ends_at_the_next_request(there: Garden) -> None:
     there.clients.append(client)
     token_files.revoke(there.served.token_file, "leaver")
 
-    with pytest.raises(Refused, match="revoked"):
+    with pytest.raises(Refusal, match="revoked"):
         client.ask(requests.Ping())
     with pytest.raises(Disconnected):
         hear(client, lambda _notice: False)
@@ -152,7 +152,7 @@ def test_an_expired_token_stops_hearing_and_connects_no_more(there: Garden, monk
     with pytest.raises(Disconnected, match="time is over"):
         while True:
             client.next_notice(10)
-    with pytest.raises(Refused, match="does not know this token"):
+    with pytest.raises(Refusal, match="does not know this token"):
         Client.connect(there.url, token=token)
 
 
@@ -250,7 +250,7 @@ def test_that_everything_critical_is_done_is_told_at_once_and_when_it_comes_true
 def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
     editor = there.client()
     with engine(there) as screen:
-        screen.ask(port.Show("a/rose.txt", "linux/a/rose.txt"), 5)
+        screen.ask(port.ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
 
     shown = hear(editor, lambda notice: isinstance(notice, notices.Show))
     assert (shown.source, shown.product, shown.platform) == ("a/rose.txt", "a/rose.txt", "linux")
@@ -400,7 +400,7 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
     most, taken = asyncio.run(scene())
 
     assert most <= codec.QUEUE_LIMIT
-    told = [codec.record_of(each) for text in taken for each in codec.decode_said(text).notices]
+    told = [codec.record_of(each) for text in taken for each in codec.decode_message(text).notices]
     at = next(index for index, notice in enumerate(told) if isinstance(notice, notices.Resync))
     after = [int(notice.path) for notice in told[at + 1 : -1]]
     assert told[-1] == notices.AssetRemoved("", "linux", "last")
@@ -447,7 +447,7 @@ def test_while_no_engine_runs_what_rests_is_answered(there: Garden, monkeypatch:
     state = client.ask(requests.AssetStatus(term="a/rose.txt"))
     assert (state.status, state.is_fenced) == ("compiled", False)
     assert client.ask(requests.ProcessorStatus()).state == "gone"
-    with pytest.raises(Refused, match="no engine runs") as refused:
+    with pytest.raises(Refusal, match="no engine runs") as refused:
         client.ask(requests.Reprocess(("*",)))
     assert refused.value.code == 2
 

@@ -67,13 +67,13 @@ def status(address, path=f"/cas/{DIGEST}"):
 
 @pytest.mark.parametrize("said", [b"", HALF_A_REQUEST])
 def test_who_does_not_say_what_it_wants_in_time_is_dropped(tmp_path, connect, said):
-    with serving(tmp_path / "store", patience_s=0.2) as address:
+    with serving(tmp_path / "store", timeout_s=0.2) as address:
         assert heard(connect(address, said)) == b""
 
 
 def test_a_connection_that_rests_between_two_requests_stays(tmp_path):
     """Else clients would connect anew for each product."""
-    with serving(tmp_path / "store", patience_s=0.05) as address:
+    with serving(tmp_path / "store", timeout_s=0.05) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         idle, ports = [], []
         for _ in range(2):
@@ -88,7 +88,7 @@ def test_a_connection_that_rests_between_two_requests_stays(tmp_path):
 
 
 def test_an_upload_that_comes_too_slowly_is_given_up_and_leaves_nothing(tmp_path, connect):
-    with serving(tmp_path / "store", is_writable=True, patience_s=0.2) as address:
+    with serving(tmp_path / "store", is_writable=True, timeout_s=0.2) as address:
         answer = heard(connect(address, HALF_AN_UPLOAD))
 
         assert answer.startswith(b"HTTP/1.1 408 ")
@@ -112,7 +112,7 @@ def test_who_does_not_take_what_it_asked_for_is_dropped(tmp_path, connect, monke
     big = bytes(32 << 20)
     [(digest, path)] = files_of(tmp_path / "made", big).items()
     FolderStore(str(tmp_path / "store"), syncs=False).put_blob(digest, path)
-    with serving(tmp_path / "store", patience_s=0.2) as address:
+    with serving(tmp_path / "store", timeout_s=0.2) as address:
         connection = connect(address, f"GET /cas/{digest} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         events = select.poll()
         events.register(connection, select.POLLHUP | select.POLLERR)

@@ -230,7 +230,7 @@ def test_a_record_says_what_is_there_or_that_it_is_gone(built: tuple[Store, Foll
 
 
 def test_entries_that_are_no_longer_kept_mean_a_resync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_log, "KEPT", 16)
+    monkeypatch.setattr(change_log, "MOST_CHANGES", 16)
     early = Follower()
     store.put(put_source=[source(1, "a")])
     heard(store, early)
@@ -344,7 +344,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
 ) -> None:
     store, world = make_store(), World()
     quick, behind, late = Follower(), Follower(), None
-    original, change_log.KEPT = change_log.KEPT, kept
+    original, change_log.MOST_CHANGES = change_log.MOST_CHANGES, kept
     try:
         for at, (transaction, outcome) in enumerate(steps):
             known = set(world.sources), world.product_id
@@ -375,7 +375,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
                 assert follower.state == whole(database)
             assert quick.resyncs == 0 or kept < 1000
     finally:
-        change_log.KEPT = original
+        change_log.MOST_CHANGES = original
         store.close()
 
 

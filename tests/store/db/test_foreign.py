@@ -132,9 +132,9 @@ def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
     }
 
     assert found == {
-        "missing": ForeignWriter.NOBODY, "empty": ForeignWriter.NOBODY, "ours": ForeignWriter.APTUI,
+        "missing": ForeignWriter.NONE, "empty": ForeignWriter.NONE, "ours": ForeignWriter.APTUI,
         "theirs": ForeignWriter.O3DE, "theirs in the log": ForeignWriter.O3DE,
-        "other": ForeignWriter.SOMEBODY,
+        "other": ForeignWriter.OTHER,
     }  # fmt: skip
 
 

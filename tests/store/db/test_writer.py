@@ -440,7 +440,7 @@ def test_a_full_disk_is_said_and_does_not_break_what_comes_after(store: Store) -
 
 
 def test_a_write_lock_held_by_another_program_is_given_up_in_the_end(store: Store) -> None:
-    writer = Writer(store.path, store.saved.append, patience_s=0.0)
+    writer = Writer(store.path, store.saved.append, lock_timeout_s=0.0)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(HostError, match="another program"):

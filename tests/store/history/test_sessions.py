@@ -75,16 +75,16 @@ def test_what_found_nothing_to_do_is_no_session(store: Store) -> None:
 
 def test_runs_of_an_engine_that_was_killed_are_a_session_that_nobody_saw_begin(store: Store) -> None:
     archive = store.archive().sessions
-    assert not archive.is_session_owed()
+    assert not archive.is_session_pending()
 
     job(store, 1, 5, completed_ms=3000, duration_ms=1000)
     job(store, 2, 6, completed_ms=7000, duration_ms=500)
-    assert archive.is_session_owed()
+    assert archive.is_session_pending()
     store.put(put_session=[session_row(0, 0, kind="start", outcome="killed")])
 
     found = sessions(store.reader())[0]
     assert (found.started_ms, found.ended_ms, found.outcome, found.jobs_run) == (2000, 7000, "killed", 2)
-    assert not archive.is_session_owed()
+    assert not archive.is_session_pending()
 
 
 def test_a_job_that_is_no_more_keeps_its_name_and_nobody_gets_its_number(store: Store) -> None:

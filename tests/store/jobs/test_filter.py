@@ -50,7 +50,7 @@ class Rows:
         found = Texts()
         return found.extend_distinct(self.sources if name == "source" else self.others.get(name, [""] * len(self.sources))), found
 
-    def read_said(self, name: str, rows: Any, check: Any) -> list[str]:
+    def read_log_lines(self, name: str, rows: Any, check: Any) -> list[str]:
         return ["" if check is None else self.others.get(f"{name} log", [""] * len(self.sources))[row] for row in rows.tolist()]
 
     def number(self, name: str) -> Any:

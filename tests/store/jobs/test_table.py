@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aptui.core.model import JobPlan
 from aptui.core.records.rows import pack_plan
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.ordering import order_rows
@@ -118,7 +118,7 @@ def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None
 
     assert table.number("width").tolist() == [8, 0]
     assert bare.number("width").tolist() == [0, 0]
-    assert [table.facts(row) for row in (0, 1)] == [ProductFacts(8, 16, format="png"), None]
+    assert [table.facts(row) for row in (0, 1)] == [ContentFacts(8, 16, format="png"), None]
     assert [bare.facts(row) for row in (0, 1)] == [None, None]
     assert parse("w:8 format:png").matches(table).tolist() == [True, False]
     assert parse("format:png").matches(bare).tolist() == [False, False]
@@ -127,7 +127,7 @@ def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None
 def test_facts_come_and_go_with_news(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
     table = read_job_table(store.reader(), {})
-    values = JobValues(1, "a.png", 1, "linux", "k", "image", 2, 0, 0, 1, 1, "", "", 5, ProductFacts(seconds=1.5))
+    values = JobValues(1, "a.png", 1, "linux", "k", "image", 2, 0, 0, 1, 1, "", "", 5, ContentFacts(seconds=1.5))
 
     table.put(values)
     assert table.number("seconds").tolist() == [1.5]

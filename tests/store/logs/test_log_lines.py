@@ -8,7 +8,7 @@ import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.store.logs import joblog, log_lines
-from aptui.store.logs.log_lines import LogLines, read_said_in
+from aptui.store.logs.log_lines import LogLines, read_lines
 
 from ..conftest import Store, job_row, source_row
 
@@ -40,7 +40,7 @@ def test_a_log_says_its_errors_and_its_warnings_each_once(lines: LogLines) -> No
 
 def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(log_lines, "read_said_in", lambda path: read.append(path.name) or read_said_in(path))
+    monkeypatch.setattr(log_lines, "read_lines", lambda path: read.append(path.name) or read_lines(path))
     lines.read("error", [(1, RUN)], nothing)
     lines.read("warning", [(1, RUN)], nothing)
 
@@ -72,4 +72,4 @@ def test_of_a_huge_log_both_ends_are_looked_at(tmp_path: Path) -> None:
     write(path, (LogLevel.ERROR, "first"), *[(LogLevel.INFO, "x" * 500)] * 2000, (LogLevel.ERROR, "last"))
 
     assert path.stat().st_size > 600_000
-    assert read_said_in(path)["error"] == "first\nlast"
+    assert read_lines(path)["error"] == "first\nlast"

@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from aptui.core.paths import to_text
-from aptui.store.queries.integrity import amount, examine_products, mark_for_a_look, orphans, still_orphans
+from aptui.store.queries.integrity import amount, examine_products, mark_for_check, orphans, still_orphans
 from tests.store.conftest import Store, job_row, product_row, source_row
 
 
@@ -125,7 +125,7 @@ def test_marking_changes_the_times_of_known_folders_and_nothing_else(store):
     for folder in ("linux", "linux/lonely"):
         os.utime(cache / folder, ns=(5, 5))
 
-    assert mark_for_a_look(unowned(store), cache) == 1
+    assert mark_for_check(unowned(store), cache) == 1
     assert (cache / "linux").stat().st_mtime_ns > 5
     assert (cache / "linux/lonely").stat().st_mtime_ns == 5
     assert (cache / "linux/stray").exists()

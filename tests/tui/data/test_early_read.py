@@ -84,7 +84,7 @@ def test_a_database_that_comes_after_is_read(tmp_path: Path, later_reads: list[o
 
 def test_parts_for_which_there_is_no_room_wait_until_others_are_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
-    monkeypatch.setattr(early_read, "_ROOM", 3)
+    monkeypatch.setattr(early_read, "_MOST_WAITING", 3)
     early = EarlyRead(store.path)
     until(lambda: early._parts.qsize() == 3, "three parts", 10)
 
@@ -96,7 +96,7 @@ def test_parts_for_which_there_is_no_room_wait_until_others_are_taken(store: Sto
 
 def test_an_early_read_that_nobody_wants_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
-    monkeypatch.setattr(early_read, "_ROOM", 1)
+    monkeypatch.setattr(early_read, "_MOST_WAITING", 1)
     early = EarlyRead(store.path)
 
     early.close()

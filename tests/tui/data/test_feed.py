@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from aptui.core.model import RelPath
 from aptui.core.notices import (
     ConnectionsChanged,
+    EngineMessage,
     HealthChanged,
     JobChanged,
     Notice,
     ProductsChanged,
     Progress,
-    Said,
     SourcesChanged,
 )
 from aptui.link.codec import NoticeLine
@@ -237,7 +237,7 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
 def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.take([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
-    feed.take([NoticeLine(1, 13, Said(0, 30, "a"))])
+    feed.take([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
     feed.read()
 
     batch = feed.drain()
@@ -245,8 +245,8 @@ def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: 
 
     assert [len(part.jobs) for part in parts] == [3, 3, 1]
     assert tuple(news for part in parts for news in part.jobs) == batch.jobs
-    assert (parts[0].table, parts[0].running, parts[0].said) == (batch.table, batch.running, batch.said)
-    assert all(part.table is part.running is None and not part.said for part in parts[1:])
+    assert (parts[0].table, parts[0].running, parts[0].messages) == (batch.table, batch.running, batch.messages)
+    assert all(part.table is part.running is None and not part.messages for part in parts[1:])
     assert batch.parts() == [batch]
 
 
@@ -277,13 +277,13 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
     feed.read()
     feed.drain()
     for item in (
-        *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), Said(1, 2, "one"),
-        Said(1, 2, "two"),
+        *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), EngineMessage(1, 2, "one"),
+        EngineMessage(1, 2, "two"),
     ):  # fmt: skip
         feed.take([NoticeLine(1, 1, item)])
 
     batch = feed.drain()
-    assert (batch.progress, batch.connections, [said.text for said in batch.said]) == (progress[1], connections, ["one", "two"])
+    assert (batch.progress, batch.connections, [said.text for said in batch.messages]) == (progress[1], connections, ["one", "two"])
     assert batch.health == Health(is_paused=True)
     assert not batch.are_assets_stale
 

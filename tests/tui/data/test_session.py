@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S, until
 
-from aptui.core.notices import Progress, Said
+from aptui.core.notices import EngineMessage, Progress
 from aptui.link.client import EngineClient  # here: loaded while a test has the protocol replaced, it would keep that
-from aptui.link.port import Ping, Rescan, Shutdown
+from aptui.link.port import PingEngine, RescanSources, StopEngine
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data import session as session_module
 from aptui.tui.data.session import EnginePlaces, LinkSession, NoSession, SessionState, is_older
@@ -76,8 +76,8 @@ def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
     with link_room.running() as engine:
         session, ears = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
-        engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, Said(0, 1, "hello"))])
-        ears.await_(lambda heard: ("take", 7, 1, Said(0, 1, "hello")) in heard)
+        engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, EngineMessage(0, 1, "hello"))])
+        ears.await_(lambda heard: ("take", 7, 1, EngineMessage(0, 1, "hello")) in heard)
 
         assert ears.heard[0] == ("subscribed", 7, 0, {})
         assert session.latest_progress == BUSY
@@ -90,9 +90,9 @@ def test_answers_and_refusals_come_back(link_room):
         session, _ = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
 
-        assert session.ask(Ping()).result(PATIENCE_S) == {"verb": "Ping"}
+        assert session.ask(PingEngine()).result(PATIENCE_S) == {"verb": "PingEngine"}
         with pytest.raises(KnownError, match="no scan now"):
-            session.ask(Rescan()).result(PATIENCE_S)
+            session.ask(RescanSources()).result(PATIENCE_S)
         session.close()
 
 
@@ -104,7 +104,7 @@ def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
     until(lambda: session.state is SessionState.REATTACHING)
 
     with pytest.raises(HostError, match="no engine to ping"):
-        session.ask(Ping()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(PATIENCE_S)
     session.close()
     assert session.connections == ()
 
@@ -166,7 +166,7 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
     assert (started, ears.heard) == ([], [("subscribed", 0, 0, {})]), "what rests can be read meanwhile"
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="one starts when the other run ends"):
-        session.ask(Ping()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(PATIENCE_S)
     session.start_engine()  # which it does anyway
     holders[0] = 0
     until(lambda: started)
@@ -234,7 +234,7 @@ def test_a_read_only_session_starts_nothing_and_asks_nothing():
     ears.await_(lambda heard: heard)
     assert ears.heard == [("subscribed", 0, 0, {})], "what rests can be read, once"
     with pytest.raises(KnownError, match="read-only"):
-        session.ask(Shutdown()).result(PATIENCE_S)
+        session.ask(StopEngine()).result(PATIENCE_S)
     session.close()
     assert started == []
 
@@ -246,7 +246,7 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
 
     assert ears.heard == [("subscribed", 0, 0, {})]
     with pytest.raises(KnownError, match="without an engine"):
-        session.ask(Ping()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(PATIENCE_S)
     session.close()
 
 

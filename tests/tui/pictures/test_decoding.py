@@ -164,11 +164,11 @@ def test_one_that_hangs_or_talks_for_ever_is_ended(tmp_path, monkeypatch):
     file.write_text("#!/bin/sh\nexec sleep 600\n")
     file.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(file))
-    monkeypatch.setattr(decoding, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(decoding, "_TIMEOUT_S", 0.1)
     assert decoded(file, "PNG") == "decoding takes too long"
 
     file.write_text("#!/bin/sh\nexec yes\n")
-    monkeypatch.setattr(decoding, "_PATIENCE_S", 60)
+    monkeypatch.setattr(decoding, "_TIMEOUT_S", 60)
     assert decoded(file, "PNG") == "the decoder ended without an answer"
 
     file.unlink()

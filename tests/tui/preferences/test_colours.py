@@ -14,7 +14,7 @@ from aptui.tui.preferences.colours import LEAST_CONTRAST, contrast, fit_colours,
 from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Painter
 
-LOOKS = theming.load_looks().by_name
+LOOKS = theming.load_themes().by_name
 DEPTHS = (16, 256, safety.TRUECOLOUR)
 
 

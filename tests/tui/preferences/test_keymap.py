@@ -96,7 +96,7 @@ def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_agai
     own_file().write_text("app.detach: i\n")
 
     async def look(app, pilot, _session):
-        told = app.query_one(Toasts).kept
+        told = app.query_one(Toasts).remembered
         await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.detach'" in each[1] for each in told))
         own_file().write_text("app.detach: f5\n")
         await pilot.press("colon", *"keymap", "enter")

@@ -26,7 +26,7 @@ def own(tmp_path, monkeypatch):
 
 
 def test_every_shipped_theme_is_whole():
-    looks = theming.load_looks()
+    looks = theming.load_themes()
 
     assert looks.mistakes == []
     assert set(looks.by_name) == SHIPPED
@@ -35,7 +35,7 @@ def test_every_shipped_theme_is_whole():
 
 
 def test_the_theme_without_colours_has_none():
-    look = theming.load_looks().by_name["monochrome"]
+    look = theming.load_themes().by_name["monochrome"]
 
     assert set(look.colors.values()) == {"ansi_default"}
     assert not [style for style in look.roles.values() if set(style.split()) - theming.ATTRIBUTES - {"ansi_default"}]
@@ -58,7 +58,7 @@ def test_the_theme_without_colours_has_none():
 def test_a_mistake_in_a_persons_theme_is_named_with_its_place(own, body, at, what):
     (own / "mine.yaml").write_text(body)
 
-    looks = theming.load_looks()
+    looks = theming.load_themes()
 
     assert set(looks.by_name) == SHIPPED
     assert [f"mine.yaml:{at}" in mistake.where and what in mistake.what for mistake in looks.mistakes] == [True]
@@ -68,7 +68,7 @@ def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
     (own / "mine.yaml").write_text("extends: light\nroles: {failed: 'bold #ff0000'}\n")
     (own / "dark.yaml").write_text("extends: monochrome\n")
 
-    looks = theming.load_looks()
+    looks = theming.load_themes()
 
     assert looks.by_name["mine"].roles["failed"] == "bold #ff0000"
     assert looks.by_name["mine"].roles["warning"] == looks.by_name["light"].roles["warning"]
@@ -77,10 +77,10 @@ def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
 
 
 def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
-    theming.load_looks()
+    theming.load_themes()
     monkeypatch.setattr("aptui.config.yaml.nodes.read_yaml", lambda *_: pytest.fail("read again"))
 
-    assert set(theming.load_looks().by_name) == SHIPPED
+    assert set(theming.load_themes().by_name) == SHIPPED
 
 
 def test_a_file_that_cannot_be_read_is_said(own):
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read_is_said(own):
     ],
 )
 def test_a_terminal_gets_the_theme_it_can_show(wanted, environment, shown):
-    assert theming.suitable(wanted, theming.load_looks(), environment) == shown
+    assert theming.suitable(wanted, theming.load_themes(), environment) == shown
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
@@ -159,14 +159,14 @@ def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_pat
 
 
 def test_a_theme_that_is_edited_elsewhere_shows_by_itself(tmp_path, own, monkeypatch):
-    monkeypatch.setattr(theme_manager, "LOOK_S", 0.05)
+    monkeypatch.setattr(theme_manager, "CHECK_S", 0.05)
     (own / "mine.yaml").write_text("extends: dark\n")
 
     async def edit(app, pilot, _session):
         (own / "mine.yaml").write_text("extends: dark\nroles: {failed: 'underline #00ff00'}\n")
         await until(pilot, lambda: theming.roles(app)["failed"].underline)
         (own / "mine.yaml").write_text("rules: {}\n")
-        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).kept))
+        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).remembered))
 
     in_shell(tmp_path, edit, theme="mine")
 
@@ -180,6 +180,6 @@ def test_a_changed_theme_file_shows_as_soon_as_people_come_back(tmp_path, own):
         await until(pilot, lambda: theming.roles(app)["failed"].underline)
         (own / "mine.yaml").write_text("rules: {}\n")
         await pilot.press("colon", *"theme reload", "enter")
-        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).kept))
+        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).remembered))
 
     in_shell(tmp_path, edit, theme="mine")

@@ -11,7 +11,7 @@ from waiting import until
 
 from aptui.core.notices import JobChanged
 from aptui.link.codec import NoticeLine
-from aptui.link.port import Pause
+from aptui.link.port import PauseJobs
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Feed
@@ -198,7 +198,7 @@ def test_nobody_can_be_asked(playing: tuple[ReplaySession, Clock, Ears]) -> None
     session, _time, _ears = playing
 
     with pytest.raises(UserError, match="cannot pause: this is a replay"):
-        session.ask(Pause()).result()
+        session.ask(PauseJobs()).result()
 
 
 def test_a_file_that_goes_away_stops_it_with_a_word(playing: tuple[ReplaySession, Clock, Ears]) -> None:

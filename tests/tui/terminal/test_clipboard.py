@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from aptui.tui.terminal.clipboard import KEPT_COUNT, SAFE_BYTES, Clipboard
+from aptui.tui.terminal.clipboard import MOST_COPIES, SAFE_BYTES, Clipboard
 from tests.tui.pty_room import Terminal
 
 COPY = (
@@ -100,19 +100,19 @@ def test_bytes_that_are_no_text_are_copied_as_bytes_when_raw(tmp_path):
 
 def test_the_register_keeps_the_last_copies_once_each(tmp_path):
     board = clipboard(tmp_path, [])
-    for number in [*range(KEPT_COUNT + 5), 20]:
+    for number in [*range(MOST_COPIES + 5), 20]:
         board.copy(str(number))
 
-    assert list(board.register)[:3] == ["20", str(KEPT_COUNT + 4), str(KEPT_COUNT + 3)]
-    assert len(board.register) == KEPT_COUNT
+    assert list(board.register)[:3] == ["20", str(MOST_COPIES + 4), str(MOST_COPIES + 3)]
+    assert len(board.register) == MOST_COPIES
 
 
 def test_old_files_go(tmp_path):
     board = clipboard(tmp_path, [])
-    for _ in range(KEPT_COUNT + 3):
+    for _ in range(MOST_COPIES + 3):
         board.copy("y" * SAFE_BYTES)
 
-    assert len(list((tmp_path / "copies").iterdir())) == KEPT_COUNT
+    assert len(list((tmp_path / "copies").iterdir())) == MOST_COPIES
 
 
 # ── through a real tmux ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,7 +30,7 @@ class Room(ThriftyApp):
         yield TextView()
 
     def on_mount(self):
-        self.register_theme(theming.theme_of(theming.load_looks().by_name[self.look]))
+        self.register_theme(theming.theme_of(theming.load_themes().by_name[self.look]))
         self.theme = self.look
 
     def line_takes_s(self, size):
@@ -90,8 +90,8 @@ def test_on_a_slow_line_it_is_told_in_fewer_bytes(byte_s, is_coloured):
 
 
 def test_while_nobody_knows_the_line_it_has_the_fewest_bytes_and_gets_its_colours_when_somebody_does(monkeypatch):
-    monkeypatch.setattr(picture, "_LOOK_S", 0.01)
-    monkeypatch.setattr(picture, "_LOOKS", 10_000)
+    monkeypatch.setattr(picture, "_RETRY_S", 0.01)
+    monkeypatch.setattr(picture, "_RETRIES", 10_000)
 
     async def look(app, pilot, view):
         assert not colours_of(view)
@@ -104,9 +104,9 @@ def test_while_nobody_knows_the_line_it_has_the_fewest_bytes_and_gets_its_colour
 
 
 def test_one_that_is_not_shown_any_more_is_not_drawn_again(monkeypatch):
-    monkeypatch.setattr(picture, "_LOOK_S", 0.01)
-    looked, look_again = [], picture.Picture._look_again
-    monkeypatch.setattr(picture.Picture, "_look_again", lambda self, widget: (looked.append(self), look_again(self, widget)))
+    monkeypatch.setattr(picture, "_RETRY_S", 0.01)
+    looked, look_again = [], picture.Picture._retry
+    monkeypatch.setattr(picture.Picture, "_retry", lambda self, widget: (looked.append(self), look_again(self, widget)))
 
     async def look(app, pilot, view):
         before = view._picture
@@ -130,7 +130,7 @@ def test_it_follows_the_room_and_the_theme_and_has_the_cursor_where_the_keys_are
         assert colours_of(view) == colours
         assert view.render_line(1) != before
         assert view.render_line(6).text.strip() == ""
-        app.register_theme(theming.theme_of(theming.load_looks().by_name["monochrome"]))
+        app.register_theme(theming.theme_of(theming.load_themes().by_name["monochrome"]))
         app.theme = "monochrome"
         await drawn(app, pilot)
         assert view.render_line(1).text.strip()

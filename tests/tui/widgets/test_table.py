@@ -512,7 +512,7 @@ def test_every_binding_can_be_rebound_by_its_id():
 def test_another_theme_is_another_look():
     from aptui.tui.preferences import theming
 
-    table, looks = Table(COLUMNS, Numbers(10)), theming.load_looks().by_name
+    table, looks = Table(COLUMNS, Numbers(10)), theming.load_themes().by_name
 
     async def script(app, pilot):
         for name in ("dark", "light"):

@@ -9,7 +9,7 @@ from textual.widgets import Input, Static
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.filterbox import FilterBox, fitting
-from aptui.tui.widgets.lines import BLOCK_BYTES, FileLines, LogLine, MemoryLines
+from aptui.tui.widgets.lines import BLOCK_BYTES, FileLines, LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.table import Table
@@ -187,7 +187,7 @@ def test_children_are_asked_for_once_when_a_node_opens_and_may_come_later():
 
 
 def log(*levels):
-    return [LogLine("23:01:05.790", level, "Builder", f"line {at}", level == "W") for at, level in enumerate(levels)]
+    return [LogPaneLine("23:01:05.790", level, "Builder", f"line {at}", level == "W") for at, level in enumerate(levels)]
 
 
 def test_errors_and_warnings_are_a_key_away():
@@ -246,7 +246,7 @@ def test_following_sticks_to_the_end_until_one_goes_up_and_pausing_holds_lines_b
 
 
 def test_wrapped_lines_show_everything_and_the_cursor_stays_in_sight():
-    source = MemoryLines(LogLine("", "E", "", f"{at} " + "word " * (at * 7 % 60)) for at in range(60))
+    source = MemoryLines(LogPaneLine("", "E", "", f"{at} " + "word " * (at * 7 % 60)) for at in range(60))
     pane = LogPane(source)
 
     async def script(app, pilot):

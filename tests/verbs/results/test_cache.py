@@ -86,7 +86,7 @@ def test_stats_say_what_is_kept_and_what_each_builder_was_spared(run: Run, tmp_p
 
 @pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
 def test_time_lost_has_a_sign_only_where_the_figure_shows_it(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    cache_verbs._tell_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
+    cache_verbs._print_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
 
     assert f" {told} " in capsys.readouterr().out
 

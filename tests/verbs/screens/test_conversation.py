@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aptui.cli.main import main
-from aptui.core.notices import LogLevel, Said
+from aptui.core.notices import EngineMessage, LogLevel
 from aptui.link.codec import NoticeLine
-from aptui.link.port import Cancel, Escalate
+from aptui.link.port import Cancel, EscalateJobs
 from aptui.shared.errors import HostError
 from aptui.tui.data.session import NoSession
 from aptui.verbs.screens import conversation
@@ -129,7 +129,7 @@ def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_fo
         meanwhile = Meanwhile(session, typed, out)
         assert meanwhile.news() == ""
         for number in range(2):
-            session.listeners[0].take([NoticeLine(1, number, Said(0, LogLevel.WARNING, f"disk is full {number}"))])
+            session.listeners[0].take([NoticeLine(1, number, EngineMessage(0, LogLevel.WARNING, f"disk is full {number}"))])
         assert meanwhile.news().endswith("! disk is full 1")
 
         os.write(write, b"\n")
@@ -154,7 +154,7 @@ def test_jobs_are_cancelled_and_escalated_by_their_numbers(monkeypatch):
     for question in ("cancel #12 #13", "escalate #12", "cancel #8", "cancel a.txt", "cancel", "cancel #9"):
         talk.take(question)
 
-    assert asked == [Cancel((12, 13)), Escalate((12,)), Cancel((9,))]
+    assert asked == [Cancel((12, 13)), EscalateJobs((12,)), Cancel((9,))]
     assert out.getvalue().splitlines() == [
         "2 jobs cancelled",
         "1 job escalated",

@@ -12,7 +12,7 @@ from verb_project import Run, runner
 
 from aptui.cli import main
 from aptui.shared.errors import UserError
-from aptui.verbs.sessions.owners import NOBODY, Owners, owners_of
+from aptui.verbs.sessions.owners import NO_OWNER, Owners, owners_of
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_what_report_does_not_take(run: Run, processed: Path) -> None:
 def test_what_a_pattern_means(pattern: str, path: str, is_meant: bool) -> None:
     owners = Owners("/repo", [(pattern, ("@me",))])
 
-    assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NOBODY)
+    assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
 
 
 def test_the_last_pattern_decides_also_when_it_names_nobody(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_last_pattern_decides_also_when_it_names_nobody(tmp_path: Path) -> N
 
     owners = owners_of(tmp_path)
 
-    assert [owners.of(f"{tmp_path}/{name}") for name in ("a", "free/a", "art/a")] == ["@all", NOBODY, "@art me@example.org"]
+    assert [owners.of(f"{tmp_path}/{name}") for name in ("a", "free/a", "art/a")] == ["@all", NO_OWNER, "@art me@example.org"]
     (tmp_path / "below").mkdir()
     assert owners_of(tmp_path / "below").of(f"{tmp_path}/art/a") == "@art me@example.org"
 

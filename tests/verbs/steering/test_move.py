@@ -145,7 +145,7 @@ class FakeEngine:
     def ask(self, order: Relocate) -> dict[str, object]:
         self.asked.append(order)
         item = RelocationItem(
-            "a.txt", "/p/a.txt", "game", "b.txt", "/p/b.txt", "game", deed=RelocationAction.FAILED, problem="no space"
+            "a.txt", "/p/a.txt", "game", "b.txt", "/p/b.txt", "game", action=RelocationAction.FAILED, problem="no space"
         )
         return to_builtins(RelocationReport(order, (item,), is_performed=True, counts=RelocationCounts(sources=1, failed=1)))
 

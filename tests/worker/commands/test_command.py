@@ -381,7 +381,7 @@ def test_a_dependency_file_that_was_not_written_is_warned_about(room):
     ("writes", "why"), [("printf '\\0'", "holds a NUL"), ("head -c 200 /dev/zero | tr '\\0' x", "more than 100 characters")]
 )
 def test_what_a_command_tells_in_a_file_is_text_and_has_an_end(room, monkeypatch, key, writes, why):
-    monkeypatch.setattr(answers, "TOLD_MOST", 100)
+    monkeypatch.setattr(answers, "MOST_CHARS", 100)
 
     result = room.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
 

@@ -92,7 +92,7 @@ def test_what_is_both_wanted_and_excluded_is_ignored_with_an_error_in_the_log(ro
         ({"path_dependencies": [PathDependency("a", load=-1)]}, "gives -1 where a load behaviour"),
         ({"dependencies": [PathDependency("a")]}, "has a PathDependency among its dependencies, not a ProductDependency"),
         ({"dependencies": [ProductDependency("7")]}, "depends on '7', which is no UUID"),
-        ({"dependencies": [ProductDependency(UUID(int=0))]}, "which is nobody's"),
+        ({"dependencies": [ProductDependency(UUID(int=0))]}, "which no source has"),
         ({"dependencies": [ProductDependency(ROCK, 1 << 32)]}, "gives 4294967296 where a sub id of 32 bits belongs"),
         ({"legacy_sub_ids": ("x",)}, "gives 'x' where a legacy sub id of 32 bits belongs"),
     ],

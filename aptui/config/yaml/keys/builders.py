@@ -65,7 +65,7 @@ RETRY = record(
             "title": "crash, timeout, memory, error, or the exit status of a command",
         },
         "a list of failures",
-        "What a run failed of; crash and timeout unless said otherwise.",
+        "What a run failed of; crash and timeout by default.",
     ),
 )
 RETRY["description"] = "Runs that are tried again by themselves when they fail."
@@ -95,7 +95,7 @@ BUILDER = record(
         },
     },
     version={"type": ["string", "number"], "minLength": 1, "title": "a version", "description": "A new one re-runs its jobs."},
-    priority={"type": "integer", "title": "a whole number", "description": "Higher first; 0 unless said otherwise."},
+    priority={"type": "integer", "title": "a whole number", "description": "Higher first; 0 by default."},
     critical=flag("Its jobs come before all others."),
     time_limit=duration("A job that takes longer fails."),
     memory_limit=size("A job that takes more fails.", may_be_auto=True),
@@ -109,7 +109,7 @@ BUILDER = record(
     quality={
         "enum": [["final"], ["draft", "final"]],
         "title": "[final] or [draft, final]",
-        "description": "With draft, it makes one at once and its final when nothing else is pending; final unless said otherwise.",
+        "description": "With draft, it makes one at once and its final when nothing else is pending; final by default.",
     },
     asset_type=text("a UUID", "Asset type of its products.", pattern=UUID),
     products=list_of(text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),

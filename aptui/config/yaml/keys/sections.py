@@ -121,7 +121,7 @@ ON = record(
 RANGE: Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
 CHECK = record(
     "a mapping of what is checked",
-    files=list_of(PATTERN, "a list of patterns", "Sources that it is about, as patterns of builders; all unless said."),
+    files=list_of(PATTERN, "a list of patterns", "Sources that it is about, as patterns of builders; all by default."),
     level={
         "enum": ["warn", "fail", "block"],
         "title": "warn, fail or block",

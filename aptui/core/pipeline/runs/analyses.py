@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aptui.core.machine import Trigger
 from aptui.core.model import EdgeKind, Job, JobDependency, JobPlan, PathKey, RelPath, SourceEdge
-from aptui.core.notices import LogLevel, LogRecord, Said
+from aptui.core.notices import EngineMessage, LogLevel, LogRecord
 from aptui.core.orders import AnalyseResult, Outcome
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.failures import Failures
@@ -75,9 +75,9 @@ class Analyses:
         self._memory.edges.renew(source, before)
         self._learn_hidden(job, result)
         self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))
-        self._jobs.owe_edges(source, builder.uuid)
+        self._jobs.schedule_edges(source, builder.uuid)
         self._jobs.seal(job)
-        self._reports.tell(job)
+        self._reports.report(job)
         if edges_changed:
             self._spread.spread({source.key})
         self._jobs.note_settled(job, is_changed=False)
@@ -95,7 +95,7 @@ class Analyses:
             before = targets_of(job.source)
             job.edges = tuple(sorted({*job.edges, *edges}))
             self._memory.edges.renew(job.source, before)
-            self._jobs.owe_edges(job.source, job.builder)
+            self._jobs.schedule_edges(job.source, job.builder)
 
     def _check_answer(
         self, job: Job, builder: Builder, result: AnalyseResult
@@ -153,7 +153,7 @@ class Analyses:
         """
         if not error:
             return _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
-        self._ledger.notices.append(Said(self._ledger.cause, LogLevel.ERROR, f"{error}: left out"))
+        self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.ERROR, f"{error}: left out"))
         return LogRecord(LogLevel.ERROR, builder.name, f"{error}: left out", 0)
 
 

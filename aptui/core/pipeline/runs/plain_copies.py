@@ -127,7 +127,7 @@ class PlainCopies:
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
         """Whether jobs look at other files beside this one, or jobs of others look at it or wait for it."""
         graph = self._jobs.graph
-        if fact.is_shadow or key in self._jobs.waiters:
+        if fact.is_duplicate or key in self._jobs.waiters:
             return True
         return graph.knows_companions and bool(graph.companions_of(fact.rel) or graph.owners_of(fact.rel) or graph.is_shared(key))
 
@@ -193,10 +193,10 @@ class PlainCopies:
         for builder, runs in took.items():
             self._reports.learn_runs(builder, runs)
         self._ledger.flush_rows()
-        moves = (((self._path_staged(copy), copy.product),) for copy in planned)
+        renames = (((self._path_staged(copy), copy.product),) for copy in planned)
         orders = (
             JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None)
-            for copy, move in zip(planned, moves, strict=True)
+            for copy, move in zip(planned, renames, strict=True)
         )
         self._ledger.order(CommitProducts(self._ledger.cause, tuple(orders)))
 
@@ -243,7 +243,7 @@ class PlainCopies:
         job.log_file = job.origin = job.flaky = ""
         job.is_fetched, job.tried = False, ()
         self._ledger.touched[job.source] = None
-        self._reports.tell(job, is_settled=True)
+        self._reports.report(job, is_settled=True)
 
     def end(self, copies: Iterable[PlainCopy]) -> None:
         """The commit of these has ended, one way or the other: their folders' rows need not wait for them any more."""
@@ -269,8 +269,10 @@ class PlainCopies:
         staged = StagedProduct(self._path_staged(copy), "", 0, b"", product.flags, product.digest, product.hash64, product.size)
         result = RunResult(copy.run_key, Outcome.SUCCEEDED, "", (staged,), product.digest, duration_ms=copy.duration_ms)
         change = CommitChange(((product.name, product.digest.hex()),), is_changed=True)
-        moves = ((staged.staged, product),)
-        return Commit(job, result, (product,), copy.number, copy.manifest, 0, (), "", moves, (), job.products, change, self._now_ms)
+        renames = ((staged.staged, product),)
+        return Commit(
+            job, result, (product,), copy.number, copy.manifest, 0, (), "", renames, (), job.products, change, self._now_ms
+        )
 
 
 def _is_rewritten(source: Source, fact: FileFact) -> bool:

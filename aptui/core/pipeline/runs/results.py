@@ -14,7 +14,7 @@ from aptui.core import fingerprint
 from aptui.core.machine import Trigger
 from aptui.core.messages import DeleteProducts, DescribeAnew, DiscardStaging, FilesHashed, ProductsCommitted, RunsFinished, WriteLog
 from aptui.core.model import FileFact, Job, JobState, PathKey, RelPath
-from aptui.core.notices import LogLevel, ProductsChanged, Said
+from aptui.core.notices import EngineMessage, LogLevel, ProductsChanged
 from aptui.core.orders import AnalyseResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.failures import Failures
@@ -106,7 +106,7 @@ class Runs:
                 self._put_discovered(job, result)
                 text = result.error or "it failed without saying why"
                 self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms)
-        self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
+        self._plans.evaluate_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
     @property
@@ -155,16 +155,16 @@ class Runs:
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
         """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
-        witness = self._jobs.witness
-        if changed := witness.find_changed(job, result.used):
+        stale_results = self._jobs.stale_results
+        if changed := stale_results.find_changed(job, result.used):
             return changed
         found = result.discovered if isinstance(result, RunResult) else ()
         if isinstance(result, RunResult) and (
-            changed := witness.unread(found) or (witness.other_here(job, found) if result.origin else ())
+            changed := stale_results.unread(found) or (stale_results.other_here(job, found) if result.origin else ())
         ):
             return changed
         read = [file.path for file in result.used.files if file.stamp]
-        return witness.hiding(job, (*read, *(path for path, digest in found if digest)))
+        return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """Throw away a run that used other code than its builder was described with.
@@ -220,7 +220,7 @@ class Runs:
         """A run that says nothing about the job: it is pending again."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
-            self._jobs.look_first(job, result.used.changed)
+            self._jobs.recheck_first(job, result.used.changed)
             self._jobs.save(job)
             return
         if outcome is Outcome.LOST:
@@ -287,7 +287,7 @@ class Runs:
 
     def _delete(self, names: tuple[str, ...]) -> None:
         self._ledger.order(DeleteProducts(self._ledger.cause, names, self._ledger.ticket))
-        self._chains.look(names)
+        self._chains.recheck(names)
 
     def _put_discovered(self, job: Job, result: RunResult) -> None:
         """Put what a run found while processing, and its quality, into the manifest that its fingerprint will stand for."""
@@ -307,7 +307,7 @@ class Runs:
         job.planned_inputs = self._graph.with_discovered(job.source, job.planned_inputs, job.discovered)
         job.planned = fingerprint.number(job.planned_inputs)
         self._memory.edges.renew(job.source, before)
-        self._jobs.owe_edges(job.source, job.builder)
+        self._jobs.schedule_edges(job.source, job.builder)
         self._learn_outside(result)
         unread = {}
         for name in found:
@@ -351,7 +351,7 @@ class Runs:
         self._reports.counts["done"] += 1
         self._commits.note_committed(commit)
         if job.is_draft:
-            self._plans.drafts.owe(job)
+            self._plans.drafts.mark_pending(job)
         self._ledger.touched[job.source] = None
         gone = [name for name, digest in change.products if not digest]
         self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
@@ -362,8 +362,8 @@ class Runs:
                 self._plans.count_round(job)
             # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
             # taken for theirs.
-            self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
-        self._reports.tell(job, is_settled=True)
+            self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
+        self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
@@ -378,7 +378,7 @@ class Runs:
             self._ledger.notices.append(
                 ProductsChanged(self._ledger.cause, tuple((name, item.digest.hex()) for name, item in replaced.items()))
             )
-            self._chains.look(replaced)
+            self._chains.recheck(replaced)
         self._reports.write_log(job, commit.result.log, text)
         self._failures.record(job, text, now_ms)
 
@@ -415,9 +415,9 @@ class Runs:
                 continue
             named = self._memory.load((key,)) if key else ()
             if not named and warns:
-                asker = f"'{job.source.rel}' ({self._builders[job.builder].name})"
-                text = f"{asker} asks for '{path}' to be processed again, which is no source"
-                self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
+                requester = f"'{job.source.rel}' ({self._builders[job.builder].name})"
+                text = f"{requester} asks for '{path}' to be processed again, which is no source"
+                self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
                 yield from source.jobs.values()
 

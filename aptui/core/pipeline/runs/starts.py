@@ -65,9 +65,9 @@ class Starts:
                 break
             self._ready.pop()
             self._jobs.feed(job, Trigger.START)
-            self._jobs.witness.begin(job)
+            self._jobs.stale_results.begin(job)
             orders.append(self._order_for(job))
-            self._reports.tell(job)
+            self._reports.report(job)
         return orders
 
     def _kind_of(self, job: Job) -> object:

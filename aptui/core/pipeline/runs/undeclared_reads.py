@@ -1,4 +1,4 @@
-"""The undeclared-read check: reads of a call that nobody declared become warnings or dependencies."""
+"""The undeclared-read check: what a run read without declaring it becomes a warning or a dependency."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import WorkingSet
 
-_MOST_SAID = 20
+_MOST_REPORTED = 20
 Log = tuple[LogRecord, ...]
 Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
 """What an analysis said, checked."""
-Stranger = tuple[str, Read]
+UndeclaredRead = tuple[str, Read]
 """(Relative path, the read of it)."""
 
 
@@ -33,7 +33,7 @@ def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads)
 
 
 class UndeclaredReadCheck:
-    """Says what of a call's reads nobody declared."""
+    """Finds the reads of a call that were not declared."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._project, self._graph, self._memory = project, graph, memory
@@ -46,15 +46,15 @@ class UndeclaredReadCheck:
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
         declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
-        strangers = self._find_undeclared(job, builder, declared, result.reads)
+        undeclared = self._find_undeclared(job, builder, declared, result.reads)
         result = self._with_hidden(builder, result, now_ms)
-        if not strangers:
+        if not undeclared:
             return result
-        said = _warn_of(builder, strangers, now_ms)
+        warnings = _warn_of(builder, undeclared, now_ms)
         if builder.undeclared_reads is UndeclaredReads.ADD:
-            found = tuple((read.path, read.digest) for _rel, read in strangers)
-            return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *said))
-        return replace(result, log=(*result.log, *said), warnings=result.warnings + len(said))
+            found = tuple((read.path, read.digest) for _rel, read in undeclared)
+            return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *warnings))
+        return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Add what a run read, or looked for in vain, though the file of another scan folder hides it.
@@ -76,14 +76,14 @@ class UndeclaredReadCheck:
     def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact]], now_ms: int) -> Log:
         names = {folder.id: folder.name for folder in self._project.scan_folders}
         roots = {folder.path: folder.name for folder in self._project.scan_folders}
-        said = []
-        for read, hider in hidden[:_MOST_SAID]:
+        descriptions = []
+        for read, hider in hidden[:_MOST_REPORTED]:
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
-            told = f"reads {what}, which" if read.digest else f"looks in vain for {what}, where"
+            action = f"reads {what}, which" if read.digest else f"looks in vain for {what}, where"
             hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
-            said.append(f"{told} {hides}: it counts as a dependency from now on")
-        return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in said)
+            descriptions.append(f"{action} {hides}: it counts as a dependency from now on")
+        return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
 
     def of_analysis(
         self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
@@ -98,12 +98,12 @@ class UndeclaredReadCheck:
             log = (*log, *self._describe_hidden(builder, hidden, now_ms))
         declared, is_all = self._list_declared(job, edges)
         declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
-        strangers = self._find_undeclared(job, builder, declared, reads)
+        undeclared = self._find_undeclared(job, builder, declared, reads)
         if builder.undeclared_reads is UndeclaredReads.ADD:
-            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in strangers)}))
+            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in undeclared)}))
         elif not is_all:
             return edges, log
-        return edges, (*log, *_warn_of(builder, strangers, now_ms))
+        return edges, (*log, *_warn_of(builder, undeclared, now_ms))
 
     def _list_declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
         """Return the keys that an analysis with these edges depends on, and whether these are all."""
@@ -117,7 +117,7 @@ class UndeclaredReadCheck:
                 is_all = False
         return names, is_all
 
-    def _find_undeclared(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[Stranger]:
+    def _find_undeclared(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[UndeclaredRead]:
         adds = builder.undeclared_reads is UndeclaredReads.ADD
         found = []
         for read in reads:
@@ -144,13 +144,13 @@ def _ignores(regex: str) -> Callable[[str], bool]:
     return ignore_matcher(regex)
 
 
-def _warn_of(builder: Builder, strangers: Sequence[Stranger], now_ms: int) -> Log:
+def _warn_of(builder: Builder, undeclared: Sequence[UndeclaredRead], now_ms: int) -> Log:
     if builder.undeclared_reads is UndeclaredReads.ADD:
         level, ending = LogLevel.INFO, "it counts as a dependency from now on"
     else:
         how = "name it in the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
         level, ending = LogLevel.WARNING, f"a change of it is not noticed; {how}"
-    said = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in strangers[:_MOST_SAID]]
-    if len(strangers) > _MOST_SAID:
-        said.append(f"reads {len(strangers) - _MOST_SAID} more sources without declaring them")
-    return tuple(LogRecord(level, builder.name, text, now_ms) for text in said)
+    warnings = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in undeclared[:_MOST_REPORTED]]
+    if len(undeclared) > _MOST_REPORTED:
+        warnings.append(f"reads {len(undeclared) - _MOST_REPORTED} more sources without declaring them")
+    return tuple(LogRecord(level, builder.name, text, now_ms) for text in warnings)

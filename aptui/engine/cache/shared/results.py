@@ -174,7 +174,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
 
 
 def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
-    """Return what somebody has as the result of this order, which took so long to fetch."""
+    """Return a fetched result as the result of this order; `*_ms` is how long it took to fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
     note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)
@@ -213,7 +213,7 @@ def sync(paths: Sequence[str]) -> None:
 
 
 def is_untouched(item: SharedInput) -> bool:
-    """Whether nobody touched an input since it was looked at."""
+    """Whether no input was touched since its facts were read."""
     try:
         now = os.stat(files.os_path(item.path))
     except OSError:

@@ -1,4 +1,4 @@
-"""Rules of sharing: whose results are kept on this machine, and whose are shared with a team; not where.
+"""Rules of sharing: which builders' results are stored on this machine, and which are shared with a team; not where.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -18,7 +18,7 @@ class SharingRules:
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:
-        self._said = dict(sharing.builders)
+        self._by_builder = dict(sharing.builders)
         enabled = [rule for rule in sharing.patterns if rule.is_enabled]
         self._has_patterns = bool(sharing.patterns)
         self._names = frozenset(rule.name for rule in enabled)
@@ -26,10 +26,10 @@ class SharingRules:
 
     def keeps(self, builder: str) -> bool:
         """Whether results of a builder are kept at all, on this machine too."""
-        return self._said.get(builder, True)
+        return self._by_builder.get(builder, True)
 
     def shares(self, builder: str, rel: str) -> bool:
         """Whether the result of a builder for a source is shared with others."""
-        if builder in self._said:
-            return self._said[builder]
+        if builder in self._by_builder:
+            return self._by_builder[builder]
         return not self._has_patterns or builder in self._names or any(regex.fullmatch(rel) for regex in self._matchers)

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from aptui.sharing.service import CacheHit, Service
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
-_LOOKS = 8
+_LOOKUP_THREADS = 8
 """Threads that look up and fetch."""
 _AHEAD = 128
 """So many jobs are looked up at a time, besides those that run."""
-_LEAST_PATIENCE_S = 0.2
+_LEAST_TIMEOUT_S = 0.2
 _GRACE_S = 1.0
 """What a stopped engine waits for what it is about to keep."""
 _LONGEST_S = 3600.0
@@ -99,12 +99,12 @@ class SharedCache:
         folders: Sequence[ScanFolder],
         cache_dir: Path,
         wake: Callable[[], None],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         is_patient: bool = False,
     ) -> None:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
-        self._tell, self._is_patient = tell, is_patient
+        self._notify, self._is_patient = notify, is_patient
         self.has_found = False
         """Whether the last answer was a result: then it is worth to look ahead of the workers."""
         self._rules = SharingRules(sharing)
@@ -114,7 +114,7 @@ class SharedCache:
         self._folder = str(own_folder(cache_dir) / "staging" / "shared")
         self._present = results.Present(self._named)
         self._counted: dict[str, SharingSum] = {}
-        self._looks: dict[int, _Lookup] = {}
+        self._lookups: dict[int, _Lookup] = {}
         self._fetched: dict[int, str] = {}
         """{run key: folder} of what was found and is not in the cache yet."""
         self._beaten: set[int] = set()
@@ -123,7 +123,7 @@ class SharedCache:
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
         """Misses that wait for the next turn."""
-        self._askers = DeadlineExecutor("aptui-shared-look", _LOOKS)
+        self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
 
     # ------------------------------------------------------------------------------------------------------------- looking
 
@@ -136,7 +136,7 @@ class SharedCache:
                 group.misses.append(order)
             else:
                 group.open_count += 1
-                self._look(order, job, group, pipeline.mean_ms(job) / 1000)
+                self._look_up(order, job, group, pipeline.mean_ms(job) / 1000)
         if group.open_count:
             return []
         return group.misses
@@ -148,45 +148,45 @@ class SharedCache:
         builder = self._builders[job.builder]
         return builder.kind is not BuilderKind.COPY and self._rules.keeps(builder.name)
 
-    def _look(self, order: ProcessOrder, job: Job, group: _Group, mean_s: float) -> None:
+    def _look_up(self, order: ProcessOrder, job: Job, group: _Group, mean_s: float) -> None:
         builder = self._builders[job.builder]
         facts = results.facts_of(job, builder, job.planned_inputs)
-        patience_s = math.inf if self._is_patient else min(self._sharing.deadline_s, max(_LEAST_PATIENCE_S, mean_s))
+        timeout_s = math.inf if self._is_patient else min(self._sharing.deadline_s, max(_LEAST_TIMEOUT_S, mean_s))
         is_shared = self._rules.shares(builder.name, str(job.source.rel))
-        look = _Lookup(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + patience_s)
-        self._looks[order.run_key] = look
-        self._askers.ask(lambda: self._work(look))
+        lookup = _Lookup(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + timeout_s)
+        self._lookups[order.run_key] = lookup
+        self._lookup_threads.ask(lambda: self._work(lookup))
 
-    def _work(self, look: _Lookup) -> None:
+    def _work(self, lookup: _Lookup) -> None:
         """Look one job up; runs in a thread."""
         result = None
         try:
-            if not look.is_over:
-                result = self._find_result(look)
+            if not lookup.is_over:
+                result = self._find_result(lookup)
         except Exception as error:  # noqa: BLE001 - whatever is wrong in here must not hold up a job
-            self._tell(f"the shared cache cannot be used for '{look.order.rel}': {type(error).__name__}: {error}")
+            self._notify(f"the shared cache cannot be used for '{lookup.order.rel}': {type(error).__name__}: {error}")
         finally:
-            self._done.append((look, result))
+            self._done.append((lookup, result))
             self._wake()
 
-    def _find_result(self, look: _Lookup) -> RunResult | None:
+    def _find_result(self, lookup: _Lookup) -> RunResult | None:
         began_s = time.monotonic()
-        is_draft = look.order.quality == Quality.DRAFT
-        finals = (replace(look.facts, manifest=as_final(look.facts.manifest)),) if is_draft else ()
-        places = results.FilePlaces(look.order.root, self._named)
-        for facts in (*finals, look.facts):  # where somebody has the final nobody needs the draft
-            hit = self._service.find(facts, self._present.beside(places.own), look.folder, is_shared=look.is_shared)
+        is_draft = lookup.order.quality == Quality.DRAFT
+        finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
+        places = results.FilePlaces(lookup.order.root, self._named)
+        for facts in (*finals, lookup.facts):  # where somebody has the final nobody needs the draft
+            hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
-                look.hit = hit
+                lookup.hit = hit
                 results.sync(hit.staged)
-                result = results.as_result(hit, look.order, places, round(1000 * (time.monotonic() - began_s)))
+                result = results.as_result(hit, lookup.order, places, round(1000 * (time.monotonic() - began_s)))
                 return replace(result, is_final=facts in finals)
         return None
 
     @property
-    def room(self) -> int:
+    def free_count(self) -> int:
         """How many jobs more may be looked up now."""
-        return _AHEAD - sum(not look.is_running for look in self._looks.values())
+        return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
     def is_waiting(self) -> bool:
@@ -195,38 +195,38 @@ class SharedCache:
 
     def next_due_s(self) -> float | None:
         """Return the next deadline (monotonic) of a waiting job, None when none waits."""
-        return min((look.due_s for look in self._looks.values() if not look.is_running), default=None)
+        return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
 
     def turn(self, now_s: float) -> Turn:
         """Return what became of jobs since the last turn."""
         turn = Turn()
         while self._done:
             self._settle(*self._done.popleft(), turn)
-        for look in self._looks.values():
-            if not look.is_running and look.due_s <= now_s:
-                look.is_running = True
-                turn.misses.append([look.order])
-                self._close(look.group)
+        for lookup in self._lookups.values():
+            if not lookup.is_running and lookup.due_s <= now_s:
+                lookup.is_running = True
+                turn.misses.append([lookup.order])
+                self._close(lookup.group)
         turn.misses += self._ready
         self._ready = []
         return turn
 
-    def _settle(self, look: _Lookup, result: RunResult | None, turn: Turn) -> None:
-        run_key = look.order.run_key
-        if look.is_over:
-            shutil.rmtree(look.folder, ignore_errors=True)
-            if look.hit is not None:
-                self._service.note_unused(look.hit)
+    def _settle(self, lookup: _Lookup, result: RunResult | None, turn: Turn) -> None:
+        run_key = lookup.order.run_key
+        if lookup.is_over:
+            shutil.rmtree(lookup.folder, ignore_errors=True)
+            if lookup.hit is not None:
+                self._service.note_unused(lookup.hit)
             return
-        del self._looks[run_key]
+        del self._lookups[run_key]
         self.has_found = result is not None
         if result is not None:
             turn.results.append(result)
-            self._fetched[run_key] = look.folder
-        elif not look.is_running:
-            look.group.misses.append(look.order)
-        if not look.is_running:
-            self._close(look.group)
+            self._fetched[run_key] = lookup.folder
+        elif not lookup.is_running:
+            lookup.group.misses.append(lookup.order)
+        if not lookup.is_running:
+            self._close(lookup.group)
         elif result is not None:
             self._beaten.add(run_key)
             turn.beaten.append(run_key)
@@ -241,20 +241,20 @@ class SharedCache:
         """Stop looking these up; return answers for those that nobody else will answer."""
         answers = []
         for run_key in run_keys:
-            look = self._looks.pop(run_key, None)
-            if look is None:
+            lookup = self._lookups.pop(run_key, None)
+            if lookup is None:
                 continue
-            look.is_over = True
-            if not look.is_running:
+            lookup.is_over = True
+            if not lookup.is_running:
                 answers.append(RunResult(run_key, Outcome.CANCELLED, "cancelled"))
-                self._close(look.group)
+                self._close(lookup.group)
         return answers
 
     def note_ended(self, result: RunResult) -> bool:
         """Take note that a run ended here; return False when its job was answered before, and nobody wants this result."""
-        look = self._looks.pop(result.run_key, None)
-        if look is not None:
-            look.is_over = True
+        lookup = self._lookups.pop(result.run_key, None)
+        if lookup is not None:
+            lookup.is_over = True
         if result.run_key in self._beaten:
             self._beaten.discard(result.run_key)
             return False
@@ -278,7 +278,7 @@ class SharedCache:
             try:
                 self._keep(made, length, pipeline)
             except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
-                self._tell(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
+                self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
         """These runs came to nothing."""
@@ -326,11 +326,11 @@ class SharedCache:
 
     def close(self, *, is_stopping: bool) -> None:
         """Wait as long as the configuration says for what is still being kept, then let go."""
-        for look in self._looks.values():
-            look.is_over = True
-        self._askers.close()
-        if not self._service.settle(_GRACE_S if is_stopping else self._patience_s()):
-            self._tell(f"{self._service.waiting:,} results were not kept or uploaded in time")
+        for lookup in self._lookups.values():
+            lookup.is_over = True
+        self._lookup_threads.close()
+        if not self._service.settle(_GRACE_S if is_stopping else self._timeout_s()):
+            self._notify(f"{self._service.waiting:,} results were not kept or uploaded in time")
         self._service.close()
         self.note()
 
@@ -338,7 +338,7 @@ class SharedCache:
         """Write down what was saved since the last time."""
         totals.add(self._cache_dir, self._service.account, self._counted)
 
-    def _patience_s(self) -> float:
+    def _timeout_s(self) -> float:
         """Return how long a run that has nothing else to do waits for what is still being kept or uploaded."""
         if self._sharing.writes and not self._sharing.waits_for_uploads:
             return max(self._sharing.deadline_s, _GRACE_S)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
+from aptui.core.messages import FilesSeen, FolderSeen, FoldersUnchanged, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BACKLOG = 4096
 """The scan pauses while more than this is pending: memory stays flat however large the tree."""
-_LOOK_AGAIN_S = 0.05
+_RECHECK_S = 0.05
 _IDENTITIES, _MADE = "identities", "made"
 _COMMON = f"{COMMON_PLATFORM}/"
 """Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
@@ -51,11 +51,11 @@ class Scans:
 
     def __init__(self, context: EngineContext, opening: PreparedSession) -> None:
         self._context, self._opening = context, opening
-        self._steps: Iterator[list[FolderSeen | FoldersKept]] | None = None
+        self._steps: Iterator[list[FolderSeen | FoldersUnchanged]] | None = None
         self._scanner: Scanner | None = None
         self._below = ""
         self._again: dict[PathKey, float] = {}
-        self._looked_ns: dict[str, int] = {}
+        self._checked_ns: dict[str, int] = {}
         """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
         self._single_files = SingleFiles(context)
         self._clocks = FileClocks(context.roots)
@@ -88,7 +88,7 @@ class Scans:
         context, opening = self._context, self._opening
         is_known = context.archive.state("signature") == opening.signature
         context.inbox.post(ScanStarted(context.inbox.next_seq(), retries=retries))
-        self._begin_to_look()
+        self._begin_checks()
         self._below = ""
         check, opening.check = opening.check, None
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
@@ -97,13 +97,13 @@ class Scans:
         if not is_known:  # until all is at rest again, the next engine looks at everything too
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
-        self.look_at_products()
+        self.check_products()
 
     def start_below(self, folder: str) -> None:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
         inbox = self._context.inbox
         inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
-        self._begin_to_look()
+        self._begin_checks()
         self._below = folder
         self._steps = self._scanner_at_hand().steps(folder)
 
@@ -113,7 +113,7 @@ class Scans:
             return
         inbox = self._context.inbox
         events = next(self._steps, None)
-        self._tell_walk()
+        self._report_walk()
         if events is None:
             self._steps = None
             self._note_unknown(self._below, is_tree=True)
@@ -122,7 +122,7 @@ class Scans:
             for event in events:
                 if isinstance(event, FolderSeen):
                     self.is_dirty = True
-                    self._looked_ns.pop(event.folder, None)
+                    self._checked_ns.pop(event.folder, None)
                 inbox.post(event)
 
     def _scanner_at_hand(self) -> Scanner:
@@ -155,32 +155,32 @@ class Scans:
                 self.unknown.pop((part, known))
         self.unknown.update(self._walk.unknown)
 
-    def _tell_walk(self) -> None:
+    def _report_walk(self) -> None:
         context = self._context
-        while context.metadata.said:
-            context.news.say_once(context.metadata.said.pop(0))
+        while context.metadata.mistakes:
+            context.news.say_once(context.metadata.mistakes.pop(0))
         while self._walk.sentences:
             context.news.say_once(self._walk.sentences.pop(0))
 
     # -------------------------------------------------------------------------------------------------------- single folders
 
-    def look_at(self, folder: str, again: frozenset[PathKey]) -> None:
+    def check_folder(self, folder: str, again: frozenset[PathKey]) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         now_ns = time.time_ns()
-        event = self._scanner_at_hand().look_at(folder, again)
+        event = self._scanner_at_hand().check_folder(folder, again)
         self._note_unknown(folder, is_tree=False)
-        self._tell_walk()
+        self._report_walk()
         if event is not None:
             self.is_dirty = True
-            self._looked_ns[folder] = now_ns  # what was seen before was compared with by the time of the look before
+            self._checked_ns[folder] = now_ns  # what was seen before was compared with by the time of the look before
             self._context.inbox.post(event)
 
-    def look_at_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
+    def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
         """Look at known files of one relative folder (lower case) by themselves; return False where that cannot be.
 
         `named` has the absolute path that was named, for each.
         """
-        facts = self._single_files.look_at(folder, named) if not self.unknown and not self.is_scanning else None
+        facts = self._single_files.check(folder, named) if not self.unknown and not self.is_scanning else None
         if facts is None:
             return False
         self.is_dirty = True
@@ -189,13 +189,13 @@ class Scans:
         return True
 
     @property
-    def looks_due(self) -> Collection[float]:
+    def due_times(self) -> Collection[float]:
         """When (monotonic) files have to be looked at again."""
         return self._again.values()
 
     def want_again(self, keys: Iterable[PathKey]) -> None:
         """Look at these files, which changed while they were read, again soon."""
-        soon = time.monotonic() + _LOOK_AGAIN_S
+        soon = time.monotonic() + _RECHECK_S
         self._again.update((key, soon) for key in keys)
 
     def compare(self, facts: Iterable[FileFact]) -> None:
@@ -207,14 +207,14 @@ class Scans:
             if is_other((fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), found):
                 self.want_again((fact.key,))
 
-    def look_again(self, now: float) -> None:
+    def recheck(self, now: float) -> None:
         """Look at the folders of files that changed while they were read, as the scan does."""
         due = [key for key, when in self._again.items() if when <= now]
         for key in due:
             del self._again[key]
         due = [key for key in due if not self._is_left_to_watching(key)]
         for folder in sorted({parent(key) for key in due}):
-            self.look_at(folder, frozenset(key for key in due if parent(key) == folder))
+            self.check_folder(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
         """Whether a file is not there just now: one look is not enough to call it gone where somebody may be writing it anew."""
@@ -225,12 +225,12 @@ class Scans:
         path = from_text(f"{self._context.roots[fact.scan_folder]}/{fact.rel}")
         if os.path.exists(path):
             return False
-        live.look_soon(path)
+        live.check_soon(path)
         return True
 
     # ------------------------------------------------------------------------------------------------------------- products
 
-    def look_at_products(self) -> None:
+    def check_products(self) -> None:
         """Look into every cache folder that is not as it was recorded.
 
         An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
@@ -265,9 +265,9 @@ class Scans:
     def _as_remembered(
         self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]
     ) -> tuple[bytes, tuple[FileFact, ...]]:
-        looked_ns, clocks = self._looked_ns.get(folder, self._begun_ns), self._clocks
-        if clocks.are_any_fresh(part, facts, looked_ns, RACY_NS):
-            facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, looked_ns, RACY_NS) else fact for fact in facts]
+        checked_ns, clocks = self._checked_ns.get(folder, self._begun_ns), self._clocks
+        if clocks.are_any_fresh(part, facts, checked_ns, RACY_NS):
+            facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, checked_ns, RACY_NS) else fact for fact in facts]
             digest = b""
         return digest, tuple(facts)
 
@@ -277,8 +277,8 @@ class Scans:
         rows = {part: self._as_remembered(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
         return {part: row for part, row in rows.items() if row[0] or row[1]}
 
-    def _begin_to_look(self) -> None:
+    def _begin_checks(self) -> None:
         """From now on folders are looked at; those of which something is pending were when they were."""
-        owed = {*self._context.pipeline.memory.folders, *self._context.inbox.folders()}
-        self._looked_ns = {folder: self._looked_ns.get(folder, self._begun_ns) for folder in owed}
+        unfinished = {*self._context.pipeline.memory.folders, *self._context.inbox.folders()}
+        self._checked_ns = {folder: self._checked_ns.get(folder, self._begun_ns) for folder in unfinished}
         self._begun_ns = time.time_ns()

@@ -1,4 +1,4 @@
-"""Single files: a known file is looked at by itself, whatever lies beside it.
+"""Single files: a known file is checked by itself, without its neighbours.
 
 That is enough where nothing but the file can be other than it was: it lies where it was remembered, spelled so, it is the
 only one of its name, and no rule joins it with its neighbours. All else is left to a look at the whole folder. The folder's
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.core.identity import META_SUFFIX
 from aptui.core.model import FileFact, PathKey
-from aptui.core.overrides import is_told_apart
+from aptui.core.overrides import has_own_identity
 from aptui.core.paths import from_text
 from aptui.core.settings import file_key
 
@@ -46,14 +46,14 @@ class SingleFiles:
         self._context = context
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
-    def look_at(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
+    def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
         """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
         context = self._context
         if len(named) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
             return None
         facts: list[FileFact] = []
         for key, path in named.items():
-            fact = None if self._has_company(folder, key) else self._look_at_file(key, path)
+            fact = None if self._has_company(folder, key) else self._check_file(key, path)
             if fact is None:
                 return None
             facts.append(fact)
@@ -61,9 +61,9 @@ class SingleFiles:
 
     def _has_company(self, folder: str, key: PathKey) -> bool:
         """Whether what the file says concerns others of its folder, or the other way round."""
-        return META_SUFFIX in key or key == file_key(folder) or is_told_apart(key, self._context.project.metadata_types)
+        return META_SUFFIX in key or key == file_key(folder) or has_own_identity(key, self._context.project.metadata_types)
 
-    def _look_at_file(self, key: PathKey, path: bytes) -> FileFact | None:
+    def _check_file(self, key: PathKey, path: bytes) -> FileFact | None:
         found = self._context.archive.folders.variants(key)
         if len(found) != 1:
             return None
@@ -120,4 +120,4 @@ class RememberedFiles:
 def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:
     now = extra.get(fact.key)
     same_place = now is not None and (now.scan_folder, now.rel) == (fact.scan_folder, fact.rel)
-    return replace(now, is_shadow=fact.is_shadow) if now is not None and same_place else fact
+    return replace(now, is_duplicate=fact.is_duplicate) if now is not None and same_place else fact

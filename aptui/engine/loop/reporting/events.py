@@ -1,6 +1,6 @@
 """Events of the engine for others: notices to listeners, sentences to its log, timed progress.
 
-Who listens is not known here.
+The listeners are not known here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.notices import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
-from aptui.engine.loop.reporting.begun import BegunRuns
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
+from aptui.engine.loop.reporting.begun import StartedRuns
 from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog
 
@@ -34,13 +34,13 @@ class NoticePublisher:
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
-        self.told: deque[str] = deque()
+        self.from_threads: deque[str] = deque()
         """What threads have to say."""
         self._log: EngineLog | None = None
-        self._tells_jobs = False
-        self._said: set[str] = set()
+        self._logs_jobs = False
+        self._repeated: set[str] = set()
         self._cause = 0
-        self.begun = BegunRuns()
+        self.begun = StartedRuns()
         self._last: Progress | None = None
         self._last_s = 0.0
         self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
@@ -53,13 +53,13 @@ class NoticePublisher:
 
     # ------------------------------------------------------------------------------------------------------------ sentences
 
-    def open_log(self, folder: Path, *, tells_jobs: bool = False) -> None:
+    def open_log(self, folder: Path, *, logs_jobs: bool = False) -> None:
         """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run.
 
         Args:
             tells_jobs: whether every step of a job is a line for debugging.
         """
-        self._tells_jobs = tells_jobs
+        self._logs_jobs = logs_jobs
         try:
             begins = f"aptui {__version__} begins, process {os.getpid()}"
             self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000, begins)
@@ -72,45 +72,42 @@ class NoticePublisher:
             self._log.close()
             self._log = None
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         """Notify every listener, and write to the engine's log what people may look for later."""
         self._cause = notice.cause
-        if isinstance(notice, JobChanged):
-            if (begin := self.begun.find_begin(notice)) is not None:
-                self._tell(begin)
-            if self.begun.holds_back(notice):
-                return
-        self._tell(notice)
+        if isinstance(notice, JobChanged) and self.begun.holds_back(notice):
+            return
+        self._notify(notice)
 
-    def tell_begun(self, run_keys: Iterable[int]) -> None:
-        """Tell that these runs have begun, of those whose news were held back."""
-        for notice in self.begun.tell_begun(run_keys, self._cause):
-            self._tell(notice)
+    def notify_started(self, run_keys: Iterable[int]) -> None:
+        """Notify listeners that these runs have started, of those whose notices were held back."""
+        for notice in self.begun.list_started(run_keys, self._cause):
+            self._notify(notice)
 
-    def _tell(self, notice: Notice) -> None:
-        if isinstance(notice, Said):
+    def _notify(self, notice: Notice) -> None:
+        if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
             self._note(LogLevel.ERROR, notice.failure)
-        elif self._tells_jobs and isinstance(notice, JobChanged) and notice.status:
+        elif self._logs_jobs and isinstance(notice, JobChanged) and notice.status:
             self._note(LogLevel.DEBUG, _step(notice))
         for listener in self.listeners:
             listener(notice)
 
     def say(self, text: str, level: LogLevel = LogLevel.WARNING) -> None:
         """Say a sentence about the whole engine."""
-        self.tell(Said(self._cause, level, text))
+        self.notify(EngineMessage(self._cause, level, text))
 
     def say_once(self, text: str) -> None:
         """Say a sentence unless it was said before."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._repeated:
+            self._repeated.add(text)
             self.say(text)
 
-    def say_what_threads_told(self) -> None:
+    def notify_from_threads(self) -> None:
         """Pass on what threads have to say."""
-        while self.told:
-            self.say_once(self.told.popleft())
+        while self.from_threads:
+            self.say_once(self.from_threads.popleft())
 
     def _note(self, level: int, text: str) -> None:
         if self._log is not None:
@@ -123,10 +120,10 @@ class NoticePublisher:
     # ------------------------------------------------------------------------------------------------------------- progress
 
     def progress_is_due(self, now: float) -> bool:
-        """Whether it is time for progress, and anybody listens."""
+        """Whether it is time for progress, and there is a listener."""
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
-    def tell_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
+    def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
         """Complete `counts` with timers, and with an estimate if they have none; tell it if it is not as it was.
 
         Args:
@@ -155,7 +152,7 @@ class NoticePublisher:
         )
         if self._last is None or counts.is_working or replace(news, cause=0) != replace(self._last, cause=0):
             self._last = news
-            self.tell(news)
+            self.notify(news)
 
     def _count(self, kind: str, elapsed_s: float, *, goes_on: bool, has_ended: bool = False) -> None:
         if (goes_on or has_ended) and kind not in self._begun:

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from aptui.core.notices import Progress
 from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
 
-_LOOKS_S = 1.0
+_ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
 """Between two looks lies so many times what the last one took."""
 _WINDOW_S = 30.0
 _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
 
-Look = Callable[[dict[int, float]], PendingWork]
+EstimatePending = Callable[[dict[int, float]], PendingWork]
 """{run key: ms it runs already} → what is pending."""
 
 
@@ -38,16 +38,20 @@ class Forecaster:
     """
 
     def __init__(
-        self, look: Look, spent: Callable[[], tuple[int, int]], workers: int, cost_clock: Callable[[], float] = time.perf_counter
+        self,
+        estimate: EstimatePending,
+        spent: Callable[[], tuple[int, int]],
+        workers: int,
+        cost_clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._look, self._spent, self._workers, self._cost_clock = look, spent, max(1, workers), cost_clock
+        self._estimate, self._spent, self._workers, self._cost_clock = estimate, spent, max(1, workers), cost_clock
         self._began_s: dict[int, float] = {}
         self._samples: deque[tuple[float, float, int, int]] = deque()
         self._work: PendingWork | None = None
-        self._looked_s = self._due_s = 0.0
+        self._estimated_s = self._due_s = 0.0
 
     def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
-        """Return `counts` with an estimate, as they are where nobody can say.
+        """Return `counts` with an estimate, unchanged where there is none.
 
         Args:
             at_work: run keys of the jobs that workers are at.
@@ -67,7 +71,7 @@ class Forecaster:
         work = self._work
         if work is None or pace <= 0 or work.unknown_count:
             return counts
-        gone_ms = 1000 * (now - self._looked_s)
+        gone_ms = 1000 * (now - self._estimated_s)
         least = max(work.chain_ms, work.work_ms / max(pace, self._workers))
         likely = max(work.chain_ms, work.work_ms / pace)
         return replace(
@@ -79,8 +83,8 @@ class Forecaster:
 
     def _add_up(self, elapsed: dict[int, float], now: float) -> None:
         began = self._cost_clock()
-        self._work = self._look(elapsed)
-        self._looked_s, self._due_s = now, now + max(_LOOKS_S, _MOST_SHARE * (self._cost_clock() - began))
+        self._work = self._estimate(elapsed)
+        self._estimated_s, self._due_s = now, now + max(_ESTIMATE_EVERY_S, _MOST_SHARE * (self._cost_clock() - began))
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
         """Return how many ms of work are done in one, 0 when nobody can say."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from aptui.core.messages import Rows
     from aptui.sharing.account import Account
 
-KEPT_MS = 180 * 24 * 3600 * 1000
-KEPT_RUNS = 2_000_000
+LONGEST_HISTORY_MS = 180 * 24 * 3600 * 1000
+MOST_RUNS = 2_000_000
 """About 80 MB of the database."""
-KEPT_SESSIONS = 5_000
+MOST_SESSIONS = 5_000
 _SHORT = 10
 
 
@@ -27,10 +27,10 @@ class SessionHistory(Protocol):
     """What is asked of the database."""
 
     def last_end(self) -> tuple[str, int]:
-        """Return what was checked out when the last session ended ("" when nobody knows), and when that was (ms)."""
+        """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
         ...
 
-    def is_session_owed(self) -> bool:
+    def is_session_pending(self) -> bool:
         """Return whether jobs ran after the last session that was recorded."""
         ...
 
@@ -62,7 +62,7 @@ class SessionRecorder:
         self._head = head
         self._started_ms = 0
         self._rested_ms = 0
-        self._has_looked = False
+        self._has_checked = False
         self._kind = SessionKind.START
         self._saved_ms = 0
         self._fetched_bytes = 0
@@ -81,8 +81,8 @@ class SessionRecorder:
             wanted: that of this engine's.
         """
         is_reconfigured = bool(signature) and signature != wanted
-        kind = SessionKind.EDIT if self._has_looked else SessionKind.CONFIGURATION if is_reconfigured else SessionKind.START
-        self._has_looked = True
+        kind = SessionKind.EDIT if self._has_checked else SessionKind.CONFIGURATION if is_reconfigured else SessionKind.START
+        self._has_checked = True
         self.begin(kind)
 
     def note_rest(self) -> None:
@@ -95,7 +95,7 @@ class SessionRecorder:
 
     def find_killed(self, archive: SessionHistory) -> Rows:
         """Return the rows for what an engine did that was killed, {} when there is nothing."""
-        if self._started_ms or not archive.is_session_owed():
+        if self._started_ms or not archive.is_session_pending():
             return {}
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
@@ -106,12 +106,12 @@ class SessionRecorder:
         started_ms, self._started_ms = self._started_ms, 0
         now_ms = self._rested_ms or self._now_ms()
         rows: Rows = {}
-        if started_ms or archive.is_session_owed():
+        if started_ms or archive.is_session_pending():
             kind, detail, commit = self._why(*archive.last_end())
             how = SessionEnd.STOPPED if is_stopping else SessionEnd.RESTED
             shared = self._count_shared(account)
             rows["put_session"] = [(started_ms or now_ms, now_ms, kind.value, detail, commit, how.value, *shared)]
-        if old := archive.find_outdated_session(now_ms - KEPT_MS, KEPT_RUNS, KEPT_SESSIONS):
+        if old := archive.find_outdated_session(now_ms - LONGEST_HISTORY_MS, MOST_RUNS, MOST_SESSIONS):
             rows["prune_session"] = [(old,)]
         return rows
 

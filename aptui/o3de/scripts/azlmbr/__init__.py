@@ -1,4 +1,4 @@
-"""Stand-in for O3DE's Python module `azlmbr`, as far as asset builders use it; whatever else it has is refused by name.
+"""Stand-in for O3DE's Python module `azlmbr`, as far as asset builders use it; all else is refused by name.
 
 Scripts see it as `azlmbr`, and only in worker processes: `script_room.install` puts it there. Names inside are O3DE's.
 """

@@ -1,1 +1,1 @@
-"""Answers to requests of clients, by what they are about; `routing` says who may ask and who answers."""
+"""Answers to requests of clients, by what they are about; `routing` has the permissions and the answering function of each."""

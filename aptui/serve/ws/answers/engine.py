@@ -32,20 +32,20 @@ _RELOCATION_LIMIT_S = 120.0
 
 async def processor_status(session: WireSession, request: requests.ProcessorStatus, _is_synced: bool) -> requests.ProcessorState:
     """Say what is owed, and whether everything critical is done."""
-    room = session.room
-    _refuse_unknown(room, request.platform)
-    if not room.engine.is_here:
-        totals = await room.database.ask(Reader.totals)
+    context = session.context
+    _refuse_unknown(context, request.platform)
+    if not context.engine.is_here:
+        totals = await context.database.ask(Reader.totals)
         pending = totals.jobs["pending"] + totals.jobs["processing"]
         return requests.ProcessorState("gone", False, pending, 0, totals.jobs["failed"], False)
-    said = await room.engine.ask(port.Readiness())
+    answer = await context.engine.ask(port.Readiness())
     return requests.ProcessorState(
-        said["state"],  # type: ignore[arg-type]  # the port's own words
-        is_critical_done(said, request.platform),
-        _sum(said["pending"], request.platform),
-        _sum(said["critical"], request.platform),
-        said["failed"],  # type: ignore[arg-type]
-        bool(said["is_scanning"]),
+        answer["state"],  # type: ignore[arg-type]  # the port's own words
+        is_critical_done(answer, request.platform),
+        _sum(answer["pending"], request.platform),
+        _sum(answer["critical"], request.platform),
+        answer["failed"],  # type: ignore[arg-type]
+        bool(answer["is_scanning"]),
     )
 
 
@@ -55,19 +55,19 @@ def _sum(counts: Any, platform: str) -> int:
 
 async def platform_status(session: WireSession, request: requests.PlatformStatus, _is_synced: bool) -> requests.PlatformState:
     """Say which platforms products are made for."""
-    enabled = tuple(platform.id for platform in session.room.config.project.platforms)
+    enabled = tuple(platform.id for platform in session.context.config.project.platforms)
     return requests.PlatformState(request.platform in enabled, enabled)
 
 
-def _refuse_unknown(room: GatewayContext, platform: str) -> None:
-    known = [each.id for each in room.config.project.platforms]
+def _refuse_unknown(context: GatewayContext, platform: str) -> None:
+    known = [each.id for each in context.config.project.platforms]
     if platform and platform not in known:
         raise RequestMistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
 
 
 async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is_synced: bool) -> requests.ScanFolderList:
     """Say where sources are."""
-    folders = sorted(session.room.config.project.scan_folders, key=lambda folder: folder.order)
+    folders = sorted(session.context.config.project.scan_folders, key=lambda folder: folder.order)
     return requests.ScanFolderList(
         tuple(model.ScanFolderInfo(each.name, each.path, each.order, each.recursive) for each in folders)
     )
@@ -75,7 +75,7 @@ async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is
 
 async def job_log(session: WireSession, request: requests.JobLog, _is_synced: bool) -> requests.JobLogText:
     """Return what a job logged."""
-    log_dir = session.room.config.log_dir
+    log_dir = session.context.config.log_dir
 
     def read(reader: Reader) -> tuple[logs.StoredRunLog | None, str]:
         job_id, back = (request.job_id, 0) if request.job_id else job_of_run(reader, request.run_key) or (0, 0)
@@ -83,7 +83,7 @@ async def job_log(session: WireSession, request: requests.JobLog, _is_synced: bo
         name = runs[back].log_file if back < len(runs) else ""
         return (logs.run_log(reader, log_dir, job_id, back) if job_id else None), name
 
-    found, name = await session.room.database.ask(read)
+    found, name = await session.context.database.ask(read)
     if found is None:
         raise RequestMistake("there is no such run", "'jobs_info' says which there are")
     lines = found.lines[-_LINES_MOST:]
@@ -101,14 +101,14 @@ async def check_relocation(
     destination = "" if isinstance(request, requests.CheckDelete) else request.destination
     if not request.source or not (is_delete or destination):
         raise RequestMistake("'source' or 'destination' is missing")
-    said: Any = await session.room.engine.ask(Relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
-    items = said["items"]
+    report: Any = await session.context.engine.ask(Relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
+    items = report["items"]
     dependants = {each["path"]: None for item in items for each in item["dependants"]}
     problems = [item["problem"] for item in items if item["problem"]]
     return requests.RelocationCheck(
         tuple((item["old"], item["new"]) for item in items),
         tuple(dependants),
-        (*said["refusals"], *problems, *said["warnings"]),
+        (*report["refusals"], *problems, *report["warnings"]),
     )
 
 
@@ -117,7 +117,7 @@ async def check_relocation(
 
 async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_synced: bool) -> Done:
     """Have the catalogs written."""
-    await session.room.engine.ask(port.SaveCatalog(), _CATALOG_LIMIT_S)
+    await session.context.engine.ask(port.WriteCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 
@@ -131,10 +131,10 @@ async def clear_fingerprint(session: WireSession, request: requests.ClearFingerp
         found = sources_meant(reader, term, is_exact=True, limit=_SOURCES_MOST)
         return [row.source.lower() for row in (source_by_id(reader, number) for number in found) if row is not None]
 
-    keys = await session.room.database.ask(find)
+    keys = await session.context.database.ask(find)
     if not keys:
         raise RequestMistake(f"no source is meant by '{request.term[:100]}'")
-    await session.room.engine.ask(port.Reprocess(tuple(keys)))
+    await session.context.engine.ask(port.ReprocessJobs(tuple(keys)))
     return Counted(len(keys))
 
 
@@ -143,21 +143,21 @@ async def reprocess(session: WireSession, request: requests.Reprocess, _is_synce
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
         raise RequestMistake("'sources' or 'job_ids' is missing", "'*' means all sources")
-    said = await session.room.engine.ask(port.Reprocess(keys, request.job_ids))
-    return Counted(int(str(said["count"])))
+    answer = await session.context.engine.ask(port.ReprocessJobs(keys, request.job_ids))
+    return Counted(int(str(answer["count"])))
 
 
 async def rescan(session: WireSession, _request: requests.Rescan, _is_synced: bool) -> Done:
     """Have everything looked at again."""
-    await session.room.engine.ask(port.Rescan())
+    await session.context.engine.ask(port.RescanSources())
     return Done()
 
 
 async def shutdown(session: WireSession, request: requests.Shutdown, _is_synced: bool) -> Done:
     """Have the engine stop."""
     try:
-        await session.room.engine.ask(port.Shutdown(request.is_when_idle))
+        await session.context.engine.ask(port.StopEngine(request.is_when_idle))
     except HostError as error:
-        if session.room.engine.is_here:
+        if session.context.engine.is_here:
             raise KnownError(error.what, hint=error.hint) from error
     return Done()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.paths import normalize
-from aptui.link.port import MOST_LOOKED_AT, Interest
+from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.serve.access import guard
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import RequestMistake
@@ -30,18 +30,18 @@ async def interest(session: WireSession, request: requests.Interest, _is_synced:
     Raises:
         RequestMistake: that is too much, or too often.
     """
-    room = session.room
-    if len(request.assets) + len(request.paths) > MOST_LOOKED_AT:
-        raise RequestMistake(f"more than {MOST_LOOKED_AT:,} assets and paths at once", "name those in front")
-    if not room.guard.may_escalate(session.identity):
+    context = session.context
+    if len(request.assets) + len(request.paths) > MOST_INTERESTING:
+        raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name those in front")
+    if not context.guard.may_escalate(session.identity):
         what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
         raise RequestMistake(what, "ask again in a moment", code=_BUSY)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]
     paths = [normalize(path).lower().strip("/") for path in request.paths]
-    platforms = [each.id for each in room.config.project.platforms]
-    keys = await room.database.ask(lambda reader: _keys(reader, ids, paths, platforms))
-    if keys and room.engine.is_here:
-        await room.engine.ask(Interest(keys))
+    platforms = [each.id for each in context.config.project.platforms]
+    keys = await context.database.ask(lambda reader: _keys(reader, ids, paths, platforms))
+    if keys and context.engine.is_here:
+        await context.engine.ask(NoteInterest(keys))
     return requests.Interested(len(keys))
 
 
@@ -55,4 +55,4 @@ def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platform
         )
         rows = jobs_by_id(reader, {product.job_id for product in products}) if products else []
         found += [row.source.lower() for row in rows] or [path]
-    return tuple(dict.fromkeys(filter(None, found)))[:MOST_LOOKED_AT]
+    return tuple(dict.fromkeys(filter(None, found)))[:MOST_INTERESTING]

@@ -1,4 +1,4 @@
-"""Requests of clients → records of the protocol: who may, what is synced and audited, and which part answers."""
+"""Requests of clients → records of the protocol: permissions, what is synced and audited, and which part answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
         Mistake, KnownError: it is refused.
     """
     scope = scope_of(name, request)
-    identity, guard = session.identity, session.room.guard
+    identity, guard = session.identity, session.context.guard
     if not identity.may(scope):
         if scope in _AUDITED:
             guard.audit.write(identity, name, "refused: not allowed", **_details(request))
@@ -66,7 +66,7 @@ def scope_of(name: str, request: Any) -> Scope:
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
     match request:
         case requests.Hello():
-            raise RequestMistake("hello was said already")
+            raise RequestMistake("'hello' was sent already")
         case requests.Ping():
             return RequestAnswer(Done())
         case requests.SendCatalog():
@@ -80,14 +80,14 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
 
 async def wait_until_synced(session: WireSession) -> bool:
     """Wait until the engine knows what changed on the disk before now; return whether it does."""
-    engine = session.room.engine
+    engine = session.context.engine
     if not engine.is_here:
         return False
     try:
-        said = await engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+        answer = await engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
     except HostError:
         return False
-    return bool(said.get("is_whole"))
+    return bool(answer.get("is_whole"))
 
 
 def _details(request: Any) -> dict[str, object]:

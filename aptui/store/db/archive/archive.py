@@ -15,7 +15,7 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records import rows
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
-from aptui.store.db.archive.damage import tells_damage
+from aptui.store.db.archive.damage import report_damage
 from aptui.store.db.archive.last_run import LastRun
 from aptui.store.db.archive.sources import read_sources
 from aptui.store.db.schema import RUN_KEY_STATE
@@ -39,7 +39,7 @@ class DatabaseArchive(LastRun):
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
-    @tells_damage
+    @report_damage
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
         found: dict[PathKey, Source] = {}
@@ -132,10 +132,10 @@ class DatabaseArchive(LastRun):
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
-        They stand below `core.identity.DEPARTED_STATE`.
+        They stand below `core.identity.REMOVED_SOURCE_STATE`.
         """
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        prefix = identity.DEPARTED_STATE
+        prefix = identity.REMOVED_SOURCE_STATE
         found = self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()
         texts = [(uuid, *text.split(" ", 1)) for uuid, text in found]
         return {bytes.fromhex(digest): (rel, bytes.fromhex(uuid)) for uuid, digest, rel in texts}
@@ -178,11 +178,11 @@ class DatabaseArchive(LastRun):
         return found
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return (why the job's last committed run was needed, where its result came from), "" where nobody knows."""
+        """Return (why the job's last committed run was needed, where its result came from), "" where that is not known."""
         sql = "SELECT reason, origin FROM aptui_runs WHERE job_id = ? AND outcome = ? ORDER BY run_key DESC LIMIT 1"
         return self._database.execute(sql, (job_id, int(Outcome.SUCCEEDED))).fetchone() or ("", "")
 
-    @tells_damage
+    @report_damage
     def next_ids(self) -> tuple[int, int, int, int]:
         """Return the next free (source id, job id, product id, run key)."""
         jobs = "MAX(COALESCE((SELECT MAX(JobID) FROM Jobs), 0), COALESCE((SELECT MAX(job_id) FROM aptui_gone_jobs), 0))"

@@ -21,7 +21,7 @@ class _Archive(Protocol):
     path: Path
 
 
-def tells_damage(method: _Method) -> _Method:
+def report_damage(method: _Method) -> _Method:
     """Take a row that cannot be unpacked for what it is: damage."""
 
     @wraps(method)

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from aptui.core.model import SHADOW, FileFact, PathKey
+from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
 from aptui.core.overrides import merge_folder
-from aptui.store.db.archive.damage import tells_damage
+from aptui.store.db.archive.damage import report_damage
 from aptui.store.db.packing import find_files, unpack_files
 
 FOLDERS_SHELVED = 64
@@ -57,7 +57,7 @@ class FolderArchive:
 
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
         """Answer `files` without unpacking the folder; None where that would not pay, or is not enough to tell the winner."""
-        is_plain = not self._metadata_types and SHADOW not in key and key == key.lower()
+        is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
             return None
         if len(self._asked) >= FOLDERS_SHELVED:
@@ -66,7 +66,7 @@ class FolderArchive:
         found = [fact for fact in self.variants(key) if fact.scan_folder in self._ranks]
         return None if len(found) > 1 else {fact.key: fact for fact in found}
 
-    @tells_damage
+    @report_damage
     def variants(self, key: PathKey) -> list[FileFact]:
         """Return every remembered file whose path in lower case is `key`, winner or not."""
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
@@ -100,7 +100,7 @@ class FolderArchive:
             found[folder] = ((scan_folder, digest),) if known is None else (*known, (scan_folder, digest))
         return found
 
-    @tells_damage
+    @report_damage
     def folder_parts(self, folder: str) -> dict[int, tuple[bytes, list[FileFact]]]:
         """Return {scan folder id: (digest, its files)} as remembered of one relative folder in lower case."""
         sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
@@ -128,7 +128,7 @@ class FolderArchive:
         self._asked.pop(folder, None)
         self._folders.pop(folder, None)
 
-    @tells_damage
+    @report_damage
     def _winners(self, folder: str) -> dict[PathKey, FileFact]:
         winners = self._folders.get(folder)
         if winners is not None:
@@ -141,7 +141,7 @@ class FolderArchive:
             self._folders.popitem(last=False)
         return winners
 
-    @tells_damage
+    @report_damage
     def _merge(self, parts: list[tuple[int, bytes]]) -> dict[PathKey, FileFact]:
         ranked = sorted((self._ranks[part], part, data) for part, data in parts if part in self._ranks)
         return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]

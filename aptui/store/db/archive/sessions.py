@@ -15,12 +15,12 @@ class SessionArchive:
         self._database = database
 
     def last_end(self) -> tuple[str, int]:
-        """Return what was checked out when the last session ended ("" when nobody knows), and when that was (ms)."""
+        """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
         sql = "SELECT commit_id, ended_ms FROM aptui_sessions ORDER BY session_id DESC LIMIT 1"
         row = self._database.execute(sql).fetchone()
         return (str(row[0]), int(row[1])) if row else ("", 0)
 
-    def is_session_owed(self) -> bool:
+    def is_session_pending(self) -> bool:
         """Return whether jobs ran after the last session that was recorded."""
         sql = """SELECT COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0) >
             COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)"""

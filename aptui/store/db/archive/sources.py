@@ -25,7 +25,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.records import rows
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.store.db.schema import has_rows, to_unsigned
 
 _STATES = {state.value: state for state in JobState}
@@ -123,11 +123,11 @@ def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[in
     return links, legacy
 
 
-def _facts_of(database: sqlite3.Connection, job_ids: list[int]) -> dict[int, ProductFacts]:
+def _facts_of(database: sqlite3.Connection, job_ids: list[int]) -> dict[int, ContentFacts]:
     """Return {product id: what its builder says of it}."""
     if not has_rows(database, "aptui_facts"):
         return {}
-    return {product_id: ProductFacts(*values) for product_id, *values in _ask(database, _FACTS_SQL, job_ids)}
+    return {product_id: ContentFacts(*values) for product_id, *values in _ask(database, _FACTS_SQL, job_ids)}
 
 
 def _ask(database: sqlite3.Connection, sql: str, values: Sequence[object]) -> sqlite3.Cursor:

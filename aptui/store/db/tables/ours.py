@@ -145,7 +145,7 @@ class AnalysesTable(DatabaseTable):
 
 
 class EdgesTable(DatabaseTable):
-    """Targets of all kinds of dependency in lower case: who has to be looked at when `target` changes."""
+    """Targets of all kinds of dependency in lower case: which sources are planned again when `target` changes."""
 
     target = TextField()
     source_id = IntegerField()

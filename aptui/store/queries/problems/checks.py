@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from aptui.core.results.checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
-from aptui.core.results.facts import ProductFacts
+from aptui.core.results.facts import ContentFacts
 from aptui.store.queries.reader import Reader
 
 _PRODUCTS_SQL = """SELECT s.SourceName, j.Platform, j.JobID, p.ProductName, COALESCE(o.size, 0),
@@ -23,7 +23,7 @@ _SOURCES_SQL = "SELECT SourceName FROM Sources ORDER BY SourceName"
 _JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK WHERE s.SourceName = ?"
 _BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
-_SAID = 5
+_MOST_SENTENCES = 5
 """So many findings are told of one job."""
 
 
@@ -64,14 +64,14 @@ def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]
     for job_id, error in reader.ask(_BLOCKED_SQL, (f"{BLOCKED_BY}*",)) if checks else ():
         what = error.partition("\n")[0].removeprefix(BLOCKED_BY).replace("'", "", 1)
         found.setdefault(job_id, []).insert(0, (CheckLevel.BLOCK, what))
-    return {job_id: _mark(said) for job_id, said in found.items()}
+    return {job_id: _mark(findings) for job_id, findings in found.items()}
 
 
-def _mark(said: Sequence[tuple[str, str]]) -> CheckMark:
+def _mark(findings: Sequence[tuple[str, str]]) -> CheckMark:
     levels = list(CheckLevel)
-    worst = max((level for level, _what in said), key=lambda level: levels.index(CheckLevel(level)))
-    more = f"; and {len(said) - _SAID:,} more" if len(said) > _SAID else ""
-    return CheckMark(worst, len(said), "; ".join(what for _level, what in said[:_SAID]) + more)
+    worst = max((level for level, _what in findings), key=lambda level: levels.index(CheckLevel(level)))
+    more = f"; and {len(findings) - _MOST_SENTENCES:,} more" if len(findings) > _MOST_SENTENCES else ""
+    return CheckMark(worst, len(findings), "; ".join(what for _level, what in findings[:_MOST_SENTENCES]) + more)
 
 
 def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[CheckFinding]:
@@ -90,7 +90,7 @@ def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToChe
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
     for rel, _platform, job_id, name, size, width, *others in rows:
-        facts = None if width is None else ProductFacts(width, *others)
+        facts = None if width is None else ContentFacts(width, *others)
         yield ProductToCheck(rel, job_id, CheckedProduct(name, size, facts))
 
 
@@ -99,14 +99,14 @@ def findings(reader: Reader, checks: Sequence[Check]) -> list[CheckFinding]:
     if not checks:
         return []
     found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}
-    _look_at_names(reader, [check for check in checks if check.file_name], found)
+    _check_names(reader, [check for check in checks if check.file_name], found)
     of_products = [check for check in checks if check.limits or check.formats or check.power_of_two or check.budget_bytes]
     if of_products:
-        _look_at_products(products_to_check(reader), of_products, found)
+        _check_products(products_to_check(reader), of_products, found)
     return [finding for check in checks for finding in found[check.name]]
 
 
-def _look_at_names(reader: Reader, checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
+def _check_names(reader: Reader, checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
     for (source,) in reader.ask(_SOURCES_SQL) if checks else ():
         for check in checks:
             if check.wants(source):
@@ -114,7 +114,7 @@ def _look_at_names(reader: Reader, checks: Sequence[Check], found: dict[str, lis
                 found[check.name] += (CheckFinding(check.name, check.level, source, "", flaw) for flaw in flaws)
 
 
-def _look_at_products(products: Iterable[ProductToCheck], checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
+def _check_products(products: Iterable[ProductToCheck], checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
     taken = dict.fromkeys((check.name for check in checks), 0)
     wanting: tuple[str, list[Check]] = "", []
     for each in products:

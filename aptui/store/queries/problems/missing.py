@@ -161,7 +161,7 @@ def _condition(pattern: str) -> tuple[str, list[object]]:
 
 
 def _escape(text: str) -> str:
-    return "".join(f"|{letter}" if letter in "|%_" else letter for letter in text)
+    return "".join(f"|{character}" if character in "|%_" else character for character in text)
 
 
 def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
@@ -282,7 +282,7 @@ class KnownName:
         return self._prefixes[platform]
 
     def of_uuid(self, uuid: bytes) -> tuple[MissingTarget, ...]:
-        """Return all products of a source, each sub id once, whatever the platform."""
+        """Return all products of a source on any platform, each sub id once."""
         return self._uuids.get(uuid, ())
 
     def of_source(self, path: str) -> tuple[MissingTarget, ...]:
@@ -329,8 +329,8 @@ def pack_names(names: Names) -> bytes:
     """Return names as `aptui_missing_scans` holds them."""
     assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in names.assets.items()]
     uuids = [[uuid.hex(), text] for uuid, text in names.uuids.items()]
-    said = json.dumps([assets, uuids, list(names.paths.items()), names.is_partial], separators=(",", ":"))
-    return zlib.compress(said.encode())
+    encoded = json.dumps([assets, uuids, list(names.paths.items()), names.is_partial], separators=(",", ":"))
+    return zlib.compress(encoded.encode())
 
 
 def unpack_names(data: bytes) -> Names:

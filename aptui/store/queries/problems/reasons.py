@@ -12,7 +12,7 @@ from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 from aptui.core.records import history
 from aptui.shared.printing import when
-from aptui.store.db.statements import RUNS_KEPT
+from aptui.store.db.statements import MOST_RUNS
 from aptui.store.queries.reader import EdgeRow, JobRow, Reader, RunRow, SourceRow
 
 _STAGES_MOST = 50
@@ -20,7 +20,7 @@ JOB_EDGE, WILDCARD_EDGE = 2, 4
 """Bits of `SourceDependency.TypeOfDependency`."""
 
 
-def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], database: Reader, *, owed: str = "") -> str:
+def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], database: Reader, *, pending: str = "") -> str:
     """Return why a job is as it is.
 
     Args:
@@ -32,12 +32,12 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     match row.status:
         case "pending" | "processing":
             waits = list_unsettled(edges, database)
-            return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){owed}"
+            return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){pending}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
             return f"{_describe_failures(row, runs, database)}{after}; it ran because: {_describe_change(runs) or reason}"
         case "cancelled":
-            return "it was cancelled; it runs again when its source changes or somebody asks for it"
+            return "it was cancelled; it runs again when its source changes or on request"
         case _:
             return f"it last ran because: {reason}"
 
@@ -52,7 +52,7 @@ def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) ->
         return "its last run failed"
     found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
     first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
-    more = " or more" if count >= RUNS_KEPT else ""
+    more = " or more" if count >= MOST_RUNS else ""
     return f"failed {count}{more} times in a row, first at {when(first_ms)}"
 
 

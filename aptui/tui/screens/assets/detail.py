@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aptui.tui.screens.assets.query_worker import QueryWorker
     from aptui.tui.widgets.cells import Painter
 
-_TELLS_CHANGE = frozenset({"Digest", "Size", "Changed", "Last processed"})
+_CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
 """Facts that are others when the file is another one."""
 
 
@@ -191,7 +191,7 @@ class AssetDetail(Vertical):
 
     def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Read the file, unless it is as it was."""
-        state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _TELLS_CHANGE))
+        state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
         self._previewed, self._without_picture = state, None

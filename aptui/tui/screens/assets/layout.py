@@ -146,7 +146,7 @@ class AssetsLayout:
             self._pane.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
             give_focus(preview)
         else:
-            self._pane.shell.tell("there is nothing to preview: it is a folder, or its file is gone", seconds=2)
+            self._pane.shell.show_toast("there is nothing to preview: it is a folder, or its file is gone", seconds=2)
 
 
 def is_roomy(width: int) -> bool:

@@ -28,7 +28,7 @@ class TreeTabs(Line):
     """Which tree is shown, and how many files each holds as far as it was read."""
 
     @dataclass
-    class Chosen(Message):
+    class TreeChosen(Message):
         """A tab was clicked."""
 
         kind: Kind
@@ -45,7 +45,7 @@ class TreeTabs(Line):
         width = width_of(self.parts(0))
         if width != self._width:
             self._width = self.styles.width = width
-        self.look_again()
+        self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
         """Return the tabs; a sign marks the one in front, also where there are no colours."""
@@ -69,7 +69,7 @@ class TreeTabs(Line):
                 ends.append(end)
         kinds = [kind for kind, past in zip(TITLES, ends, strict=True) if event.x < past]
         if kinds:
-            self.post_message(self.Chosen(kinds[0]))
+            self.post_message(self.TreeChosen(kinds[0]))
 
 
 class TitleLine(Line):
@@ -82,14 +82,14 @@ class TitleLine(Line):
     def show(self, title: str, more: str = "") -> None:
         """Say something else; both are foreign text."""
         self._title, self._more = title, more
-        self.look_again()
+        self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
         """Return title and rest, shortened to the width."""
         line = glyph("rule")
         before = Part(f" {line * 2} " if self._is_rule else " ", "rule")
-        room = max(0, width - before.width - 1)
-        title = fit(self._title, min(room, text_width(fit(self._title, 400).text.rstrip()))).text
-        more = fit(f"  {self._more}", max(0, room - text_width(title)), is_prose=True).text.rstrip() if self._more else ""
-        rest = max(0, room - text_width(title) - text_width(more) - 1)
+        free_width = max(0, width - before.width - 1)
+        title = fit(self._title, min(free_width, text_width(fit(self._title, 400).text.rstrip()))).text
+        more = fit(f"  {self._more}", max(0, free_width - text_width(title)), is_prose=True).text.rstrip() if self._more else ""
+        rest = max(0, free_width - text_width(title) - text_width(more) - 1)
         return before, Part(title, "title"), Part(more, "muted"), Part(f" {line * rest}" if self._is_rule else "", "rule")

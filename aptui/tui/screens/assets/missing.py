@@ -48,7 +48,7 @@ class ScanLine(Line):
             self._began = time.strftime("%H:%M:%S")
         self._news = news
         self.add_class("-shown")
-        self.look_again()
+        self.refresh_if_changed()
 
     def leave(self) -> None:
         """Go, unless a search is under way."""
@@ -69,8 +69,8 @@ class ScanLine(Line):
             head, role = f"{self._began} Scanning {news.file_count:,} files for ", "processing"
             tail = f": {news.done_count:,} done, {_missing(news.hit_count)}"
         sign = {"failed": "error", "completed": "completed", "processing": "processing"}[role]
-        room = max(8, width - len(head) - len(tail) - 4)
-        name = fit(news.name, room).text.rstrip()
+        free_width = max(8, width - len(head) - len(tail) - 4)
+        name = fit(news.name, free_width).text.rstrip()
         return (
             Part(f" {glyph(sign)} ", role),
             Part(head),
@@ -116,7 +116,7 @@ class MissingScans:
         if self._is_engine_idle():
             self._with_products(self._ask_to_scan)
         else:
-            self._shell.tell(_BUSY, "warning")
+            self._shell.show_toast(_BUSY, "warning")
 
     def scan_matching(self, pattern: str) -> None:
         """Search the products that a pattern names (`store.missing.choose_scanned`), all without one."""
@@ -125,7 +125,7 @@ class MissingScans:
         if self._is_engine_idle():
             self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
         else:
-            self._shell.tell(_BUSY, "warning")
+            self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
         """Forget what was found in them, after asking."""
@@ -166,12 +166,14 @@ class MissingScans:
 
     def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)
-        self._shell.tell(f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else "")
+        self._shell.show_toast(
+            f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else ""
+        )
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
         """Whether anything is asked for: without patterns and ids the engine would take all there is."""
         if not (folders or product_ids):
-            self._shell.tell(f"'{name}' has no products", "warning")
+            self._shell.show_toast(f"'{name}' has no products", "warning")
         return bool(folders or product_ids)
 
     def note(self, batch: Batch) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TARGET = "target"
 """The kind of queries for an asset to go to."""
-_KEPT_PLACES = 200
+_MOST_PLACES = 200
 _GIVES_UP_S = 30.0
 """So long what was moved may take to come into the tree."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
@@ -48,7 +48,7 @@ class WayBack:
         """Go from `here`, None = from nowhere, to a place; those that were ahead are forgotten."""
         self._leave(here)
         del self._stops[self._at + 1 :]
-        self._stops = [*self._stops, stop][-_KEPT_PLACES:]
+        self._stops = [*self._stops, stop][-_MOST_PLACES:]
         self._at = len(self._stops) - 1
 
     def walk(self, here: Place | None, step: int) -> Stop | None:
@@ -100,7 +100,7 @@ class AssetNavigation:
 
     def _go_if_found(self, text: str, came_from: str, place: Place | None) -> None:
         if place is None:
-            self._shell.tell(f"there is no asset '{text.strip()}'", "warning")
+            self._shell.show_toast(f"there is no asset '{text.strip()}'", "warning")
         else:
             self.go_to(*place, came_from)
 
@@ -136,7 +136,7 @@ class AssetNavigation:
         elif (stop := self._way.walk(self._here, step)) is not None:
             self._want(stop.kind, stop.key)
         else:
-            self._shell.tell("nowhere to go back to" if step < 0 else "nowhere to go forward to", seconds=2)
+            self._shell.show_toast("nowhere to go back to" if step < 0 else "nowhere to go forward to", seconds=2)
 
     @property
     def _here(self) -> Place | None:
@@ -151,7 +151,7 @@ class AssetNavigation:
 
     def arrive(self) -> None:
         """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
-        self._selected.look_again_at_folder()
+        self._selected.refresh_folder()
         self._follow_what_went()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
@@ -159,11 +159,11 @@ class AssetNavigation:
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:
-            self._shell.tell("it is not in the tree: the engine dropped it, or has not written it yet", "warning")
+            self._shell.show_toast("it is not in the tree: the engine dropped it, or has not written it yet", "warning")
             return
         self._search.reveal(node)
         if trees.view.cursor_key is not None:
-            self._selected.look_at(trees.view.cursor_key)
+            self._selected.show_row(trees.view.cursor_key)
 
     def _follow_what_went(self) -> None:
         (path, until_s), tree = self._went, self._trees.models[Kind.SOURCES].tree

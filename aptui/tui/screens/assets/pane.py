@@ -90,7 +90,7 @@ class AssetsPane(Pane):
         queries = self.readers.queries
         self.selected = SelectedAsset(self.readers, self.trees, self.detail)
         self.search = TreeSearch(shell, self.trees, self.box, queries, self._show_found)
-        self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.look_again_at_folder)
+        self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.refresh_folder)
         self.navigation = AssetNavigation(shell, self.readers, self.trees, self.selected, self.search, self.turn_to)
         self.missing = MissingScans(shell, self.trees, queries, self._scan_line)
         self.actions = AssetActions(shell, self.readers, self.trees, self.selected, self.navigation, self.missing)
@@ -122,7 +122,7 @@ class AssetsPane(Pane):
         if kind == SEARCH:
             self.search.refuse(error)
         elif self.is_attached:
-            self.shell.tell(str(error), "warning")
+            self.shell.show_toast(str(error), "warning")
 
     def on_unmount(self) -> None:
         """End the threads."""
@@ -210,9 +210,9 @@ class AssetsPane(Pane):
             self.live.search()
         key = self.trees.view.cursor_key
         if key is None:
-            self.selected.look_away()
+            self.selected.clear()
         elif self.trees.wanted is None:
-            self.selected.look_at(key)
+            self.selected.show_row(key)
 
     def _say_tree(self, kind: Kind, text: str) -> None:
         """Show a tree, searched if `text` says for what."""
@@ -234,7 +234,7 @@ class AssetsPane(Pane):
         """Follow a tree that was searched."""
         self.live.say_what_is_empty(found.tree)
         if not len(found.hits):
-            self.selected.look_away()
+            self.selected.clear()
         self._show_tree()
 
     # ------------------------------------------------------------------------------------------------------- what parts tell
@@ -244,7 +244,7 @@ class AssetsPane(Pane):
         if event.rows is self.trees.view and event.key == event.rows.cursor_key:
             if (self.trees.kind, event.key) != self.selected.place:
                 self._scan_line.leave()
-            self.selected.look_at(event.key)
+            self.selected.show_row(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go into the details of a leaf; follow a reference."""
@@ -261,7 +261,7 @@ class AssetsPane(Pane):
     @on(ReferenceTree.DeadEnd)
     def _say_dead_end(self, event: ReferenceTree.DeadEnd) -> None:
         event.stop()
-        self.shell.tell(f"'{event.ref.text}' is no asset: {_NO_ASSET.get(event.ref.note, 'no builder takes it')}")
+        self.shell.show_toast(f"'{event.ref.text}' is no asset: {_NO_ASSET.get(event.ref.note, 'no builder takes it')}")
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Open the menu where the right button was pressed."""
@@ -273,14 +273,14 @@ class AssetsPane(Pane):
         event.stop()
         self.live.search()
 
-    @on(FilterBox.Left)
-    def _leave_search(self, event: FilterBox.Left) -> None:
+    @on(FilterBox.FilterLeft)
+    def _leave_search(self, event: FilterBox.FilterLeft) -> None:
         event.stop()
-        if event.is_kept:
+        if event.is_remembered:
             self.shell.memory.remember("assets.searches", event.text)
         give_focus(self.trees.view)
 
-    def on_tree_tabs_chosen(self, event: TreeTabs.Chosen) -> None:
+    def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
         """Show the tree whose tab was clicked."""
         self.turn_to(event.kind)
         self.screen_layout.go_into_tree()

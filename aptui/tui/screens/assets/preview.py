@@ -69,8 +69,8 @@ def preview_of(path: str) -> Preview:
 
 def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
     extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
-    told = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
-    lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in told if value]
+    facts_shown = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
+    lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
     lines += [(), *_hex(head[:_HEX_BYTES])]
     kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
     return TextPreview(kind, tuple(lines), is_numbered=False)

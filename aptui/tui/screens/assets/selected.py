@@ -34,7 +34,7 @@ class SelectedAsset:
         self._is_stale = False
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
 
-    def look_at(self, key: int) -> None:
+    def show_row(self, key: int) -> None:
         """Show a row of the tree in front: a folder at once, others when they are read."""
         place = (self._trees.kind, key)
         if place == self.place and self.panel is not None and key >= 0:
@@ -48,15 +48,15 @@ class SelectedAsset:
             says = health_text(health.counts(node)) if health is not None else ""
             self._show(folder_panel(self._trees.kind, key, tree.path(node), count, self._readers.places, says))
 
-    def look_away(self) -> None:
+    def clear(self) -> None:
         """Show nothing: the tree has no row, or none yet."""
         self.place = self.panel = None
         self._detail.clear()
 
-    def look_again_at_folder(self) -> None:
+    def refresh_folder(self) -> None:
         """Tell again what a folder holds and how it is, if one is shown."""
         if self.place is not None and self.place[0] is self._trees.kind and self.place[1] < 0:
-            self.look_at(self.place[1])
+            self.show_row(self.place[1])
 
     # ------------------------------------------------------------------------------------------------------------------ news
 

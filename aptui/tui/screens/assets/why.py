@@ -32,8 +32,8 @@ def read_why(reader: Reader, source: str) -> TextPreview:
         names = [edge.text for edge in needed_by.incoming] if needed_by else []
         if names:
             lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_SHOWN]), *_more(len(names))]
-    said = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
-    return TextPreview(said, tuple(lines), is_numbered=False)
+    sentence = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
+    return TextPreview(sentence, tuple(lines), is_numbered=False)
 
 
 def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:

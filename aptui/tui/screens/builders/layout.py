@@ -42,9 +42,9 @@ class BuildersLayout:
     def resize(self) -> None:
         """Put the details beside the list where there is room."""
         self._widgets.pane.set_class(self._widgets.pane.size.width >= _BESIDE_CELLS, "-beside")
-        self.give_room()
+        self.divide_height()
 
-    def give_room(self) -> None:
+    def divide_height(self) -> None:
         """Let the list be as high as it needs to be, where the details stand below it."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
@@ -64,9 +64,9 @@ class BuildersLayout:
         list_has_focus = widgets.list.has_focus
         widgets.list.display = not self.is_zoomed or list_has_focus
         widgets.side.display = not self.is_zoomed or not list_has_focus
-        self.give_room()
+        self.divide_height()
         self._shown()
-        widgets.tabs.look_again()
+        widgets.tabs.refresh_if_changed()
 
     def go_to(self, name: str) -> None:
         """Show patterns, details or metrics; where they are shown already, go there."""

@@ -155,7 +155,7 @@ class BuildersPane(Pane):
         self.reading.poll()
         self.widgets.list.refresh_model()
         self.widgets.spent.refresh_model()
-        self.widgets.tabs.look_again()
+        self.widgets.tabs.refresh_if_changed()
 
     def reload(self) -> None:
         """Read everything again."""
@@ -182,7 +182,7 @@ class BuildersPane(Pane):
         if found is None:
             self._wanted = "" if self.reading.is_known else name
             if self.reading.is_known:
-                self.shell.tell(f"there is no builder '{name}'", "warning")
+                self.shell.show_toast(f"there is no builder '{name}'", "warning")
             return
         self._wanted = ""
         if not self.widgets.list.move_to_key(self._keys[found.uuid]):
@@ -202,7 +202,7 @@ class BuildersPane(Pane):
             return
         trouble = self.reading.found.trouble
         if trouble and trouble != was.trouble:
-            self.shell.tell(trouble, "warning", 10)
+            self.shell.show_toast(trouble, "warning", 10)
         self.widgets.spent.empty_text = "it did nothing yet"
         self._put()
         if self._wanted:
@@ -238,7 +238,7 @@ class BuildersPane(Pane):
         self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
         self.widgets.list.refresh_model()
         self.search.show_list_count(len(builders), len(found.builders))
-        self.parts.give_room()
+        self.parts.divide_height()
         self._show_builder()
 
     def _most_patterns(self) -> int:
@@ -262,7 +262,7 @@ class BuildersPane(Pane):
         if self.metrics.show(current):
             self.widgets.spent.refresh_model()
             self._open_groups()
-        self.widgets.tabs.look_again()
+        self.widgets.tabs.refresh_if_changed()
 
     def _open_groups(self) -> None:
         """Open both groups, once they are looked at."""
@@ -275,7 +275,7 @@ class BuildersPane(Pane):
         if not self.is_attached:
             return
         if trouble:
-            self.shell.tell(trouble, "warning")
+            self.shell.show_toast(trouble, "warning")
         self.search.narrow_metrics()
         if self.widgets.spent.columns != (columns := self.metrics.columns()):
             self.widgets.spent.set_columns(columns)

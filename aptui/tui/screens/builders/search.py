@@ -45,7 +45,7 @@ class BuildersSearch:
 
     def take(self, event: FilterBox.Changed) -> None:
         """Narrow by what is typed; go back when the line is left."""
-        if isinstance(event, FilterBox.Left):
+        if isinstance(event, FilterBox.FilterLeft):
             self._widgets.box.display = bool(event.text)
             (self._widgets.spent if self._place == "metrics" else self._widgets.list).focus()
         elif event.text != self._texts[self._place]:

@@ -1,4 +1,4 @@
-"""The parts of the Builders screen by name, for those who fill and arrange them. They are made in `pane`.
+"""The parts of the Builders screen by name, for the modules that fill and arrange them. They are made in `pane`.
 
 Tests: `tests/tui/screens/builders/test_pane.py`.
 """

@@ -25,7 +25,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
 
 _DAY_MS = 24 * 3600 * 1000
-_TELL_EACH_S = 0.1
+_REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
@@ -65,7 +65,7 @@ class CacheProblem(Struct, frozen=True):
     is_watched: bool = True
 
 
-class Looked(Struct, frozen=True):
+class CheckProgress(Struct, frozen=True):
     """How far a look at the cache is: `done` of `whole` (bytes, or folders of an unknown number), and what was found."""
 
     done: int = 0
@@ -116,13 +116,13 @@ def _disk(folder: Path) -> tuple[int, int]:
     return usage.free, usage.total
 
 
-def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
+def verify(task: BackgroundTask, cache_dir: Path, report: Callable[[CheckProgress], object]) -> CheckProgress:
     """Compare every product with its digest; `tell` hears, not too often, how far it is.
 
     Raises:
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
-    path, told_at = asset_database(cache_dir), 0.0
+    path, reported_at = asset_database(cache_dir), 0.0
     with closing(open_reader(path)) as reader, translate_errors(path):
         of_count, whole = amount(reader)
         done = count = without = 0
@@ -132,34 +132,36 @@ def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], objec
             count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
             if finding is not None:
                 problems.append(_problem(finding, product.size))
-            if time.monotonic() - told_at > _TELL_EACH_S:
-                told_at = time.monotonic()
-                tell(Looked(done, whole, count, max(of_count, count), without, tuple(problems)))
-    return Looked(done, whole, count, count, without, tuple(problems))
+            if time.monotonic() - reported_at > _REPORT_EVERY_S:
+                reported_at = time.monotonic()
+                report(CheckProgress(done, whole, count, max(of_count, count), without, tuple(problems)))
+    return CheckProgress(done, whole, count, count, without, tuple(problems))
 
 
 def _problem(finding: Finding, size_bytes: int) -> CacheProblem:
     return CacheProblem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
 
 
-def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
+def find_unowned(
+    task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], report: Callable[[CheckProgress], object]
+) -> CheckProgress:
     """Look for files that belong to no product.
 
     Raises:
         KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
-    path, told_at, count = asset_database(cache_dir), 0.0, 0
+    path, reported_at, count = asset_database(cache_dir), 0.0, 0
     found: list[OrphanFile] = []
     with closing(open_reader(path)) as reader, translate_errors(path):
         for _folder, here in orphans(reader, cache_dir, platforms):
             task.check()
             count += 1
             found += here
-            if time.monotonic() - told_at > _TELL_EACH_S:
-                told_at = time.monotonic()
-                tell(Looked(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
+            if time.monotonic() - reported_at > _REPORT_EVERY_S:
+                reported_at = time.monotonic()
+                report(CheckProgress(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
         found = still_orphans(found, reader, cache_dir)  # what was being put in place has its row by now
-    return Looked(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
+    return CheckProgress(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
 def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:

@@ -14,7 +14,7 @@ from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.cache import contents as held
-from aptui.tui.screens.cache.contents import CacheProblem, Looked
+from aptui.tui.screens.cache.contents import CacheProblem, CheckProgress
 from aptui.tui.screens.cache.inventory import gauge
 from aptui.tui.words import clock, size_text
 
@@ -35,13 +35,13 @@ class CacheExamination:
     """
 
     def __init__(
-        self, shell: Shell, found: Callable[[Looked], object], turned: Callable[[], object], ended: Callable[[], object]
+        self, shell: Shell, found: Callable[[CheckProgress], object], turned: Callable[[], object], ended: Callable[[], object]
     ) -> None:
         self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
         self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
         self.kind = ""
         """"verify" or "unowned": what is, or was last, looked for."""
-        self.looked: Looked | None = None
+        self.progress: CheckProgress | None = None
         """What was found so far, None = nobody looked yet."""
         self.ended_ms = 0
         """When it ended; 0 = it goes on, negative = it was cancelled."""
@@ -58,7 +58,7 @@ class CacheExamination:
     @property
     def problems(self) -> tuple[CacheProblem, ...]:
         """What was found."""
-        return self.looked.problems if self.looked else ()
+        return self.progress.problems if self.progress else ()
 
     def has_found(self, *kinds: str) -> bool:
         """Return whether there are findings of these kinds."""
@@ -72,20 +72,20 @@ class CacheExamination:
         """Look for files that belong to no product."""
         config = self._shell.config
         platforms = tuple(platform.id for platform in config.project.platforms) if config else ()
-        self._start("unowned", lambda task, cache_dir, tell: held.find_unowned(task, cache_dir, platforms, tell))
+        self._start("unowned", lambda task, cache_dir, report: held.find_unowned(task, cache_dir, platforms, report))
 
-    def _start(self, kind: str, look: Callable[..., Looked]) -> None:
+    def _start(self, kind: str, check: Callable[..., CheckProgress]) -> None:
         cache_dir = self._shell.session.cache_dir
 
-        def work(task: BackgroundTask) -> Looked:
+        def work(task: BackgroundTask) -> CheckProgress:
             held.refuse_unreadable(cache_dir)
-            return look(task, cache_dir, partial(self._shell.in_ui, self._take))
+            return check(task, cache_dir, partial(self._shell.in_ui, self._take))
 
         if not self._task.start(work, self._end, self._fail, self._note_cancelled):
-            self._shell.tell("the cache is being read already; 'c' cancels that", "warning")
+            self._shell.show_toast("the cache is being read already; 'c' cancels that", "warning")
             return
         self.kind, self.ended_ms = kind, 0
-        self._take(Looked())
+        self._take(CheckProgress())
         self._turned()
 
     def cancel(self) -> None:
@@ -94,24 +94,24 @@ class CacheExamination:
 
     def forget(self, gone: set[str]) -> None:
         """Take what is gone off what was found."""
-        if self.looked is not None and gone:
-            rest = tuple(each for each in self.looked.problems if each.name not in gone)
-            self._take(Looked(self.looked.done, 0, self.looked.count, 0, 0, rest))
+        if self.progress is not None and gone:
+            rest = tuple(each for each in self.progress.problems if each.name not in gone)
+            self._take(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
             self._turned()
 
-    def _take(self, looked: Looked) -> None:
-        self.looked = looked
-        self._found(looked)
+    def _take(self, progress: CheckProgress) -> None:
+        self.progress = progress
+        self._found(progress)
 
-    def _end(self, looked: Looked) -> None:
+    def _end(self, progress: CheckProgress) -> None:
         self.ended_ms = int(time.time() * 1000)
-        self._take(looked)
+        self._take(progress)
         self._turned()
         self._ended()
 
     def _fail(self, error: KnownError) -> None:
-        self.kind, self.looked = "", None
-        self._shell.tell(str(error), "error", 10)
+        self.kind, self.progress = "", None
+        self._shell.show_toast(str(error), "error", 10)
         self._turned()
 
     def _note_cancelled(self) -> None:
@@ -126,26 +126,26 @@ class CacheExamination:
         Args:
             are_going: whether the engine was asked to delete some of them.
         """
-        looked = self.looked
-        if looked is None:
+        progress = self.progress
+        if progress is None:
             return (), ()
         title = "Verify" if self.kind == "verify" else "Unowned files"
         if self.is_busy:
-            return _going_on(title, looked, width)
+            return _going_on(title, progress, width)
         if self.kind == "verify":
-            said = _compare(looked) + (" so far" if self.ended_ms < 0 else "")
+            text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
-            said = f"{count(len(looked.problems), 'file')} left to delete; the engine is asked"
+            text = f"{count(len(progress.problems), 'file')} left to delete; the engine is asked"
         else:
-            said = _of_no_product(looked.problems)
+            text = _of_no_product(progress.problems)
         ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
-        role = "warning" if looked.problems else "completed"
-        return (Part(title, "title"), Part(f"  {said}", role)), (Part(ended, "muted"),)
+        role = "warning" if progress.problems else "completed"
+        return (Part(title, "title"), Part(f"  {text}", role)), (Part(ended, "muted"),)
 
 
-def _compare(looked: Looked) -> str:
-    products, found = count(looked.count, "product"), len(looked.problems)
-    rest = f", {looked.without_digest:,} without a digest" if looked.without_digest else ""
+def _compare(progress: CheckProgress) -> str:
+    products, found = count(progress.count, "product"), len(progress.problems)
+    rest = f", {progress.without_digest:,} without a digest" if progress.without_digest else ""
     return (f"{found:,} of {products} not as recorded" if found else f"{products} as recorded") + rest
 
 
@@ -156,13 +156,13 @@ def _of_no_product(problems: Sequence[CacheProblem]) -> str:
     return f"{count(len(problems), 'file')} of no product, {size_text(total_bytes)}"
 
 
-def _going_on(title: str, looked: Looked, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     cancels = (Part("c", "key"), Part(" cancels", "muted"))
-    found = f", {len(looked.problems):,} found" if looked.problems else ""
-    if not looked.whole:
-        said = f"  {count(looked.done, 'folder')} looked into{found}"
-        return (Part(title, "title"), Part(said, "processing")), cancels
-    read = f"{size_text(looked.done)} of {size_text(looked.whole)}"
-    said = f"  {looked.count:,} of {count(looked.of_count, 'product')}, {read}{found}  "
-    cells = max(0, min(30, width - len(title) - len(said) - 24))
-    return (Part(title, "title"), Part(said, "processing"), *gauge(looked.done / looked.whole, cells)), cancels
+    found = f", {len(progress.problems):,} found" if progress.problems else ""
+    if not progress.whole:
+        text = f"  {count(progress.done, 'folder')} looked into{found}"
+        return (Part(title, "title"), Part(text, "processing")), cancels
+    read = f"{size_text(progress.done)} of {size_text(progress.whole)}"
+    text = f"  {progress.count:,} of {count(progress.of_count, 'product')}, {read}{found}  "
+    cells = max(0, min(30, width - len(title) - len(text) - 24))
+    return (Part(title, "title"), Part(text, "processing"), *gauge(progress.done / progress.whole, cells)), cancels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.paths import cache_path, key_of
 from aptui.shared.printing import count
-from aptui.store.queries.integrity import mark_for_a_look
+from aptui.store.queries.integrity import mark_for_check
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.screens.assets.files import native
@@ -63,10 +63,10 @@ class Mending:
         self._shell.question("run the jobs again of", choices)
 
     def _reprocess(self, sources: Sequence[str]) -> None:
-        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
 
         done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
-        self._shell.ask(Reprocess(keys=tuple(key_of(source) for source in sources)), done)
+        self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
 
     # -------------------------------------------------------------------------------------------------------------- delete
 
@@ -75,7 +75,9 @@ class Mending:
         unowned = [each for each in self._problems() if each.kind == "unowned"]
         gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
         if not gone:
-            self._shell.tell(f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15)
+            self._shell.show_toast(
+                f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15
+            )
             return
         rest = f", {len(others):,} elsewhere stay" if others else ""
         choices = [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")]
@@ -83,17 +85,17 @@ class Mending:
 
     def _delete(self, gone: list[CacheProblem]) -> None:
         """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
-        from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
+        from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
 
         cache_dir = self._shell.session.cache_dir
 
         def work(_task: BackgroundTask) -> int:
-            return mark_for_a_look(held.orphans_of(tuple(gone)), cache_dir)
+            return mark_for_check(held.orphans_of(tuple(gone)), cache_dir)
 
         def ask(_folders: int) -> None:
             self.going = gone
             done = "the engine looks into their folders; it tries failed jobs again, too"
-            self._shell.ask(Rescan(), done, lambda _answer: self._shell.wake())
+            self._shell.ask(RescanSources(), done, lambda _answer: self._shell.wake())
             self._gone(set())
 
         self._checking.start(work, ask, self._complain)
@@ -109,10 +111,10 @@ class Mending:
         was_going, self.going = bool(self.going), list(left)
         self._gone(gone)
         if was_going and not left:
-            self._shell.tell("the files of no product are deleted")
+            self._shell.show_toast("the files of no product are deleted")
 
     def _complain(self, error: KnownError) -> None:
-        self._shell.tell(str(error), "error", 10)
+        self._shell.show_toast(str(error), "error", 10)
 
     # ---------------------------------------------------------------------------------------------------------------- menu
 

@@ -19,7 +19,7 @@ from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.cache.contents import CacheInventory, Looked
+from aptui.tui.screens.cache.contents import CacheInventory, CheckProgress
 from aptui.tui.screens.cache.examination import CacheExamination
 from aptui.tui.screens.cache.inventory import WIDE_COLUMNS, InventoryReader
 from aptui.tui.screens.cache.mending import Mending
@@ -106,12 +106,12 @@ class CachePane(Pane):
 
     def activate(self) -> None:
         """Read what the cache holds, if it may have changed."""
-        self.sharing.look()
+        self.sharing.refresh_account()
         self.inventory.read_if_stale()
 
     def reload(self) -> None:
         """Read everything again."""
-        self.sharing.look()
+        self.sharing.refresh_account()
         self.inventory.read()
 
     def on_news(self, batch: Batch) -> None:
@@ -178,11 +178,11 @@ class CachePane(Pane):
         self._fit_tables()
         self.refresh_bindings()
 
-    def _show_findings(self, looked: Looked) -> None:
+    def _show_findings(self, progress: CheckProgress) -> None:
         self.add_class("-looked")
-        self.tables.show_findings(looked)
-        self.set_class(bool(looked.problems), "-found")
-        if not looked.problems:
+        self.tables.show_findings(progress)
+        self.set_class(bool(progress.problems), "-found")
+        if not progress.problems:
             self.remove_class("-zoomed")
             if self.shell.app.focused is self.tables.findings:
                 self.tables.platforms.focus()
@@ -215,18 +215,18 @@ class CachePane(Pane):
 
     def action_share(self) -> None:
         """Offer mode, location and patterns of the shared cache, a test, and to save or discard what was changed."""
-        self.sharing.look()
+        self.sharing.refresh_account()
         self.sharing.open_menu()
 
     def action_verify(self) -> None:
         """Compare every product with its digest."""
-        self._look(self.examination.verify)
+        self._examine(self.examination.verify)
 
     def action_unowned(self) -> None:
         """Look for files that belong to no product."""
-        self._look(self.examination.find_unowned)
+        self._examine(self.examination.find_unowned)
 
-    def _look(self, begin: Callable[[], None]) -> None:
+    def _examine(self, begin: Callable[[], None]) -> None:
         if not self.examination.is_busy:
             self.mending.going = []
             self.tables.findings.marks.clear()
@@ -292,4 +292,4 @@ class CachePane(Pane):
 
     def _draw(self) -> None:
         for line in self.query(Bar):
-            line.look_again()
+            line.refresh_if_changed()

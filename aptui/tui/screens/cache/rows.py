@@ -63,8 +63,8 @@ def _make_made_cell(share: CacheShare) -> Cell:
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
     """Return the columns that tell platforms apart: where all is new, or nothing, the summary says so already."""
-    is_told = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
-    return PLATFORMS if is_told else PLATFORMS[:-1]
+    is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
+    return PLATFORMS if is_shown else PLATFORMS[:-1]
 
 
 def share_order(share: CacheShare, column: str) -> object:

@@ -30,7 +30,7 @@ MODES = ("inactive", "client", "server")
 _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
-_WORTH_SAYING_MS = 50
+_WORTH_SHOWING_MS = 50
 """Time that is less would be told as 0.0 s."""
 
 
@@ -101,7 +101,7 @@ class SharedSettings:
         """The project whose settings these are."""
         return self._shell.config.project_dir if self._shell.config is not None else None
 
-    def look(self) -> None:
+    def refresh_account(self) -> None:
         """Take over what is in force now, if that changed and nobody has begun to edit; read what was saved so far."""
         config = self._shell.config
         if config is None:
@@ -127,7 +127,7 @@ class SharedSettings:
         if self.is_dirty:
             left.append(Part("   not saved", "warning"))
         if self.answer is not None:
-            left.append(Part(f"   {make_safe(self.answer.said)}", "warning" if self.answer.is_bad else "completed"))
+            left.append(Part(f"   {make_safe(self.answer.message)}", "warning" if self.answer.is_bad else "completed"))
         if draft.store:
             left.append(Part(f"   {make_safe(draft.store)}", "muted"))
         if draft.patterns:
@@ -135,8 +135,8 @@ class SharedSettings:
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
         # Of results from elsewhere it says something only where there are some, or could be.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
-        has_room = has_account and (width >= _WIDE_COLUMNS or not is_news)
-        return left, (Part(self.account, "muted"),) if has_room else ()
+        shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
+        return left, (Part(self.account, "muted"),) if shows_account else ()
 
     # --------------------------------------------------------------------------------------------------------------- menus
 
@@ -281,15 +281,15 @@ class SharedSettings:
 
         def take_result(_nothing: None) -> None:
             self._saved = draft
-            heard = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
-            self._shell.tell(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{heard}", seconds=8)
+            ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
+            self._shell.show_toast(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{ending}", seconds=8)
             self._changed()
 
         if not self._task.start(work, take_result, self._complain):
-            self._shell.tell("the shared cache is being tested; try again", "warning")
+            self._shell.show_toast("the shared cache is being tested; try again", "warning")
 
     def _complain(self, error: KnownError) -> None:
-        self._shell.tell(str(error), "error", 10)
+        self._shell.show_toast(str(error), "error", 10)
         self._changed()
 
 
@@ -297,7 +297,7 @@ def _gains(sums: Sequence[SharingSum]) -> list[str]:
     """Say what sharing gave each builder, numbers below each other; nothing of time where none was saved or lost."""
     from aptui.sharing.account import duration  # for start-up
 
-    said = []
+    sentences = []
     here, shared, made = (
         max((len(f"{getattr(one, name):,}") for one in sums), default=0) for name in ("local_hits", "remote_hits", "misses")
     )
@@ -306,5 +306,5 @@ def _gains(sums: Sequence[SharingSum]) -> list[str]:
         share = f"{100 * one.hits // asked:3} %" if asked else "    –"
         counts = f"{one.local_hits:{here},} here, {one.remote_hits:{shared},} shared, {one.misses:{made},} made"
         time = f"   {duration(abs(one.saved_ms))} {'saved' if one.saved_ms > 0 else 'lost'}"
-        said.append(f"{share}   {counts}{time if abs(one.saved_ms) >= _WORTH_SAYING_MS else ''}")
-    return said
+        sentences.append(f"{share}   {counts}{time if abs(one.saved_ms) >= _WORTH_SHOWING_MS else ''}")
+    return sentences

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 
 from aptui.tui.screens.cache import rows
-from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, Looked
+from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, CheckProgress
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.table import SideTable, Table
@@ -60,24 +60,24 @@ class CacheTables:
             self._amounts[name].show(shares)
             self._widgets[name].refresh_model()
 
-    def show_findings(self, looked: Looked) -> None:
+    def show_findings(self, progress: CheckProgress) -> None:
         """Show what a look found so far."""
-        if len(looked.problems) != self._problems.row_count():  # while one look goes on they only become more
-            self._problems.show(looked.problems)
+        if len(progress.problems) != self._problems.row_count():  # while one look goes on they only become more
+            self._problems.show(progress.problems)
         self.findings.refresh_model()
 
     def problem(self, key: int) -> CacheProblem:
         """Return the finding of a row."""
         return self._problems.at(key)
 
-    def fit(self, room: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
+    def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Give tables that are short no more lines than they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
         self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the head, and a row or why there is none
         for name in ("builders", "folders"):
             self._widgets[name].display = self._model(name).row_count() > 0
-        self.builders.styles.height = min(builders, max(3, room.height // 4 + 1)) if is_narrow else "1fr"
-        self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, room.height // 2))
+        self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
+        self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, size.height // 2))
 
     # ----------------------------------------------------------------------------------------------------------------- order
 

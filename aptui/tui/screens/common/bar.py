@@ -44,10 +44,10 @@ class Bar(Line):
 
 def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
     """Return as much of `parts` as fits."""
-    kept: list[Part] = []
+    fitting: list[Part] = []
     for part in parts:
         if part.width > width:
-            return (*kept, Part(shorten(part.text, max(0, width)), part.role, part.action))
-        kept.append(part)
+            return (*fitting, Part(shorten(part.text, max(0, width)), part.role, part.action))
+        fitting.append(part)
         width -= part.width
-    return tuple(kept)
+    return tuple(fitting)

@@ -21,7 +21,7 @@ class Listing(Generic[T]):
     Args:
         cell: draws a cell of a record.
         order: what a record is sorted by in a column; without it the order is that of the records.
-        key: the stable id of a record and its place in what was shown last; the place unless said otherwise.
+        key: the stable id of a record and its place in what was shown last; the place by default.
     """
 
     def __init__(

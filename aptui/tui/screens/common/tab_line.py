@@ -50,14 +50,14 @@ class TabLine(Line):
         words = [word for word in self._words() if word.text]
         while words and width_of(left) + sum(word.width + 3 for word in words) > width:
             words.pop(0)
-        room = width - sum(word.width + 3 for word in words) - 1
-        kept: list[Part] = []
+        free_width = width - sum(word.width + 3 for word in words) - 1
+        fitting: list[Part] = []
         for part in left:
-            text = shorten(part.text, room)
-            kept.append(Part(text, part.role, part.action))
-            room -= kept[-1].width
+            text = shorten(part.text, free_width)
+            fitting.append(Part(text, part.role, part.action))
+            free_width -= fitting[-1].width
         right = [piece for word in words for piece in (Part("   "), Part(sanitize(word.text), word.role))]
-        return (*kept, Part(" " * max(0, room)), *right)
+        return (*fitting, Part(" " * max(0, free_width)), *right)
 
     async def on_click(self, event: events.Click) -> None:
         """Choose the tab under the pointer."""

@@ -113,7 +113,7 @@ class EnginePage(ConnectionTables):
             table.empty_text = self._nothing(name)
             table.refresh_model()
         for bar in self.query(Bar):
-            bar.look_again()
+            bar.refresh_if_changed()
         self._share_height()
         counts = [model.row_count() for model in self.lists.values()]
         if counts != self._counts:
@@ -159,13 +159,13 @@ class EnginePage(ConnectionTables):
         for table, bar in zip(tables, self.query(Bar), strict=True):
             table.display = bar.display = is_attached and (not self._is_zoomed or table is focused)
         shown = [table for table in tables if table.display]
-        room = self.size.height - sum(1 for fact in self.query(Fact) if fact.display) - len(shown)
-        if room <= 0 or not shown:
+        free_height = self.size.height - sum(1 for fact in self.query(Fact) if fact.display) - len(shown)
+        if free_height <= 0 or not shown:
             return
         heights = [max(1, table.count_rows()) + 1 for table in shown]
-        while sum(heights) > room and max(heights) > _LEAST_ROWS:
+        while sum(heights) > free_height and max(heights) > _LEAST_ROWS:
             heights[heights.index(max(heights))] -= 1
-        heights[-1] += max(0, room - sum(heights))
+        heights[-1] += max(0, free_height - sum(heights))
         for table, height in zip(shown, heights, strict=True):
             if table.styles.height is None or table.styles.height.value != height:
                 table.styles.height = height
@@ -186,7 +186,7 @@ class EnginePage(ConnectionTables):
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
         return tuple(
-            Command(name, words, partial(self._do_said, do, which), partial(self._numbers, which), needs_engine=True)
+            Command(name, words, partial(self._run_command, do, which), partial(self._numbers, which), needs_engine=True)
             for name, words, do, which in (
                 ("disconnect", "drop a client, by its number", self._steering.disconnect, "clients"),
                 ("restart-worker", "restart a worker, by its number", self._steering.restart, "workers"),
@@ -196,7 +196,7 @@ class EnginePage(ConnectionTables):
     def _numbers(self, name: str) -> list[str]:
         return [f"{row.key}" for row in self.lists[name].records]
 
-    def _do_said(self, do: Callable[[ListedRow | None, str], None], name: str, rest: str) -> None:
+    def _run_command(self, do: Callable[[ListedRow | None, str], None], name: str, rest: str) -> None:
         do(self.lists[name].row(int(rest)) if rest.isdecimal() else self.current(name), rest)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -52,15 +52,15 @@ class Fact(Line):
         """Return the lines: no fact is parted that has room in one; what has no room in the last is cut, or left out."""
         lines: list[Parts] = [()]
         for key, value, role in self.facts:
-            said = _parts(key, value, role)
-            if width_of(lines[-1]) + len(_BETWEEN) + width_of(said) <= width and lines[-1]:
-                lines[-1] += (Part(_BETWEEN), *said)
+            parts = _parts(key, value, role)
+            if width_of(lines[-1]) + len(_BETWEEN) + width_of(parts) <= width and lines[-1]:
+                lines[-1] += (Part(_BETWEEN), *parts)
                 continue
             if lines[-1]:
                 if len(lines) == self._most_lines:
                     break
                 lines.append(())
-            lines[-1:] = _break_fact(said, width - 1, self._most_lines - len(lines) + 1)
+            lines[-1:] = _break_fact(parts, width - 1, self._most_lines - len(lines) + 1)
         return lines
 
     def parts(self, width: int) -> Parts:
@@ -77,9 +77,9 @@ def _parts(key: str, value: str, role: str) -> Parts:
     return (Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value"))
 
 
-def _break_fact(said: Parts, width: int, most: int) -> list[Parts]:
+def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
     """Return a fact in as many lines as it needs; of more than `most` the last one is cut."""
-    key, value = said
+    key, value = parts
     rows = wrap(value.text, max(1, width - key.width))
     texts = [value.text[start:end].rstrip() for start, end in rows[: most - 1]]
     if len(rows) >= most:

@@ -133,7 +133,7 @@ class GatewayPage(ConnectionTables):
         for name in self.lists:
             self.table(name).refresh_model()
         for bar in self.query(Bar):
-            bar.look_again()
+            bar.refresh_if_changed()
         self.query_one("#gateway-facts", Fact).show(self._facts())
         trouble = report.trouble if report else self.orders.trouble
         words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
@@ -314,7 +314,7 @@ class GatewayPage(ConnectionTables):
         try:
             entry = canonical(word)
         except KnownError as error:
-            self._shell.tell(str(error), "error", 10)
+            self._shell.show_toast(str(error), "error", 10)
             return
         done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on no list")
         self._do(PeerOrder(change, entry=entry), f"{entry} {done}")

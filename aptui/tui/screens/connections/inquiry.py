@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aptui.link.port import Connections, Status
+from aptui.link.port import Connections, ReadStatus
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.connections import rows
@@ -76,7 +76,7 @@ class EngineInquiry:
             self.connections = batch.connections
         if batch.progress is not None:
             self._progress = batch.progress
-        if batch.connections is not None or batch.progress is not None or batch.health is not None or batch.said:
+        if batch.connections is not None or batch.progress is not None or batch.health is not None or batch.messages:
             self._shall_ask = True
 
     @property
@@ -101,7 +101,7 @@ class EngineInquiry:
             self._arm(max(wait_s, 0.1))
             return
         self._shall_ask, self._asked_s = False, time.monotonic()
-        for verb, take in ((Status(), self._take_status), (Connections(), self._take_connections)):
+        for verb, take in ((ReadStatus(), self._take_status), (Connections(), self._take_connections)):
             self._answers_pending += 1
             self._shell.session.ask(verb).add_done_callback(partial(self._hand_over, take))
 

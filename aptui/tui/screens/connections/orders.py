@@ -35,7 +35,7 @@ class Orders:
         self._shell, self._changed = shell, changed
         self.file = shell.session.cache_dir / peer_file.PLACE
         self._task = BackgroundTask("aptui-connections", shell.in_ui)
-        self._kept = PeerSettings()
+        self._settings = PeerSettings()
         self._overridden: tuple[str, ...] = ()
         self._had_gateway = False
         self._waiting: list[tuple[PeerOrder, str]] = []
@@ -57,7 +57,7 @@ class Orders:
     def settings(self) -> PeerSettings:
         """The gateway's, or those that are kept."""
         report = self.report
-        return report.settings if report is not None else self._kept
+        return report.settings if report is not None else self._settings
 
     @property
     def overridden(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Orders:
         report = self.report
         had_gateway, self._had_gateway = self._had_gateway, report is not None
         if report is not None:
-            self._kept = report.settings
+            self._settings = report.settings
         elif had_gateway:
             self.read()
 
@@ -81,17 +81,17 @@ class Orders:
     def read(self) -> None:
         """Look what is kept, while no gateway says."""
         if self.report is None:
-            self._task.start(lambda _task: self._look(), self._take_gateway, self._show_failure)
+            self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
         """Have something done; `done` is said when it was taken. What cannot be is told."""
         if not self._shell.can_ask:
-            self._shell.tell("nothing can be changed here: the screen only reads", "warning")
+            self._shell.show_toast("nothing can be changed here: the screen only reads", "warning")
             return
         try:
             apply_order(self.settings, order)
         except KnownError as error:
-            self._shell.tell(str(error), "error", 10)
+            self._shell.show_toast(str(error), "error", 10)
             return
         if self.report is not None:
             self._shell.ask(OrderPeers(order), done)
@@ -107,7 +107,7 @@ class Orders:
 
         def take_result(change: peer_file.PeerChange) -> None:
             self._waiting.pop(0)
-            self._shell.tell(done)
+            self._shell.show_toast(done)
             self._take_gateway((change.settings, change.configured, "", self.problem))
 
         self._task.start(lambda _task: self._change(order), take_result, self._show_failure)
@@ -116,10 +116,10 @@ class Orders:
         config = self._shell.config
         return peer_file.change(self.file, self._read_configured(), order, config.project_dir if config is not None else None)
 
-    def _look(self) -> _Found:
-        kept, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._read_configured()
+    def _read(self) -> _Found:
+        settings, configured = peer_file.read(self.file, puts_aside=self._shell.can_ask), self._read_configured()
         record = gateways.find_gateway(self._shell.session.cache_dir)
-        return kept.in_force(configured), configured, kept.trouble, record.problem if record is not None else ""
+        return settings.in_force(configured), configured, settings.trouble, record.problem if record is not None else ""
 
     def _read_configured(self) -> PeerSettings:
         """Return what the configuration says now, which may be more than when the screen began."""
@@ -135,11 +135,11 @@ class Orders:
         return peer_lists.read_peer_settings(config.serve)
 
     def _take_gateway(self, found: _Found) -> None:
-        self._kept, configured, self.trouble, self.problem = found
-        self._overridden = tuple(peer_file.overridden(self._kept, configured))
+        self._settings, configured, self.trouble, self.problem = found
+        self._overridden = tuple(peer_file.overridden(self._settings, configured))
         self._changed()
         self._write()
 
     def _show_failure(self, error: KnownError) -> None:
         self._waiting.clear()
-        self._shell.tell(str(error), "error", 10)
+        self._shell.show_toast(str(error), "error", 10)

@@ -76,7 +76,7 @@ class ConnectionsPane(Pane):
         return page if page in (_GATEWAY, _ENGINE) else _ENGINE
 
     def _put(self) -> None:
-        self.query_one(TabLine).look_again()
+        self.query_one(TabLine).refresh_if_changed()
         (self.gateway if self._page == _GATEWAY else self.engine).put()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
@@ -99,7 +99,7 @@ class ConnectionsPane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note what happened."""
         self.engine.inquiry.note(batch)
-        if batch.said:  # that no gateway could be started, perhaps
+        if batch.messages:  # that no gateway could be started, perhaps
             self.gateway.orders.read()
 
     def on_frame(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of the gateway's part of the Connections screen: its connections, who may come in, who may not; nothing is drawn here.
+"""Rows of the gateway's part of the Connections screen: its connections, allowed and rejected peers; nothing is drawn here.
 
 Tests: `tests/tui/screens/connections/test_pane.py`.
 """
@@ -104,7 +104,7 @@ def list_allowed_rows(settings: PeerSettings, keys: Keys) -> list[ListedRow]:
 def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: Keys) -> list[ListedRow]:
     """Return a row for each entry of the rejected list, and for each address that was turned away besides."""
     came = {each.address: each for each in turned_away}
-    said = [
+    parts = [
         ListedRow(
             keys.of(entry),
             {"entry": Cell(entry), "note": Cell(_arrival(came.get(entry)), "muted")},
@@ -112,7 +112,7 @@ def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway]
         )
         for entry in settings.rejected
     ]
-    return [*said, *(_make_turned_away(each, keys) for each in turned_away if each.address not in settings.rejected)]
+    return [*parts, *(_make_turned_away(each, keys) for each in turned_away if each.address not in settings.rejected)]
 
 
 def _make_turned_away(each: TurnedAway, keys: Keys) -> ListedRow:

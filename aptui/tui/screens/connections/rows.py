@@ -66,7 +66,7 @@ class ConnectionsAnswer(Struct, frozen=True):
 
 
 class EngineStatus(Struct, frozen=True):
-    """The answer to `Status`, as far as it is shown."""
+    """The answer to `ReadStatus`, as far as it is shown."""
 
     pid: int = 0
     version: str = ""

@@ -27,14 +27,14 @@ class EngineSteering:
     def __init__(self, shell: Shell, done: Callable[[], object]) -> None:
         self._shell, self._done = shell, done
 
-    def disconnect(self, row: ListedRow | None, said: str = "") -> None:
+    def disconnect(self, row: ListedRow | None, typed: str = "") -> None:
         """Drop a client, after asking.
 
         Args:
             said: the number that was said where there is no such row.
         """
         if row is None:
-            self._shell.tell(f"there is no client {said}".rstrip(), "warning")
+            self._shell.show_toast(f"there is no client {typed}".rstrip(), "warning")
             return
         client: Connection = row.data
         who = row.cells["name"].text or f"pid {client.pid}"
@@ -44,10 +44,10 @@ class EngineSteering:
             [Choice("y", "disconnect", drop), Choice("n", "leave it")],
         )
 
-    def restart(self, row: ListedRow | None, said: str = "") -> None:
+    def restart(self, row: ListedRow | None, typed: str = "") -> None:
         """Restart a worker; what it is at is done again, so that is asked."""
         if row is None:
-            self._shell.tell(f"there is no worker {said}".rstrip(), "warning")
+            self._shell.show_toast(f"there is no worker {typed}".rstrip(), "warning")
             return
         worker: WorkerInfo = row.data
         name, order = f"worker {worker.number}", RestartWorker(worker.number)

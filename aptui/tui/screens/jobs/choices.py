@@ -107,7 +107,7 @@ class Choices:
             self.type(self._views[place])
             self.memory.put("jobs.filter", self._text or None)
         else:
-            self.shell.tell("there is no later view" if step > 0 else "there is no view before this one", seconds=2)
+            self.shell.show_toast("there is no later view" if step > 0 else "there is no view before this one", seconds=2)
 
     def mistake(self) -> tuple[int, str, str] | None:
         """Return (column from 0, what is wrong, advice) of the filter that was typed."""
@@ -116,7 +116,7 @@ class Choices:
             return None
         return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
 
-    def tell(self, box: FilterBox, count: str) -> None:
+    def show_count(self, box: FilterBox, count: str) -> None:
         """Say in the filter box how many there are, or what is wrong."""
         mistake = self.mistake()
         if mistake is not None:
@@ -235,10 +235,10 @@ class Choices:
             self._save(name, saved)
         elif verb == "delete":
             if saved.pop(name, None) is None:
-                self.shell.tell(f"there is no saved filter '{name}'", "warning")
+                self.shell.show_toast(f"there is no saved filter '{name}'", "warning")
             else:
                 self.memory.put("jobs.filters", saved)
-                self.shell.tell(f"filter '{name}' deleted")
+                self.shell.show_toast(f"filter '{name}' deleted")
         elif not words:
             self._jobs.action_filter()
         else:
@@ -246,13 +246,13 @@ class Choices:
 
     def _save(self, name: str, saved: dict[str, str]) -> None:
         if not name or name in _VERBS or self.mistake() is not None or not self._text:
-            self.shell.tell(
+            self.shell.show_toast(
                 "say ':filter save NAME' while there is a filter" if self.mistake() is None else "this filter holds a mistake",
                 "warning",
             )
             return
         self.memory.put("jobs.filters", {**saved, name: self._text})
-        self.shell.tell(f"':filter {name}' brings it back")
+        self.shell.show_toast(f"':filter {name}' brings it back")
 
     def _say_sort(self, order: str) -> None:
         if order in _ORDER_KEYS:
@@ -265,7 +265,7 @@ class Choices:
         if digits.isdigit():
             self._jobs.reveal(f"#{digits}")
         else:
-            self.shell.tell("say ':job #12'", "warning")
+            self.shell.show_toast("say ':job #12'", "warning")
 
 
 def _at(menu: Menu, place: int) -> None:

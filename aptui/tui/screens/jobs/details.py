@@ -23,8 +23,8 @@ from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.job_infos import JobInfo
-from aptui.tui.widgets.lines import LogLine, level_letter
+from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.widgets.lines import LogPaneLine, level_letter
 from aptui.tui.words import size_text
 
 QUIET_S = 0.06
@@ -43,7 +43,7 @@ class DetailsRequest(Struct, frozen=True):
         expects: (status, run key) that news told; the database may not know yet.
     """
 
-    info: JobInfo
+    info: JobRowInfo
     run_key: int = 0
     expects: tuple[str, int] | None = None
 
@@ -60,13 +60,13 @@ class JobDetails(Struct, frozen=True):
         running_key: of the run that is under way, where the lines are what it has logged so far; 0 = they are of `run`.
     """
 
-    info: JobInfo
+    info: JobRowInfo
     row: JobRow | None = None
     runs: tuple[RunRow, ...] = ()
     at: int = 0
     log: str = ""
     records: tuple[joblog.JobLogLine, ...] = ()
-    lines: tuple[LogLine, ...] = ()
+    lines: tuple[LogPaneLine, ...] = ()
     nothing: str = ""
     running_key: int = 0
 
@@ -172,7 +172,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
     return [joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
 
 
-def find_job(reader: Reader, info: JobInfo) -> JobRow | None:
+def find_job(reader: Reader, info: JobRowInfo) -> JobRow | None:
     """Return a job, or a failed analysis, as it rests."""
     if info.key > 0:
         return reader.job(info.key)
@@ -186,8 +186,8 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
     return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
-def draw_record(record: joblog.JobLogLine) -> LogLine:
+def draw_record(record: joblog.JobLogLine) -> LogPaneLine:
     """Return a line of a log as it is drawn."""
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
-    return LogLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))
+    return LogPaneLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))

@@ -22,9 +22,9 @@ class CursorGoal:
     """
 
     def __init__(
-        self, store: JobsStore, table: Callable[[], Rows], clear_filter: Callable[[], None], tell: Callable[[str, str], None]
+        self, store: JobsStore, table: Callable[[], Rows], clear_filter: Callable[[], None], show_toast: Callable[[str, str], None]
     ) -> None:
-        self._store, self._table, self._clear_filter, self._tell = store, table, clear_filter, tell
+        self._store, self._table, self._clear_filter, self._show_toast = store, table, clear_filter, show_toast
         self._goal: int | None = None
 
     def be_first(self) -> None:
@@ -36,7 +36,7 @@ class CursorGoal:
         if not self._store.is_loaded:
             self._goal = job_id
         elif self._store.info(job_id) is None:
-            self._tell(f"there is no job #{job_id}", "warning")
+            self._show_toast(f"there is no job #{job_id}", "warning")
         elif not self._table().move_to_key(job_id):
             self._clear_filter()
             self._goal = job_id

@@ -22,7 +22,7 @@ from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.check_marks import CheckMarks
 from aptui.tui.data.feed import Batch
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.common.bar import Bar
@@ -103,7 +103,7 @@ class JobsPane(ThreePanes):
         self._reader: DetailsReader | None = None
         self._checks: CheckMarks | None = None
         self.selection = SelectedJob(self.store, lambda: self.event_log)
-        self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.tell)
+        self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
         self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._say)
         self._is_warm = False
         self._trouble = ""
@@ -151,7 +151,7 @@ class JobsPane(ThreePanes):
         """The asset database."""
         return asset_database(self.shell.session.cache_dir)
 
-    def list_selected(self) -> list[JobInfo]:
+    def list_selected(self) -> list[JobRowInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
         keys = self.table.list_selected_keys()
         return [info for key in keys if (info := self.store.info(key)) is not None]
@@ -238,14 +238,14 @@ class JobsPane(ThreePanes):
         if self.store.is_loaded:
             self.follow_rows()
         self.selection.follow(self.table.cursor_key)
-        self.event_log.look_on()
+        self.event_log.refresh_running()
         self._say()
         self.changes.keep()
 
     def _say(self) -> None:
-        self.query_one("#jobs-bar", Bar).look_again()
+        self.query_one("#jobs-bar", Bar).refresh_if_changed()
         if self.box.display:
-            self.choices.tell(self.box, self.head.count_words())
+            self.choices.show_count(self.box, self.head.count_words())
 
     # --------------------------------------------------------------------------------------------------------------- leaving
 
@@ -261,7 +261,7 @@ class JobsPane(ThreePanes):
         elif self.choices.text:
             text = self.choices.text
             self.choices.filter_by("")
-            self.shell.tell(f"filter cleared: {text}", seconds=2)
+            self.shell.show_toast(f"filter cleared: {text}", seconds=2)
 
     # ------------------------------------------------------------------------------------------------------------- the table
 
@@ -305,7 +305,7 @@ class JobsPane(ThreePanes):
             self.choices.sort_by(event.column_id)
             self._say()
 
-    def on_event_log_left(self, event: EventLog.Left) -> None:
+    def on_event_log_log_left(self, event: EventLog.LogLeft) -> None:
         """Go back to the jobs."""
         event.stop()
         self.go_to("table")
@@ -377,10 +377,10 @@ class JobsPane(ThreePanes):
         self.choices.type(event.text)
         self._say()
 
-    def on_filter_box_left(self, event: FilterBox.Left) -> None:
+    def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
         """Go back to the table; a filter that holds a mistake is kept in the line until it is mended."""
         event.stop()
-        if event.is_kept and self.choices.mistake() is not None:
+        if event.is_remembered and self.choices.mistake() is not None:
             return
         self.choices.keep()
         self.box.display, self.box.disabled = False, True

@@ -1,4 +1,4 @@
-"""When the Jobs table is sorted and filtered again: once nobody is at it, and not too often. What is sorted is the store's.
+"""When the Jobs table is sorted and filtered again: once it is not in use, and not too often. What is sorted is the store's.
 
 Tests: `tests/tui/screens/jobs/test_resting.py`.
 """

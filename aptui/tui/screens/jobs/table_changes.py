@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aptui.tui.screens.jobs.view import JobsView
 
 _TICK_S = 1.0
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 """So long after an open menu kept rows in their places it is looked for again."""
 
 
@@ -42,7 +42,7 @@ class TableChanges:
         wait_s = self._resting.due_in(view.shell.touched_s, store.total)
         if wait_s > 0 or view.table.marks.are_in_range or view.screen.query(Menu):
             self._waits = True
-            view.set_timer(max(wait_s, _LOOK_S), self._look_again)
+            view.set_timer(max(wait_s, _CHECK_S), self._check_again)
             return
         self._resting.note_sorted()
         store.resort()
@@ -52,7 +52,7 @@ class TableChanges:
         if self._is_on_top:
             self._view.shell.wake_for_news()
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
             self._sort()  # what comes of it is drawn, and not before

@@ -15,7 +15,7 @@ from aptui import __version__
 from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine, spoken
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.screens.jobs.details import JobDetails
 from aptui.tui.words import duration_text
 
@@ -111,7 +111,7 @@ def _longest_ticks(text: str) -> int:
     return max((len(found) for found in re.findall("`+", text)), default=0)
 
 
-def rerun_command(info: JobInfo, project_dir: str) -> str:
+def rerun_command(info: JobRowInfo, project_dir: str) -> str:
     """Return the command that runs a job alone, "" for an analysis, which cannot be."""
     if info.key <= 0:
         return ""

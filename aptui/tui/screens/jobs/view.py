@@ -17,7 +17,7 @@ from aptui.tui.background import run_in_background
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from aptui.tui.data.job_infos import JobInfo
+    from aptui.tui.data.job_infos import JobRowInfo
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.columns import JobsTableView
     from aptui.tui.screens.jobs.log.event_log import EventLog
@@ -53,7 +53,7 @@ class JobsView(Protocol):
     def shows_causes(self) -> bool:
         """Whether the upper pane groups the failures instead of listing jobs."""
 
-    def list_selected(self) -> list[JobInfo]:
+    def list_selected(self) -> list[JobRowInfo]:
         """Return what an action is about: the marked jobs, or the one under the cursor."""
 
     def reveal(self, text: str) -> None:
@@ -79,7 +79,7 @@ def call_in_background(
         try:
             result = work()
         except KnownError as error:
-            shell.in_ui(shell.tell, str(error), "error")
+            shell.in_ui(shell.show_toast, str(error), "error")
         else:
             shell.in_ui(then, result)
         finally:
@@ -98,7 +98,7 @@ def query_in_background(view: JobsView, question: Callable[[Reader], T], then: C
     call_in_background(view.shell, work, then, view.shell.hold_keys("the answer"))
 
 
-def path_of(reader: Reader, info: JobInfo) -> str:
+def path_of(reader: Reader, info: JobRowInfo) -> str:
     """Return the path of a job's source in text form; below its scan folder where that is known."""
     source = reader.source(info.source)
     return f"{source.root}/{source.source}" if source else info.source

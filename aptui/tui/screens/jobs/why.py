@@ -15,7 +15,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.problems.reasons import edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, Parts, width_of
 from aptui.tui.screens.jobs.details import find_job
 from aptui.tui.screens.jobs.texts import moment
@@ -27,7 +27,7 @@ _KIND_CELLS, _LABEL_CELLS = 22, 14
 _MOST = 200
 
 
-def why_lines(database: Path, info: JobInfo, width: int = 200) -> list[Parts]:
+def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]:
     """Return the sheet of a job; what is too long for a line goes on in the next.
 
     Raises:
@@ -37,7 +37,7 @@ def why_lines(database: Path, info: JobInfo, width: int = 200) -> list[Parts]:
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job is gone", "muted"),)]
-        return [line for told in _tell(row, info, reader) for line in _break_line(told, width)]
+        return [line for text in _explain(row, info, reader) for line in _break_line(text, width)]
 
 
 def _break_line(line: Parts, width: int) -> Iterator[Parts]:
@@ -51,7 +51,7 @@ def _break_line(line: Parts, width: int) -> Iterator[Parts]:
     yield from ((Part(" " * at), Part(row.lstrip(), last[0].role)) for row in rows[1:])
 
 
-def _tell(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:
+def _explain(row: JobRow, info: JobRowInfo, reader: Reader) -> Iterator[Parts]:
     runs = reader.runs_of(row.job_id) if row.job_id else []
     edges = [edge for edge in reader.edges_of(row.source_id) if edge.builder == row.builder]
     number = f"  #{row.job_id}" if row.job_id else ""
@@ -69,7 +69,7 @@ def _tell(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:
     if runs and runs[0].fingerprint:
         yield from _pairs("Fingerprint", [f"{runs[0].fingerprint:016x}"], "value")
     stages = makers(reader.source(row.source), reader)
-    yield from _pairs("Made by", [f"{job.source}, {job.platform}: {job.job_key}: {said}" for job, said in stages], "path")
+    yield from _pairs("Made by", [f"{job.source}, {job.platform}: {job.job_key}: {reason}" for job, reason in stages], "path")
     products = [product.name for product in reader.products_of(row.job_id)] if row.job_id else []
     yield from _pairs("Products" if row.status == "completed" else "Last products", products[:_MOST], "path")
     yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge)})" for edge in edges[:_MOST]], "value")

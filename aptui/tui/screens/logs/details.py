@@ -26,10 +26,10 @@ class LineDetails:
         self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
         self.panel = KeyValue(id="logs-details")
 
-    def show(self, pairs: Sequence[tuple[str, str]], room: Size) -> None:
+    def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
         """Show keys and values in the lower third, at most, of a room."""
         if list(pairs) != self.panel.pairs:
             self.panel.show(list(pairs))
-        rows = sum(len(wrap(text, max(1, room.width - _AROUND_TEXT))) for _, text in pairs)
-        self.panel.styles.height = min(rows + 1, _MOST_ROWS, max(2, room.height // 3))
+        rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
+        self.panel.styles.height = min(rows + 1, _MOST_ROWS, max(2, size.height // 3))
         self.panel.display = self.bar.display = bool(pairs)

@@ -53,7 +53,7 @@ class LogFiles:
         if 0 <= self.age + step < len(self.paths):
             self.show(self.age + step)
         else:
-            self._shell.tell("no older log is kept" if step > 0 else "this is the newest log")
+            self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
 
     def show(self, age: int) -> None:
         """Show a log, 0 = the one that is written now."""
@@ -66,7 +66,7 @@ class LogFiles:
         if items:
             Menu.ask(self._shell.app, items, lambda chosen: self.show(int(chosen)) if chosen else None, title="Logs")
         else:
-            self._shell.tell("there is no log", "warning")
+            self._shell.show_toast("there is no log", "warning")
 
 
 def _size_of(path: Path) -> str:

@@ -25,7 +25,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
 from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parse_filter
-from aptui.tui.widgets.lines import FileLines, LogLine, level_letter
+from aptui.tui.widgets.lines import FileLines, LogPaneLine, level_letter
 
 LARGEST_BYTES = 256 << 20
 """Of a larger file no line is remembered: it has no levels and no hits here, and the pager has both."""
@@ -33,7 +33,7 @@ _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
 _CONTEXT_BYTES = 64 << 10
-_KEPT_LINES = 4096
+_MOST_LINES = 4096
 
 
 class LogView(Struct, frozen=True):
@@ -45,7 +45,7 @@ class LogView(Struct, frozen=True):
     hits_only: bool = False
 
 
-class _Understood(Struct, frozen=True):
+class _ParsedView(Struct, frozen=True):
     """A view whose filters were understood."""
 
     view: LogView
@@ -135,7 +135,7 @@ class RecordLines:
         self.hits: array[int] = array("Q")
         self._detailed: set[int] = set()
         self._file: OpenLogFile | None = None
-        self._known: dict[int, LogLine] = {}
+        self._known: dict[int, LogPaneLine] = {}
 
     def take(self, piece: LogPiece) -> None:
         """Take what was found."""
@@ -166,12 +166,12 @@ class RecordLines:
         at = bisect.bisect_left(self.starts, key)
         return at if at < len(self.starts) and self.starts[at] == key else None
 
-    def line(self, index: int) -> LogLine:
+    def line(self, index: int) -> LogPaneLine:
         """Return a line."""
         start = self.starts[index]
         known = self._known.get(start)
         if known is None:
-            if len(self._known) > _KEPT_LINES:
+            if len(self._known) > _MOST_LINES:
                 self._known.clear()
             known = self._known[start] = draw_record(self.record(index), has_details=start in self._detailed)
         return known
@@ -207,9 +207,9 @@ def _records(data: bytes) -> list[joblog.JobLogLine]:
     return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
-def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogLine:
+def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogPaneLine:
     """Return a record as a pane draws it; the day stands there where it is not today."""
-    return LogLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
+    return LogPaneLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
 
 def _moment(time_ms: int) -> str:
@@ -221,7 +221,7 @@ def _moment(time_ms: int) -> str:
     return f"{moment:%m-%d %H:%M}"
 
 
-def parse_large(data: bytes) -> LogLine:
+def parse_large(data: bytes) -> LogPaneLine:
     """Return a line of a file that is shown as it is."""
     return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
@@ -229,7 +229,7 @@ def parse_large(data: bytes) -> LogLine:
 # ── the thread ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_VIEW, _LOOK = "view", "look"
+_VIEW, _CHECK = "view", "look"
 
 
 class LogReader:
@@ -242,8 +242,8 @@ class LogReader:
         self._wake, self._largest_bytes = wake, largest_bytes
         self._lock = threading.Lock()
         self._pieces: list[LogPiece] = []
-        self._shown: _Understood | None = None
-        self._worker = LatestOnly[LogView | None]("aptui-log", self._handle, last=_LOOK)
+        self._shown: _ParsedView | None = None
+        self._worker = LatestOnly[LogView | None]("aptui-log", self._handle, last=_CHECK)
         self._file: OpenLogFile | None = None
         self._end = 0
         self._large: FileLines | None = None
@@ -256,9 +256,9 @@ class LogReader:
             self._pieces.clear()
             self._worker.put(view, _VIEW, interrupts=True)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look whether the file has grown, was cut off or replaced."""
-        self._worker.put(None, _LOOK)
+        self._worker.put(None, _CHECK)
 
     def take(self) -> list[LogPiece]:
         """Return what was found and nobody took."""
@@ -281,19 +281,19 @@ class LogReader:
         if self._shown is not None:
             self._serve(self._shown, is_new=view is not None)
 
-    def _understand(self, view: LogView) -> _Understood | None:
+    def _understand(self, view: LogView) -> _ParsedView | None:
         try:
-            return _Understood(view, filter_of(view.tab), parse_filter(view.search))
+            return _ParsedView(view, filter_of(view.tab), parse_filter(view.search))
         except KnownError as error:
             self._publish(LogPiece(view, mistake=error))
             return None
 
-    def _serve(self, wanted: _Understood, *, is_new: bool) -> None:
+    def _serve(self, wanted: _ParsedView, *, is_new: bool) -> None:
         try:
             if is_new or (self._large is None and not self._is_same()):
                 self._begin(wanted)
             elif self._large is not None:
-                self._look_at_large(wanted.view)
+                self._check_large(wanted.view)
             elif self._file is not None and self._file.size != self._end:
                 self._publish(self._find_lines(wanted, self._file, self._end, self._file.size))
         except OSError as error:
@@ -304,7 +304,7 @@ class LogReader:
         """Whether the file we read is still the one at the path, and not shorter than it was."""
         return self._file is not None and self._file.is_in_place() and self._file.size >= self._end
 
-    def _begin(self, wanted: _Understood) -> None:
+    def _begin(self, wanted: _ParsedView) -> None:
         """Read a log from its beginning, its end first."""
         if self._large is not None and self._large_path != wanted.view.path:
             self._retired.append(self._large)  # it may be on the screen still
@@ -330,27 +330,27 @@ class LogReader:
         if self._large.index(self._worker.stop):
             self._publish(LogPiece(view, large=self._large))
 
-    def _look_at_large(self, view: LogView) -> None:
+    def _check_large(self, view: LogView) -> None:
         if self._large is not None and self._large.has_changed() and self._large.index(self._worker.stop):
             self._publish(LogPiece(view, large=self._large))
 
-    def _find_lines(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
+    def _find_lines(self, wanted: _ParsedView, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
         """Return the lines of a range of the file; a line that has no end yet is read again when the file has grown."""
         piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first
-        batch: list[_Seen] = []
+        batch: list[_LogRow] = []
         has_context = False
         for start, raw, is_ended in _physical(file, first, last):
             if self._worker.stop.is_set():
                 break
             found = [] if skips_first else _records(raw)
             if found:
-                batch.append(_Seen(start, found[-1], level_letter(found[-1].level), has_context))
+                batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
             if is_ended and not has_context:  # context whose line did not come yet is read again
                 self._end = start + len(raw) + 1
-            if len(batch) >= _KEPT_LINES:
+            if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)
                 batch = []
         _add(wanted, piece, batch)
@@ -383,14 +383,14 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
         yield at - len(rest), rest, False
 
 
-class _Seen(NamedTuple):
+class _LogRow(NamedTuple):
     start: int
     record: joblog.JobLogLine
     level: str
     has_context: bool
 
 
-def _add(wanted: _Understood, piece: LogPiece, batch: list[_Seen]) -> None:
+def _add(wanted: _ParsedView, piece: LogPiece, batch: list[_LogRow]) -> None:
     """Add the lines of a batch that the view shows, and note which the search finds."""
     batch = _passing(wanted.shows, [seen for seen in batch if seen.level in wanted.view.tab.levels])
     if wanted.search.terms:
@@ -402,7 +402,7 @@ def _add(wanted: _Understood, piece: LogPiece, batch: list[_Seen]) -> None:
     piece.detailed += [seen.start for seen in batch if seen.has_context]
 
 
-def _passing(wanted: LineFilter, batch: list[_Seen]) -> list[_Seen]:
+def _passing(wanted: LineFilter, batch: list[_LogRow]) -> list[_LogRow]:
     if not wanted.terms or not batch:
         return batch
     texts, sources = (

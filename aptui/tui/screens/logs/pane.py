@@ -71,7 +71,7 @@ class LogsPane(Pane):
         self.copying = LogCopying(self.shell, self.pane, self.details.panel, self.records, lambda: self.files.path)
         self._tab_line = TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
         self._reader: LogReader | None = None
-        self._is_whole, self._shall_look = True, False
+        self._is_whole, self._is_check_due = True, False
         self._asked: LogView | None = None
         """What is being read and nothing of it is known yet."""
 
@@ -104,7 +104,7 @@ class LogsPane(Pane):
 
     def activate(self) -> None:
         """Look what came while the screen was hidden."""
-        self._shall_look = True
+        self._is_check_due = True
 
     def deactivate(self) -> None:
         """Remember tabs, filter and modes."""
@@ -116,26 +116,26 @@ class LogsPane(Pane):
 
     def on_news(self, batch: Batch) -> None:
         """Note that the engine said something; what it says stands in its log already."""
-        if batch.said:
-            self.records.add(batch.said)
-        if batch.said or any(news.notice.status == "failed" for news in batch.jobs):
-            self._shall_look = True
+        if batch.messages:
+            self.records.add(batch.messages)
+        if batch.messages or any(news.notice.status == "failed" for news in batch.jobs):
+            self._is_check_due = True
 
     def on_frame(self) -> None:
         """Draw what was found."""
         if self._reader is None:
             return
-        if self._shall_look:
-            self._shall_look = False
+        if self._is_check_due:
+            self._is_check_due = False
             if self.files.paths:
-                self._reader.look()
+                self._reader.check()
             elif self._find_files():
                 self._show()
         for piece in self._reader.take():
             self._take(piece)
         self.pane.refresh_source()
         self.search.show_count(is_whole=self._is_whole)
-        self._tab_line.look_again()
+        self._tab_line.refresh_if_changed()
 
     def reload(self) -> None:
         """Read everything again."""
@@ -176,7 +176,7 @@ class LogsPane(Pane):
         if self._reader is not None and self.files.path is not None:
             self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
             self._reader.show(self._asked)
-        self._tab_line.look_again()
+        self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key has to wait for: what a search finds, the lines of a tab."""
@@ -285,7 +285,7 @@ class LogsPane(Pane):
         """Open the log in the pager or the editor."""
         path = self.files.path
         if path is None:
-            self.shell.tell("there is no log", "warning")
+            self.shell.show_toast("there is no log", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
             away.lend(self.shell, [*command, str(path)])
@@ -320,5 +320,5 @@ class LogsPane(Pane):
 
     @on(LogPane.ModesChanged)
     def _take_modes(self) -> None:
-        self._tab_line.look_again()
+        self._tab_line.refresh_if_changed()
         self._show_details()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 from aptui.store.logs.joblog import JobLogLine
 from aptui.tui.screens.logs.lines import RecordLines, draw_record
 from aptui.tui.widgets.lines import LineSource, MemoryLines
@@ -19,12 +19,12 @@ class LogRecords:
 
     def __init__(self) -> None:
         self.lines, self.live = RecordLines(), MemoryLines()
-        self._said: list[JobLogLine] = []
+        self._lines: list[JobLogLine] = []
 
-    def add(self, said: Iterable[Said]) -> None:
+    def add(self, messages: Iterable[EngineMessage]) -> None:
         """Take what the engine said now."""
-        new = [JobLogLine(each.level, "aptui", each.text, int(time.time() * 1000)) for each in said]
-        self._said += new
+        new = [JobLogLine(each.level, "aptui", each.text, int(time.time() * 1000)) for each in messages]
+        self._lines += new
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
@@ -39,7 +39,7 @@ class LogRecords:
         if source is self.lines:
             return self.lines.records()(key)
         if source is self.live:
-            return self._said[key]
+            return self._lines[key]
         line = source.line(place)
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 

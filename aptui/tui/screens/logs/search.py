@@ -61,16 +61,16 @@ class LogsSearch:
 
     def take(self, event: FilterBox.Changed) -> None:
         """Search for what is typed; go to a hit when the line is left."""
-        if isinstance(event, FilterBox.Left):
+        if isinstance(event, FilterBox.FilterLeft):
             self._settle(event)
         elif event.text != self.text:
             self.text = event.text
             self._box.show_count("")
             self._changed()
 
-    def _settle(self, event: FilterBox.Left) -> None:
+    def _settle(self, event: FilterBox.FilterLeft) -> None:
         self._box.display = bool(event.text)
-        if event.is_kept:
+        if event.is_remembered:
             self._shell.memory.remember("logs.filters", event.text)
         self._pane.focus()
         self._wants_hit = True

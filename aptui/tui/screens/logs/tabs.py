@@ -154,5 +154,5 @@ def filter_of(tab: LogTab) -> LineFilter:
         FilterError: a pattern is no regular expression.
     """
     source = tab.source.replace('"', '\\"')
-    said = parse_filter(f'source:"{source}"') if source else LineFilter()
-    return LineFilter([*said.terms, *parse_filter(tab.text).terms])
+    line_filter = parse_filter(f'source:"{source}"') if source else LineFilter()
+    return LineFilter([*line_filter.terms, *parse_filter(tab.text).terms])

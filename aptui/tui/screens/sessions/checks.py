@@ -38,8 +38,8 @@ def check_lines(
         for finding in here[:_MOST]:
             about = sanitize(finding.product or finding.source or "all together")
             what = sanitize(finding.what)
-            room = max(10, width - len(what) - 8)
-            lines.append((Part(f"   {shorten(about, room)}  ", "path"), Part(shorten(what, width - 6), role)))
+            free_width = max(10, width - len(what) - 8)
+            lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
         if len(here) > _MOST:
             lines.append((Part(f"   and {len(here) - _MOST:,} more: aptui check", "muted"),))
         if check.command or check.lint:

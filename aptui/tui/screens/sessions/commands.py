@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aptui.tui.frame.line import Parts
     from aptui.tui.pane import Shell
 
-_Tell = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
+_MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
 
 
 def session_commands(app: Shell) -> list[Command]:
@@ -52,14 +52,14 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
 
     builders = app.config.project.builders if app.config is not None else ()
     names = {builder.uuid: builder.name for builder in builders}
-    tell: _Tell = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
+    make_lines: _MakeLines = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
     try:
         with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
-            told = tell(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)
+            parts = make_lines(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)
     except KnownError as error:
-        app.in_ui(app.tell, str(error), "warning")
+        app.in_ui(app.show_toast, str(error), "warning")
         return
-    app.in_ui(app.sheets.show, told)
+    app.in_ui(app.sheets.show, parts)
 
 
 def _restore(app: Shell, rest: str) -> None:
@@ -77,13 +77,13 @@ def _find_run(app: Shell, rest: str) -> None:
             rows = [row for row in reader.jobs() if row.job_id and path.lower() in _names(row)]
             runs = reader.runs_of(rows[0].job_id) if len(rows) == 1 else []
     except KnownError as error:
-        app.in_ui(app.tell, str(error), "warning")
+        app.in_ui(app.show_toast, str(error), "warning")
         return
     if len(rows) != 1:
         what = f"{len(rows)} jobs are called '{path}': add @PLATFORM" if rows else f"no job is called '{path}': restore PATH N"
-        app.in_ui(app.tell, what, "warning")
+        app.in_ui(app.show_toast, what, "warning")
     elif not number.isdigit() or not 1 <= int(number) <= len(runs):
-        app.in_ui(app.tell, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
+        app.in_ui(app.show_toast, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
     else:
         app.in_ui(app.ask, Restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
 

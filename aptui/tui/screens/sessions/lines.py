@@ -106,14 +106,14 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
         ("New", found.new, _nothing, ""),
     )
     # All heads first: a list of hundreds that fail must not hide that a job became slow.
-    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _said, _role in groups if changes]
+    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _texts, _role in groups if changes]
     yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
-    for head, changes, said, role in groups:
+    for head, changes, texts, role in groups:
         if changes:
             yield ()
             yield (Part(f" {head} ({len(changes):,})", "header"),)
         for change in changes[:_MOST]:
-            yield (Part(f"   {said(change)}", role), Part(shorten(sanitize(_name(change.new)), max(10, width - 24))))
+            yield (Part(f"   {texts(change)}", role), Part(shorten(sanitize(_name(change.new)), max(10, width - 24))))
     if found.gone:
         yield ()
         yield (Part(f" Gone ({len(found.gone):,})", "header"),)

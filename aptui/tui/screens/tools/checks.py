@@ -36,7 +36,7 @@ class DoctorRow(Struct, frozen=True):
 
     name: str
     state: str
-    said: str
+    message: str
     advice: str = ""
 
 
@@ -58,13 +58,13 @@ def _words(health: Health) -> Iterator[DoctorRow]:
     if health.is_draining:
         yield DoctorRow("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
     trouble, _, remedy = health.database.partition(": ")
-    for name, said, advice in (
+    for name, message, advice in (
         ("workers", health.pool, "the engine tries again by itself"),
         ("disk", health.disk, "free some space; the engine goes on by itself"),
         ("database", trouble, remedy),
     ):
-        if said:
-            yield DoctorRow(name, "fail", said, advice)
+        if message:
+            yield DoctorRow(name, "fail", message, advice)
     if health.configuration:
         yield DoctorRow("configuration", "warn", health.configuration, "fix the file; until then the old one is in use")
     for name, why in health.broken_builders:
@@ -102,6 +102,6 @@ def check_cell(check: DoctorRow, column: str) -> Cell:
         case "name":
             return Cell(check.name, "key")
         case "said":
-            return Cell(check.said, "value")
+            return Cell(check.message, "value")
         case _:
             return Cell(check.advice, "muted" if check.state == "ok" else "")

@@ -19,7 +19,7 @@ from aptui.tui.screens.tools.checks import DoctorRow, summary
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _LIMIT_S = 300.0
 
 
@@ -55,7 +55,7 @@ class Doctor:
         self._changed()
 
     def _fail(self, error: KnownError) -> None:
-        self._shell.tell(str(error), "error", 10)
+        self._shell.show_toast(str(error), "error", 10)
         self._changed()
 
 
@@ -75,11 +75,11 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
         try:
             while True:
                 try:
-                    said, complaint = process.communicate(timeout=_LOOK_S)
+                    output, complaint = process.communicate(timeout=_POLL_S)
                     break
                 except subprocess.TimeoutExpired:
                     task.check()
-                    waited_s += _LOOK_S
+                    waited_s += _POLL_S
                     if waited_s > _LIMIT_S:
                         raise HostError(
                             f"the doctor did not end within {_LIMIT_S:g} s", hint="'aptui doctor' may say why"
@@ -87,7 +87,7 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
         finally:
             process.kill()
     try:
-        return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
+        return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(output)]
     except (ValueError, KeyError, TypeError):
-        last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+        last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"])[-1]
         raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None

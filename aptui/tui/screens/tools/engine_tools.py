@@ -39,10 +39,10 @@ class EngineTools:
         if not is_attached:
             self.options, self._asked_pid = None, 0
         elif self._asked_pid != pid:
-            from aptui.link.port import Status  # for start-up: the verbs come after the first paint
+            from aptui.link.port import ReadStatus  # for start-up: the verbs come after the first paint
 
             self._asked_pid = pid
-            self._shell.ask(Status(), then=self._take_status)
+            self._shell.ask(ReadStatus(), then=self._take_status)
 
     def _take_status(self, answer: Answer) -> None:
         options = answer.get("options")
@@ -51,15 +51,15 @@ class EngineTools:
 
     def resume(self) -> None:
         """Go on after a pause."""
-        from aptui.link.port import Resume  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ResumeJobs  # for start-up: the verbs come after the first paint
 
-        self._shell.ask(Resume(), "going on")
+        self._shell.ask(ResumeJobs(), "going on")
 
     def run_next(self) -> None:
         """Run one job more while paused."""
         from aptui.link.port import RunNext  # for start-up: the verbs come after the first paint
 
-        self._shell.ask(RunNext(), then=lambda answer: self._shell.tell(_show_start(answer)))
+        self._shell.ask(RunNext(), then=lambda answer: self._shell.show_toast(_show_start(answer)))
 
     def drain(self) -> None:
         """Finish what is queued and look at nothing new, after asking."""
@@ -71,9 +71,9 @@ class EngineTools:
 
     def rescan(self, *, is_full: bool) -> None:
         """Look at everything again."""
-        from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
+        from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
 
-        self._shell.ask(Rescan(is_full=is_full), "scanning")
+        self._shell.ask(RescanSources(is_full=is_full), "scanning")
 
     def full_scan(self) -> None:
         """Read every byte of every source, after asking."""
@@ -85,7 +85,7 @@ class EngineTools:
         from aptui.link.port import ReloadConfig  # for start-up: the verbs come after the first paint
 
         def report(answer: Answer) -> None:
-            self._shell.tell("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
+            self._shell.show_toast("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
 
         self._shell.ask(ReloadConfig(), then=report)
 
@@ -96,7 +96,7 @@ class EngineTools:
         options = self.options or {}
         wanted = not options.get("debug_output", False) if is_on is None else is_on
         if wanted == options.get("debug_output"):
-            self._shell.tell(f"debug output is {'on' if wanted else 'off'} already")
+            self._shell.show_toast(f"debug output is {'on' if wanted else 'off'} already")
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._take_option)
         to, now = ("on", "off") if wanted else ("off", "on")
@@ -110,7 +110,7 @@ class EngineTools:
     def _take_option(self, answer: Answer) -> None:
         name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
         self.options = {**(self.options or {}), name: value}
-        self._shell.tell(f"{name.replace('_', ' ')} is {'on' if value else 'off'}")
+        self._shell.show_toast(f"{name.replace('_', ' ')} is {'on' if value else 'off'}")
         self._changed()
 
     def restart(self) -> None:

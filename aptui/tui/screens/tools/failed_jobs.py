@@ -74,19 +74,19 @@ class FailedJobs:
             return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
 
         if not self._task.start(work, self._ask_to_retry, self._complain):
-            self._shell.tell("the jobs are being counted; try again", "warning")
+            self._shell.show_toast("the jobs are being counted; try again", "warning")
 
     def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
-        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
 
         job_ids, keys = failed
         total = len(job_ids) + len(keys)
         self._take_count(total)
         if not total:
-            self._shell.tell("no job is failed")
+            self._shell.show_toast("no job is failed")
             return
-        ask = partial(self._shell.ask, Reprocess(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
+        ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
         self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
 
     def _complain(self, error: KnownError) -> None:
-        self._shell.tell(str(error), "error", 10)
+        self._shell.show_toast(str(error), "error", 10)

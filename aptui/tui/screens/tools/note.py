@@ -1,4 +1,4 @@
-"""The lines below a list that say in full what its row is about; the words are somebody else's.
+"""The lines below a list that say in full what its row is about; the words come from the list.
 
 Tests: `tests/tui/screens/tools/test_pane.py`.
 """

@@ -223,7 +223,7 @@ class ToolsPane(Pane):
             self._checks_table.styles.height = max(2, len(found) + 1)
             self._checks_table.refresh_model()
         for line in self.query(Bar):
-            line.look_again()
+            line.refresh_if_changed()
         self._explain()
 
     def _tool_cell(self, tool: ToolRow, column: str) -> Cell:
@@ -242,7 +242,7 @@ class ToolsPane(Pane):
             text = ""
         elif table is self._checks_table:
             check = self._checks.at(table.cursor_key)
-            text = f"{check.name}: {check.said}" + (f" → {check.advice}" if check.advice else "")
+            text = f"{check.name}: {check.message}" + (f" → {check.advice}" if check.advice else "")
         else:
             tool = self._tools.at(table.cursor_key)
             text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
@@ -287,7 +287,7 @@ class ToolsPane(Pane):
             "drain": self._engine.drain,
             "retry": self._failed.retry,
             "rescan": partial(self._engine.rescan, is_full=False),
-            "faster": partial(self.shell.tell, tool.note, seconds=8),
+            "faster": partial(self.shell.show_toast, tool.note, seconds=8),
             "full": self._engine.full_scan,
             "start": self.shell.session.start_engine,
             "reload": self._engine.reload,
@@ -322,7 +322,7 @@ class ToolsPane(Pane):
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)
-            self.shell.tell(f"'{key}' is not set from here; there are {known}", "warning")
+            self.shell.show_toast(f"'{key}' is not set from here; there are {known}", "warning")
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 

@@ -58,7 +58,7 @@ class SettingsEditor:
 
     def _show_failure(self, error: KnownError) -> None:
         self.known = None
-        self._shell.tell(f"settings cannot be changed from here: {error}", "warning", 10)
+        self._shell.show_toast(f"settings cannot be changed from here: {error}", "warning", 10)
         self._changed()
 
     @property
@@ -89,14 +89,14 @@ class SettingsEditor:
 
         setting, adds = (self.known or {}).get(adjustable.key), adjustable.kind == "list"
 
-        def check(said: str) -> str:
-            if not said.strip():
+        def check(text: str) -> str:
+            if not text.strip():
                 return f"for example {adjustable.example}"
-            return mistake_in(adjustable.key, [said.strip()] if adds else value_of(said))
+            return mistake_in(adjustable.key, [text.strip()] if adds else value_of(text))
 
-        def take_answer(said: str | None) -> None:
-            if said is not None:
-                self._write(adjustable, file, said.strip() if adds else value_of(said))
+        def take_answer(text: str | None) -> None:
+            if text is not None:
+                self._write(adjustable, file, text.strip() if adds else value_of(text))
 
         title = f"{'Add to' if adds else 'Set'} {adjustable.key} in {_short(file)}"
         known = "" if adds or setting is None else str(setting.value)
@@ -111,12 +111,14 @@ class SettingsEditor:
             write(project_dir, file, adjustable.key, value, adds=adds)
 
         def take_result(_nothing: None) -> None:
-            heard = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
-            self._shell.tell(f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{heard}", seconds=8)
+            ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
+            self._shell.show_toast(
+                f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{ending}", seconds=8
+            )
             self.read()
 
-        if not self._writing.start(work, take_result, lambda error: self._shell.tell(str(error), "error", 10)):
-            self._shell.tell("another setting is being written; try again", "warning")
+        if not self._writing.start(work, take_result, lambda error: self._shell.show_toast(str(error), "error", 10)):
+            self._shell.show_toast("another setting is being written; try again", "warning")
 
 
 def _short(file: Path) -> str:

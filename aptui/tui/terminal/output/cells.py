@@ -52,7 +52,7 @@ class Row:
             pen: its looks.
             goes_on: whether what was written last ends at `x`: what combines with nothing in `text` combines with that.
         """
-        cells, looks, accents = draw_cells(text, pen)
+        cells, styles, accents = draw_cells(text, pen)
         if accents and goes_on:
             self._combine(x - 1, accents)
         texts, width = self.texts, len(self.texts)
@@ -60,14 +60,14 @@ class Row:
         is_cut_through = False
         if end > width:
             is_cut_through = x < width and cells[width - x] == REST
-            cells, looks, end = cells[: width - x], looks[: width - x], width
+            cells, styles, end = cells[: width - x], styles[: width - x], width
         if x >= end:
             return x
         if texts[x] == REST:
             self._halve(x - 1)
         if end < width and texts[end] == REST:
             self._halve(end)
-        texts[x:end], self.pens[x:end] = cells, looks
+        texts[x:end], self.pens[x:end] = cells, styles
         if is_cut_through:
             self._halve(width - 1)
         return end

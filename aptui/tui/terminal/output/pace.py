@@ -24,11 +24,11 @@ from collections import deque
 
 ECHO_S = 0.25
 """So long after a key its echo is looked for."""
-_LOOK_S = 0.02
+_CHECK_S = 0.02
 """So soon is looked again whether the echo has left."""
 _ACTED_S = 1.0
 """So long after a key people wait for what it brings, and may press the next."""
-_PATIENCE_S, _MOST_PATIENCE_S = 2.0, 32.0
+_TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
 """An answer that has not come by then is taken for lost: first, and after many."""
 _MOST_UNANSWERED = 40
 """After so many questions a terminal that never answered is asked no more."""
@@ -39,9 +39,9 @@ _SHARE, _SHARE_AT_WORK = 10, 4
 _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
 """The quickest answer counts for so much more with each one since: a line may become another."""
-_LEAST_SEEN, _LOOKED_AT = 3, 8
+_LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 """So many frames say how slow a line is: the first ones bring the screen, and do not wait."""
-_LONG_BYTES, _LONG_LOOKED_AT = 1500, 4
+_LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
 """A shorter frame is late for other reasons than its bytes; so many longer ones say what bytes cost."""
 
 
@@ -52,10 +52,10 @@ class Pace:
         self._lock = threading.Lock()
         self._under_way: deque[tuple[float, int]] = deque()
         self._asked, self._answered = 0, 0
-        self._patience_s = _PATIENCE_S
+        self._timeout_s = _TIMEOUT_S
         self._quickest_s = math.inf
-        self._seen: deque[tuple[float, int]] = deque(maxlen=_LOOKED_AT)
-        self._long: deque[tuple[float, int]] = deque(maxlen=_LONG_LOOKED_AT)
+        self._seen: deque[tuple[float, int]] = deque(maxlen=_SAMPLED_FRAMES)
+        self._long: deque[tuple[float, int]] = deque(maxlen=_SAMPLED_LONG_FRAMES)
         self._first_asked_s = math.inf
         self._left_s, self._left_bytes = -math.inf, 0
         self._drew_s = self._first_typed_s = -math.inf
@@ -96,7 +96,7 @@ class Pace:
         A key that draws nothing, such as `j` on the last row, holds news up for as long as an echo is looked for, once.
         """
         with self._lock:
-            return _LOOK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
+            return _CHECK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
 
     def echoes(self, now_s: float) -> bool:
         """Whether what is drawn now may be what a key asked for."""
@@ -114,7 +114,7 @@ class Pace:
         """Note an answer."""
         with self._lock:
             self._answered += 1
-            self._patience_s = _PATIENCE_S
+            self._timeout_s = _TIMEOUT_S
             if not self._under_way:
                 return
             sent_s, size = self._under_way.popleft()
@@ -130,11 +130,11 @@ class Pace:
         with self._lock:
             if not self._answered or len(self._under_way) < (2 if self.echoes(now_s) else 1):
                 return 0.0
-            lost_s = self._under_way[-1][0] + self._patience_s
+            lost_s = self._under_way[-1][0] + self._timeout_s
             if now_s < lost_s:
                 return lost_s - now_s
             self._under_way.clear()
-            self._patience_s = min(self._patience_s * 2, _MOST_PATIENCE_S)
+            self._timeout_s = min(self._timeout_s * 2, _LONGEST_TIMEOUT_S)
             return 0.0
 
     def rest_s(self, now_s: float) -> float:
@@ -156,7 +156,7 @@ class Pace:
         with self._lock:
             if self._long:
                 return size * min(max(0.0, round_trip_s - self._quickest_s) / seen for round_trip_s, seen in self._long)
-            is_silent = not self._answered and now_s - self._first_asked_s > _PATIENCE_S
+            is_silent = not self._answered and now_s - self._first_asked_s > _TIMEOUT_S
             return 0.0 if is_silent else None
 
     def forget(self) -> None:

@@ -37,12 +37,12 @@ def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | N
     for line, text in before.items():
         if not text.isspace():
             places.setdefault(text, []).append(line)
-    moves: Counter[int] = Counter()
+    shifts: Counter[int] = Counter()
     for line, text in after.items():
         here = places.get(text, ())
         if len(here) < _MOST_ALIKE:
-            moves.update(at - line for at in here if 0 < abs(at - line) <= _FARTHEST)
-    found = [_shift(before, after, count) for count, times in moves.most_common(3) if times >= _LEAST_GAIN]
+            shifts.update(at - line for at in here if 0 < abs(at - line) <= _FARTHEST)
+    found = [_shift(before, after, count) for count, times in shifts.most_common(3) if times >= _LEAST_GAIN]
     return max(filter(None, found), key=lambda each: each[0], default=(0, None))[1]
 
 

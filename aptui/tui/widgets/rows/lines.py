@@ -81,7 +81,7 @@ class RowLines:
         elif view.cursor >= top + page:
             view.scroll_to(y=view.cursor - page + 1, animate=False, force=True)
 
-    def tell_terminal(self) -> None:
+    def place_cursor(self) -> None:
         """Put the terminal's own (hidden) cursor on the row: screen readers and braille displays follow it."""
         view = self.view
         if view.has_focus:

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 from aptui.tui.widgets.rows.view import RowView
 
-_KEPT_STRIPS = 1024
+_MOST_STRIPS = 1024
 
 
 class RowPainting:
@@ -55,7 +55,7 @@ class RowPainting:
         """Return the picture of a row in this state."""
         strip = self._strips.get(state)
         if strip is None or strip.cell_length != width:
-            if len(self._strips) >= _KEPT_STRIPS:
+            if len(self._strips) >= _MOST_STRIPS:
                 self._strips.clear()
             strip = Strip(merge(pad(self._view.draw_row(state), width, self.painter.ground)), width)
             self._strips[state] = strip

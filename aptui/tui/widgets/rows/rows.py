@@ -227,7 +227,7 @@ class Rows(RowView, can_focus=True):
         return blank_line(width, painter.ground)
 
     def _move_place(self) -> None:
-        self.row_lines.tell_terminal()
+        self.row_lines.place_cursor()
         if self.cursor_key is not None:
             self.post_message(self.Highlighted(self, self.cursor_key))
 
@@ -295,7 +295,7 @@ class Rows(RowView, can_focus=True):
 
     def on_focus(self) -> None:
         """Show that the keys come here."""
-        self.row_lines.tell_terminal()
+        self.row_lines.place_cursor()
         self.row_lines.refresh_changed()
 
     def on_blur(self) -> None:

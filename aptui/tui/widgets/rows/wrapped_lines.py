@@ -77,12 +77,12 @@ class WrappedLines(RowLines):
         view = self.view
         if not view.is_attached or not view.scrollable_content_region.height:
             return
-        room, first = view.scrollable_content_region.height, view.cursor
+        visible_height, first = view.scrollable_content_region.height, view.cursor
         needed = self._height_of(first) if view.shown_count else 0
-        while first > 0 and needed <= room and first > view.top:
+        while first > 0 and needed <= visible_height and first > view.top:
             needed += self._height_of(first - 1)
             first -= 1
-        top = min(view.cursor, first if needed <= room else first + 1)
+        top = min(view.cursor, first if needed <= visible_height else first + 1)
         if top != view.top and (view.cursor < view.top or top > view.top):
             view.scroll_to(y=top, animate=False, force=True)
         self._laid = []

@@ -220,7 +220,7 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
         assert world.pipeline.has_unsaved_jobs
         seen.append(len(order.commits))
         assert all(each.is_first for each in order.commits)
-        assert sum(world.pipeline.count_owed().pending.values()) == len(order.commits)
+        assert sum(world.pipeline.count_pending().pending.values()) == len(order.commits)
         assert all(isinstance(found, PlainCopy) for found in world.pipeline.jobs.committing.values())
         assert world.pipeline.committing(order.commits[0].run_key) is None
         return commit(order)

@@ -11,19 +11,19 @@ from fakes import Setup, copier, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.messages import (
-    Asked,
     CommitProducts,
     DeleteProducts,
     DropLogs,
     KillRuns,
-    LookAgain,
+    RecheckFiles,
+    RequestReceived,
     RunsFinished,
     SlotsFree,
     StartRuns,
     WriteLog,
 )
 from aptui.core.model import JobState, PathKey, Source
-from aptui.core.notices import JobChanged, LogLevel, ProductsChanged, Said
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, ProductsChanged
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.state.working_set import WorkingSet
 
@@ -178,7 +178,7 @@ def test_a_run_whose_source_changed_is_looked_at_again_and_planned_anew(world: W
 
     world.settle()
 
-    assert [command.keys for command in of(world, LookAgain)] == [("a.s",), ("a.s",)]
+    assert [command.keys for command in of(world, RecheckFiles)] == [("a.s",), ("a.s",)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
@@ -187,7 +187,7 @@ def test_a_job_whose_source_changes_under_every_run_fails_after_some_and_is_trie
     world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
 
     world.settle()
-    statuses, runs = world.statuses(), len(of(world, LookAgain))
+    statuses, runs = world.statuses(), len(of(world, RecheckFiles))
     world.settle()
     world.write("a.s", "info changed by a person")
     world.settle()
@@ -204,7 +204,7 @@ def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world
     world.write("c.s", "")
     world.settle(restart=True)
 
-    world.pipeline.handle(Asked(1_000_000, "analyse", value=200))
+    world.pipeline.handle(RequestReceived(1_000_000, "analyse", value=200))
     world.pipeline.handle(SlotsFree(1_000_001, 0, critical=5))
 
     assert {job.source.key for job in world.pipeline.running.values()} == {"a.txt", "c.s"}
@@ -221,7 +221,7 @@ def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> 
     world.run()
 
     assert world.cache == {"linux/a.txt": sha("z")}
-    assert of(world, LookAgain)
+    assert of(world, RecheckFiles)
 
 
 # ------------------------------------------------------------------------------------------------------------- failures
@@ -397,7 +397,7 @@ def test_a_builder_of_another_program_only_loses_a_job_for_a_platform_that_nobod
 
     world.settle()
 
-    [said] = [notice for notice in world.notices if isinstance(notice, Said)]
+    [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
     assert said.text == world.log_text("a.s:analyse")
     assert (said.level, said.text.endswith("; known here: linux: left out")) == (LogLevel.ERROR, True)
@@ -409,7 +409,7 @@ def test_a_source_to_reprocess_that_nobody_knows_is_warned_of(world: World) -> N
     world.settle()
 
     assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is no source" in [
-        notice.text for notice in world.notices if isinstance(notice, Said)
+        notice.text for notice in world.notices if isinstance(notice, EngineMessage)
     ]
 
 
@@ -858,7 +858,7 @@ def test_what_ran_when_the_engine_stopped_runs_at_the_next_start(world: World) -
 
 
 def test_stopping_when_nothing_runs_orders_nothing(world: World) -> None:
-    assert world.pipeline.handle(Asked(1, "stop")) == ([], [])
+    assert world.pipeline.handle(RequestReceived(1, "stop")) == ([], [])
 
 
 def test_the_backlog_says_how_much_is_owed(world: World) -> None:
@@ -884,7 +884,7 @@ def test_a_job_that_was_never_planned_goes_without_a_word(world: World) -> None:
 
 
 def test_a_verb_that_is_not_known_yet_changes_nothing(world: World) -> None:
-    assert world.pipeline.handle(Asked(1, "escalate")) == ([], [])
+    assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
 def test_a_copy_is_told_what_lies_there_already_only_if_that_is_sure(world: World) -> None:

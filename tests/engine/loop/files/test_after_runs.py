@@ -309,7 +309,7 @@ def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> 
             project.settle()
             assert made(project) == {"a.out": "tool2 a"}
         if how == "rescan":
-            project.ask(port.Rescan())
+            project.ask(port.RescanSources())
             project.until_idle()
             assert made(project) == {"a.out": "tool2 a"}
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
@@ -477,7 +477,7 @@ def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_pa
 
 def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG), "unheard")
-    began = "aptui.core.state.witness.is_young"
+    began = "aptui.core.state.stale_results.is_young"
 
     with mock.patch(began, lambda used, stamp: bool(stamp)):
         project.engine_run()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.loop.reporting.events import NoticePublisher
@@ -33,18 +31,18 @@ def publisher() -> tuple[NoticePublisher, list[tuple[int, str]]]:
 def test_a_run_is_told_when_a_worker_is_at_it() -> None:
     news, heard = publisher()
     for job_id in (1, 2):
-        news.tell(job(job_id, "processing", 10 + job_id))
+        news.notify(job(job_id, "processing", 10 + job_id))
     assert heard == []
     assert news.begun.waiting_ids() == {1, 2}
 
-    news.tell_begun([11])
-    news.tell_begun([11])
+    news.notify_started([11])
+    news.notify_started([11])
     assert heard == [(1, "processing")]
     assert news.begun.waiting_ids() == {2}
 
-    news.tell(job(2, "cancelled", 12))
-    news.tell_begun([12])
-    news.tell(job(1, "completed", 11))
+    news.notify(job(2, "cancelled", 12))
+    news.notify_started([12])
+    news.notify(job(1, "completed", 11))
 
     assert heard == [(1, "processing"), (2, "cancelled"), (1, "completed")]
     assert not news.begun
@@ -52,32 +50,12 @@ def test_a_run_is_told_when_a_worker_is_at_it() -> None:
 
 def test_a_run_of_an_analysis_and_a_new_run_of_the_same_job_are_kept_apart() -> None:
     news, heard = publisher()
-    news.tell(job(0, "processing", 20))
-    news.tell(job(3, "processing", 21))
-    news.tell(job(3, "processing", 22))
+    news.notify(job(0, "processing", 20))
+    news.notify(job(3, "processing", 21))
+    news.notify(job(3, "processing", 22))
 
-    news.tell_begun([20, 21])
+    news.notify_started([20, 21])
     assert heard == [(0, "processing")]
-    news.tell_begun([22])
+    news.notify_started([22])
 
     assert heard == [(0, "processing"), (3, "processing")]
-
-
-def test_a_run_that_ends_before_anybody_saw_a_worker_at_it_is_told_with_its_end() -> None:
-    news, heard = publisher()
-    for job_id, end in enumerate(("completed", "failed"), 1):
-        news.tell(job(job_id, "processing", 10 + job_id))
-        news.tell(job(job_id, end, 10 + job_id))
-
-    assert heard == [(1, "processing"), (1, "completed"), (2, "processing"), (2, "failed")]
-    assert not news.begun
-
-
-def test_a_job_that_needed_no_run_after_all_is_not_told_as_running() -> None:
-    news, heard = publisher()
-    news.tell(job(1, "processing", 11))
-    news.tell(replace(job(1, "completed", 11), is_run=False))
-    news.tell(job(2, "processing", 12))
-    news.tell(job(2, "completed", 9))
-
-    assert heard == [(1, "completed"), (2, "completed")]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.core.model import RelPath, RunKey
-from aptui.core.notices import JobChanged, LogLevel, Notice, Progress, Said
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress
 from aptui.engine.loop.reporting.events import NoticePublisher
 from aptui.store.logs.joblog import parse
 
@@ -22,7 +22,7 @@ def told(*steps: tuple[float, Progress]) -> list[Progress]:
     heard: list[Notice] = []
     news = NoticePublisher([heard.append])
     for now, step in steps:
-        news.tell_progress(step, now)
+        news.notify_progress(step, now)
     return [notice for notice in heard if isinstance(notice, Progress)]
 
 
@@ -85,11 +85,11 @@ def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_ar
     ended = replace(begun, status="completed", duration_ms=1200)
     for tells_jobs in (False, True):
         news = NoticePublisher([])
-        news.open_log(tmp_path, tells_jobs=tells_jobs)
-        news.tell(begun)
-        news.tell_begun([RunKey(3)])
-        news.tell(ended)
-        news.tell(replace(begun, status="failed", error="a.stl:3:1: broken"))
+        news.open_log(tmp_path, logs_jobs=tells_jobs)
+        news.notify(begun)
+        news.notify_started([RunKey(3)])
+        news.notify(ended)
+        news.notify(replace(begun, status="failed", error="a.stl:3:1: broken"))
         news.close()
 
     lines = [(line.level, line.text) for line in parse(tmp_path / "aptui.log")]
@@ -109,4 +109,4 @@ def test_a_sentence_is_said_once() -> None:
     news.say_once("a link leads nowhere")
     news.say_once("a link leads nowhere")
 
-    assert [notice.text for notice in heard if isinstance(notice, Said)] == ["a link leads nowhere"]
+    assert [notice.text for notice in heard if isinstance(notice, EngineMessage)] == ["a link leads nowhere"]

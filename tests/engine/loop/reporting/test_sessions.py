@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.sessions import SessionKind
-from aptui.engine.loop.reporting.sessions import KEPT_MS, SessionRecorder
+from aptui.engine.loop.reporting.sessions import LONGEST_HISTORY_MS, SessionRecorder
 from aptui.engine.scan.commits import CheckoutHead
 from aptui.sharing.account import Account
 
@@ -20,7 +20,7 @@ class Archive:
     def last_end(self) -> tuple[str, int]:
         return self.commit, 5000
 
-    def is_session_owed(self) -> bool:
+    def is_session_pending(self) -> bool:
         return self.is_owed
 
     def find_outdated_session(self, before_ms: int, _most_runs: int, _most_sessions: int) -> int:
@@ -151,7 +151,7 @@ def test_each_session_has_its_own_part_of_the_account() -> None:
 
 def test_an_old_session_goes_at_a_rest() -> None:
     world = World()
-    world.now, world.archive.outdated = KEPT_MS + 77, 4
+    world.now, world.archive.outdated = LONGEST_HISTORY_MS + 77, 4
     world.recorder.begin(SessionKind.EDIT)
 
     assert world.recorder.end(world.archive, None, is_stopping=False)["prune_session"] == [(4,)]

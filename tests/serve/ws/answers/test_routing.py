@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from waiting import until
 
-from aptui.client import Refused
+from aptui.client import Refusal
 from aptui.engine.requests import gateway
 from aptui.link import places, port
 from aptui.link.client import EngineClient
@@ -137,9 +137,9 @@ def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first
 
 def test_looks_that_are_too_many_or_not_allowed_are_refused(there: Garden) -> None:
     client = there.client()
-    with pytest.raises(Refused, match="more than 1,000 assets and paths"):
+    with pytest.raises(Refusal, match="more than 1,000 assets and paths"):
         client.ask(requests.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
-    with pytest.raises(Refused, match="'escalate'"):
+    with pytest.raises(Refusal, match="'escalate'"):
         there.client(Scope.READ).ask(requests.Interest(paths=("a/rose.txt",)))
 
 
@@ -207,7 +207,7 @@ def test_jobs_and_their_logs(there: Garden) -> None:
     assert by_job.path.startswith(str(there.cache))
     assert by_run.path == ""
     assert {each.source for each in client.ask(requests.JobsInfo(job_key="slow")).jobs} >= {"x.slow", "wrong.slow"}
-    with pytest.raises(Refused, match="no such run"):
+    with pytest.raises(Refusal, match="no such run"):
         client.ask(requests.JobLog(run_key=987_654))
 
 
@@ -250,7 +250,7 @@ def test_a_product_without_dependencies_has_none_and_misses_none(there: Garden) 
 
     assert client.ask(requests.Dependencies(asset, reach=Reach.ALL)) == requests.DependencyList(())
     assert client.ask(requests.UnresolvedCounts(asset)) == requests.Unresolved(0, 0)
-    with pytest.raises(Refused, match="no product"):
+    with pytest.raises(Refusal, match="no product"):
         client.ask(requests.Dependencies("{00000000-0000-0000-0000-000000000001}:0"))
 
 
@@ -285,7 +285,7 @@ def test_a_fingerprint_that_was_cleared_and_reprocessing_run_jobs_again(there: G
     again = run_key()
     assert client.ask(requests.Reprocess(("X.slow",))).count == 1
     until(lambda: run_key() > again)
-    with pytest.raises(Refused, match="no source"):
+    with pytest.raises(Refusal, match="no source"):
         client.ask(requests.ClearFingerprint("no/such"))
     client.ask(requests.Rescan())
 
@@ -296,9 +296,9 @@ def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> 
     assert client.read_product(path="a/rose.txt", platform="linux") == b"red"
     assert client.read_product(path="a/rose.txt", platform="linux", offset=1, length=1) == b"e"
     assert client.read_product(path="a/rose.txt", platform="linux", offset=99) == b""
-    with pytest.raises(Refused, match="no such product"):
+    with pytest.raises(Refusal, match="no such product"):
         client.read_product(path="../../aptui.yaml", platform="linux")
-    with pytest.raises(Refused, match="below zero"):
+    with pytest.raises(Refusal, match="below zero"):
         client.read_product(path="a/rose.txt", platform="linux", offset=-1)
 
 
@@ -316,7 +316,7 @@ def test_sec_9_a_product_that_became_a_link_is_not_followed(there: Garden) -> No
             product.symlink_to(there.project.root / "aptui.yaml")
         try:
             read = client.read_product(path="trap/door.txt", platform="linux")
-        except Refused:
+        except Refusal:
             return True
         assert read == b"door"
         return False
@@ -335,9 +335,9 @@ def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden)
         requests.Shutdown(),
         requests.SaveCatalog(),
     ):
-        with pytest.raises(Refused, match="lacks the scope"):
+        with pytest.raises(Refusal, match="lacks the scope"):
             reader.ask(request)
-    with pytest.raises(Refused, match="'shutdown'"):
+    with pytest.raises(Refusal, match="'shutdown'"):
         keeper.ask(requests.Shutdown())
     keeper.ask(requests.Reprocess(("a/rose.txt",)))
 
@@ -359,7 +359,7 @@ def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
         requests.JobLog(job_id=1 << 63),
         requests.CheckMove("*" * 2_000, "b"),
     ):
-        with pytest.raises(Refused, match=r"more than|beyond"):
+        with pytest.raises(Refusal, match=r"more than|beyond"):
             client.ask(request)
     client.ask(requests.Escalate(asset=unknown, term="*" + "a" * 900))
     client.ask(requests.Escalate(term="*"))
@@ -373,9 +373,9 @@ def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
 def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
     client = there.client(Scope.READ)
 
-    with pytest.raises(Refused, match="'escalate'"):
+    with pytest.raises(Refusal, match="'escalate'"):
         client.ask(requests.Escalate(term="a/rose.txt"))
-    with pytest.raises(Refused, match="'escalate'"):
+    with pytest.raises(Refusal, match="'escalate'"):
         client.ask(requests.JobsInfo(term="a/rose.txt", escalates=True))
     assert client.ask(requests.AssetStatus(term="a/rose.txt")).status is Status.COMPILED
 
@@ -388,7 +388,7 @@ def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden
     there.write("rush.slow", "rush")
     client.ask(requests.Escalate(term="rush.slow"))
 
-    with pytest.raises(Refused, match="hurry") as refused:
+    with pytest.raises(Refusal, match="hurry") as refused:
         for _ in range(30):
             client.ask(requests.Escalate(term="rush.slow", fence=False))
     assert refused.value.code == 4
@@ -399,9 +399,9 @@ def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden
 def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
     client = there.client()
 
-    with pytest.raises(Refused, match="platform 'toaster'"):
+    with pytest.raises(Refusal, match="platform 'toaster'"):
         client.ask(requests.AssetStatus(term="a", platform="toaster"))
-    with pytest.raises(Refused, match="is no asset id"):
+    with pytest.raises(Refusal, match="is no asset id"):
         client.ask(requests.AssetStatus(asset="rose"))
 
 
@@ -428,7 +428,7 @@ def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_contr
         client.ask(requests.ScanFolders()),
     ]
     with EngineClient.connect(places.socket_path(there.cache), kind="tui") as screen:
-        screen.ask(port.Show("a/rose.txt", "linux/a/rose.txt"), 5)
+        screen.ask(port.ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
     said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, notices.Show)))]
 
     assert [str(there.project.root) in each for each in said] == [is_told] * 5

@@ -33,7 +33,7 @@ def test_the_screen_somebody_came_from_is_told_once():
 
 
 def test_the_oldest_places_are_forgotten(monkeypatch):
-    monkeypatch.setattr(navigation, "_KEPT_PLACES", 2)
+    monkeypatch.setattr(navigation, "_MOST_PLACES", 2)
     way = WayBack()
     for key in range(4):
         way.go(None, Stop(Kind.SOURCES, key))

@@ -19,7 +19,7 @@ from textual.widgets import Input
 from aptui.core.model import EdgeKind
 from aptui.core.notices import JobChanged, SourcesChanged
 from aptui.core.paths import to_text
-from aptui.link.port import Reprocess
+from aptui.link.port import ReprocessJobs
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
@@ -492,7 +492,7 @@ def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
         await until(pilot, lambda: pane.live.is_at_rest)
 
-    monkeypatch.setattr(live, "_LOOKS", 100)
+    monkeypatch.setattr(live, "_MOST_READS", 100)
     in_assets(tmp_path, look, size=LARGE)
 
 
@@ -531,7 +531,7 @@ def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
             await until(pilot, lambda: app.copied)
             assert app.copied.pop() == (expected, True)
         await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [Reprocess(keys=("textures/rock.png",))])
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("textures/rock.png",))])
         await press(pilot, ".")
         await until(pilot, lambda: app.screen.query_one(Menu).has_focus)
         await press(pilot, "x")
@@ -562,20 +562,20 @@ def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
         await press(pilot, "space", "y", "y")
         await until(pilot, lambda: app.copied == [("mesh/rock.fbx\ntextures/rock.png", True)])
         await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [Reprocess(keys=("mesh/rock.fbx", "textures/rock.png"))])
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx", "textures/rock.png"))])
         await press(pilot, "u", "g", "k")
         session.asked.clear()
         await press(pilot, "r", "n")
         assert session.asked == []
         await press(pilot, "r", "y")
-        await until(pilot, lambda: session.asked == [Reprocess(keys=("evil/*",))])
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("evil/*",))])
         await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
         await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has none
         await press(pilot, "<")
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         session.asked.clear()
         await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [Reprocess(keys=("mesh/rock.fbx",))])
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx",))])
 
     in_assets(tmp_path, act)
 
@@ -1133,7 +1133,7 @@ def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
     told = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("shutil.which", lambda _: str(tmp_path / "no-browser"))
-    away.show_folder(SimpleNamespace(tell=lambda text, _severity: told.append(text)), str(tmp_path))
+    away.show_folder(SimpleNamespace(show_toast=lambda text, _severity: told.append(text)), str(tmp_path))
     assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 

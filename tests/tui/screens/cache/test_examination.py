@@ -8,7 +8,7 @@ import pytest
 
 from aptui.shared.errors import HostError
 from aptui.tui.screens.cache import examination
-from aptui.tui.screens.cache.contents import CacheProblem, Looked
+from aptui.tui.screens.cache.contents import CacheProblem, CheckProgress
 from aptui.tui.screens.cache.examination import CacheExamination
 
 STRAY = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
@@ -48,7 +48,7 @@ def room(monkeypatch, tmp_path):
     monkeypatch.setattr(examination.held, "refuse_unreadable", lambda _cache_dir: None)
     room = SimpleNamespace(found=[], turns=0, ends=0, told=[])
     shell = SimpleNamespace(
-        in_ui=lambda do, *given: do(*given), tell=lambda text, *_: room.told.append(text), config=None,
+        in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: room.told.append(text), config=None,
         session=SimpleNamespace(cache_dir=tmp_path),
     )  # fmt: skip
     room.look = CacheExamination(
@@ -62,7 +62,7 @@ def said(look: CacheExamination, **more: bool) -> str:
     return "".join(part.text for part in (*left, *right))
 
 
-def finds(monkeypatch, *steps: Looked) -> None:
+def finds(monkeypatch, *steps: CheckProgress) -> None:
     def look(_task, _cache_dir, _platforms, tell):
         for step in steps[:-1]:
             tell(step)
@@ -72,7 +72,7 @@ def finds(monkeypatch, *steps: Looked) -> None:
 
 
 def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
-    finds(monkeypatch, Looked(1, problems=(STRAY,)), Looked(2, problems=(STRAY, LONELY)))
+    finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     assert said(room.look) == "Unowned files  0 folders looked intoc cancels"
     room.look._task.run()
@@ -85,7 +85,7 @@ def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
 
 
 def test_a_second_look_waits_for_the_first(room, monkeypatch):
-    finds(monkeypatch, Looked(1))
+    finds(monkeypatch, CheckProgress(1))
     room.look.find_unowned()
     room.look.verify()
 
@@ -94,9 +94,9 @@ def test_a_second_look_waits_for_the_first(room, monkeypatch):
 
 
 def test_what_is_cancelled_keeps_what_it_found_and_goes_nowhere(room, monkeypatch):
-    monkeypatch.setattr(examination.held, "verify", lambda *_: Looked(count=7))
+    monkeypatch.setattr(examination.held, "verify", lambda *_: CheckProgress(count=7))
     room.look.verify()
-    room.look._take(Looked(count=5))
+    room.look._take(CheckProgress(count=5))
     room.look.cancel()
 
     assert said(room.look) == "Verify  5 products as recorded so farcancelled"
@@ -111,11 +111,11 @@ def test_a_look_that_fails_leaves_nothing_and_says_why(room, monkeypatch):
     room.look.verify()
     room.look._task.run()
 
-    assert (room.look.kind, room.look.looked, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
+    assert (room.look.kind, room.look.progress, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
 
 
 def test_what_the_engine_deleted_goes_without_another_end(room, monkeypatch):
-    finds(monkeypatch, Looked(2, problems=(STRAY, LONELY)))
+    finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     room.look._task.run()
     assert said(room.look, are_going=True).startswith("Unowned files  2 files left to delete; the engine is asked")

@@ -10,8 +10,8 @@ from importlib import import_module
 
 import pytest
 
-from aptui.core.notices import ProductsChanged, Progress, Said
-from aptui.link.port import Reprocess, Rescan
+from aptui.core.notices import EngineMessage, ProductsChanged, Progress
+from aptui.link.port import ReprocessJobs, RescanSources
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data.session import NoSession
 from aptui.tui.pane import PaneSpec
@@ -115,7 +115,7 @@ def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
         await pilot.press("V", "U", "r", "D", "c")
 
         await until(pilot, lambda: "there is no asset database" in text(app))
-        assert app.pane.examination.looked is None
+        assert app.pane.examination.progress is None
         assert not {name for _, name, _ in app.actions_here() if name in {"cache.verify", "cache.unowned", "cache.repair"}}
 
     in_cache(tmp_path, look, shown=False)
@@ -142,8 +142,8 @@ def test_verify_finds_what_is_damaged_and_missing_and_repairs_one_or_all(tmp_pat
             lambda: (
                 session.asked
                 == [
-                    Reprocess(keys=("textures/a.png",)),
-                    Reprocess(keys=("textures/a.png", f"data/{EVIL}c.json".lower())),
+                    ReprocessJobs(keys=("textures/a.png",)),
+                    ReprocessJobs(keys=("textures/a.png", f"data/{EVIL}c.json".lower())),
                 ]
             ),
         )
@@ -163,7 +163,7 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
 
 def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
     goes_on, examined = threading.Event(), contents.examine_products
-    monkeypatch.setattr(contents, "_TELL_EACH_S", -1.0)
+    monkeypatch.setattr(contents, "_REPORT_EVERY_S", -1.0)
 
     def slow(reader, cache_dir):
         for number, each in enumerate(examined(reader, cache_dir)):
@@ -222,11 +222,11 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
         await until(pilot, lambda: "delete 1 file, 1 elsewhere stay?" in text(app))
         await pilot.press("n", "D", "y")
         await until(pilot, lambda: session.asked)
-        await until(pilot, lambda: session.asked == [Rescan()])
+        await until(pilot, lambda: session.asked == [RescanSources()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
         (cache / "linux/data/stray.tmp").unlink()  # the engine does
-        session.say(Said(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
+        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
         await until(pilot, lambda: not app.pane.mending.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
@@ -272,7 +272,7 @@ def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         app.query_one("#cache-platforms").focus()
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.query(Menu))
-        await until(pilot, lambda: session.asked == [Reprocess(keys=(f"data/{EVIL}c.json".lower(),))])
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=(f"data/{EVIL}c.json".lower(),))])
         assert copied[0] == str(tmp_path / "cache" / NAMES[2])
         assert copied[1] == f"data/{EVIL}c.json"
         assert copied[2].startswith("! missing\tlinux/data/c.json")
@@ -395,7 +395,7 @@ def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, st
         await pilot.press("V")
         await until(pilot, lambda: "cannot be read" in text(app))
 
-        assert app.pane.examination.looked is None
+        assert app.pane.examination.progress is None
 
     in_cache(tmp_path, look)
 

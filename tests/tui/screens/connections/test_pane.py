@@ -10,9 +10,9 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.core.notices import ConnectionsChanged, HealthChanged, LogLevel, Progress, Said
+from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
 from aptui.link import gateways, peer_file
-from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
+from aptui.link.port import Connections, Disconnect, OrderPeers, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.session import NoSession, SessionState
@@ -67,7 +67,7 @@ class Engine(FakeSession):
         self.latest_health, self.latest_progress = self.health, IDLE
 
     def ask(self, verb) -> Future:
-        if self.refusal or not isinstance(verb, Connections | Status):
+        if self.refusal or not isinstance(verb, Connections | ReadStatus):
             return super().ask(verb)
         self.asked.append(verb)
         answer: Future = Future()
@@ -85,7 +85,7 @@ class Engine(FakeSession):
     @property
     def told(self) -> list:
         """What was asked for by a person."""
-        return [verb for verb in self.asked if not isinstance(verb, Connections | Status)]
+        return [verb for verb in self.asked if not isinstance(verb, Connections | ReadStatus)]
 
     @property
     def ask_count(self) -> int:
@@ -163,7 +163,7 @@ def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
 def test_what_a_cluster_loses_is_seen_when_the_engine_says_so_and_its_coming_back_while_it_is_lost(tmp_path):
     async def lose(app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
-        session.say(Said(1, 2, "the scheduler does not answer any more"))
+        session.say(EngineMessage(1, 2, "the scheduler does not answer any more"))
         await until(pilot, lambda: "✗ lost" in text(app))
         session.workers = (worker(1000, "idle", "cluster of 2"), worker(1001, "unfit", "2 slots on box"))
         await until(pilot, lambda: "cluster of 2" in text(app))
@@ -603,7 +603,7 @@ def test_why_a_gateway_did_not_start_is_told_where_it_is_missed(tmp_path):
     async def fail(app, pilot, session, _page):
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
         gateways.announce(session.cache_dir, gateways.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
-        session.say(Said(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
+        session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
         await until(pilot, lambda: "no gateway runs: aiohttp is not installed" in text(app))
         session.turn(SessionState.REATTACHING)
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))

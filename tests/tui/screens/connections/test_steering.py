@@ -23,11 +23,11 @@ class Room:
     def count(self) -> None:
         self.done += 1
 
-    def tell(self, text, severity="information") -> None:
+    def show_toast(self, text, severity="information") -> None:
         self.told.append((text, severity))
 
     def question(self, text, choices) -> None:
-        self.questions.append((text, {choice.letter: choice.run for choice in choices}))
+        self.questions.append((text, {choice.character: choice.run for choice in choices}))
 
     def ask(self, verb, done, then) -> None:
         self.asked.append((verb, done))

@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
-from aptui.link.port import Cancel, Escalate, Reprocess, Show
+from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs, ShowSource
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
 from aptui.tui.control import away
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
@@ -28,7 +28,7 @@ from aptui.tui.screens.jobs.columns import USUAL, choose_columns
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.log.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.columns import lay_out
-from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.lines import LogPaneLine
 from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import job_row, source_row
 
@@ -39,7 +39,7 @@ from ...shell_room import SMALL, in_shell, layouts_of, lines, text, until
 
 pytestmark = pytest.mark.real
 
-INFO = JobInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
+INFO = JobRowInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -576,7 +576,8 @@ def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
         await until(pilot, lambda: "only what is pending" in text(app))
 
         await until(pilot, lambda: app.session.asked == [
-            Reprocess(job_ids=(1,)), Reprocess(job_ids=(1, 2)), Escalate(job_ids=(4,)), Cancel((4,)), Reprocess(keys=("x.lua",)),
+            ReprocessJobs(job_ids=(1,)), ReprocessJobs(job_ids=(1, 2)), EscalateJobs(job_ids=(4,)), Cancel((4,)),
+            ReprocessJobs(keys=("x.lua",)),
         ])  # fmt: skip
 
     in_jobs(tmp_path, ask)
@@ -634,7 +635,7 @@ def test_the_connected_editor_is_asked_to_show_a_source(tmp_path):
         assert app.session.asked == []
         app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
         await pilot.press("V")
-        await until(pilot, lambda: app.session.asked == [Show(source=source)])
+        await until(pilot, lambda: app.session.asked == [ShowSource(source=source)])
 
     in_jobs(tmp_path, ask)
 
@@ -677,7 +678,7 @@ def test_the_row_menu_offers_what_can_be_done(tmp_path):
             await sees(pilot, app, label)
         assert "View builder" not in text(app)  # there is no Builders screen here
         await pilot.press("r")
-        await until(pilot, lambda: app.session.asked == [Reprocess(job_ids=(pane.table.cursor_key,))])
+        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(pane.table.cursor_key,))])
 
     in_jobs(tmp_path, menu)
 
@@ -1028,7 +1029,7 @@ def test_a_term_looks_for_the_very_text():
 
 
 def test_levels_and_hits_of_lines_keep_their_places():
-    source = EventLines([LogLine("", level, "", level) for level in "IDEWI"])
+    source = EventLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
     source.keep([0, 2, 4])
 
     assert [source.line(index).level for index in range(source.line_count())] == ["I", "E", "I"]
@@ -1071,6 +1072,6 @@ def test_a_database_that_cannot_be_read_is_named_where_its_rows_would_be(tmp_pat
 
 def test_a_job_that_was_refused_says_why_once():
     why = "product 'a.webp' is made by 'b.png' as well"
-    info = JobInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
+    info = JobRowInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
 
     assert [name for name, value in texts.job_facts(JobDetails(info)) if value == why] == ["Error"]

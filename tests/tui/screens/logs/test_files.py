@@ -6,7 +6,7 @@ from aptui.tui.screens.logs.files import LogFiles
 
 def log_files(folder, told=None):
     config = SimpleNamespace(log_dir=folder)
-    shell = SimpleNamespace(config=config, tell=lambda text, *_rest: (told if told is not None else []).append(text))
+    shell = SimpleNamespace(config=config, show_toast=lambda text, *_rest: (told if told is not None else []).append(text))
     shown = []
     files = LogFiles(shell, lambda: shown.append(files.path and files.path.name))
     return files, shown

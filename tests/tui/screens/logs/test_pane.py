@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Input
 
-from aptui.core.notices import LogLevel, LogRecord, Said
+from aptui.core.notices import EngineMessage, LogLevel, LogRecord
 from aptui.store.logs.joblog import EngineLog
 from aptui.tui.pane import PANES
 from aptui.tui.screens.logs import lines as logs_lines
@@ -126,12 +126,12 @@ def test_a_click_chooses_a_tab(tmp_path, log):
 def test_what_the_engine_says_is_there_at_once_and_followed(tmp_path, log):
     async def hear(app, pilot, session, pane):
         log.append(record(W, "the disk is nearly full"))
-        session.say(Said(0, W, "the disk is nearly full"))
+        session.say(EngineMessage(0, W, "the disk is nearly full"))
         await until(pilot, lambda: "the disk is nearly full" in text(app))
         await until(pilot, lambda: pane.pane.cursor == 8)
         await pilot.press("k", "p")
         log.append(record(I, "one"), record(I, "two"))
-        session.say(Said(0, I, "two"))
+        session.say(EngineMessage(0, I, "two"))
         await until(pilot, lambda: "paused, 2 new" in text(app))
         await until(pilot, lambda: "two" not in shown(pane))
         await pilot.press("p", "f")
@@ -146,7 +146,7 @@ def test_lines_that_come_do_not_lay_out_the_screen(tmp_path, log):
         await pilot.press("j", "k")
         for word in ("one", "two", "three"):
             log.append(record(W, f"line {word}"))
-            session.say(Said(0, W, f"line {word}"))
+            session.say(EngineMessage(0, W, f"line {word}"))
             await until(pilot, lambda word=word: f"line {word}" in text(app))
         assert layouts == []
 
@@ -158,10 +158,10 @@ def test_a_line_that_has_no_end_yet_is_completed_later(tmp_path, log):
         with (folder_of(tmp_path) / "aptui.log").open("ab") as stream:
             stream.write(f"~~{NOW_MS}~~1~~1~~none~~half a ".encode())
             stream.flush()
-            session.say(Said(0, I, ""))
+            session.say(EngineMessage(0, I, ""))
             await until(pilot, lambda: shown(pane)[-1].startswith("half a"))
             stream.write(b"line\n")
-        session.say(Said(0, I, ""))
+        session.say(EngineMessage(0, I, ""))
         await until(pilot, lambda: shown(pane)[-1] == "half a line")
         await until(pilot, lambda: len(shown(pane)) == 9)
 
@@ -172,7 +172,7 @@ def test_a_full_log_that_is_rolled_away_is_left_for_the_new_one(tmp_path, log):
     async def roll(app, pilot, session, pane):
         log._roll(NOW_MS // 1000)
         log.append(record(W, "a new file"))
-        session.say(Said(0, W, "a new file"))
+        session.say(EngineMessage(0, W, "a new file"))
         await until(pilot, lambda: shown(pane) == ["a new file"])
         await pilot.press("left_square_bracket")
         await count_is(pilot, pane, 8)
@@ -190,7 +190,7 @@ def test_a_full_log_that_is_rolled_away_is_left_for_the_new_one(tmp_path, log):
 def test_a_log_that_is_cut_off_is_read_anew(tmp_path, log):
     async def cut(_app, pilot, session, pane):
         os.truncate(folder_of(tmp_path) / "aptui.log", 0)
-        session.say(Said(0, W, "x"))
+        session.say(EngineMessage(0, W, "x"))
         await count_is(pilot, pane, 0)
 
     visit(tmp_path, cut)
@@ -368,14 +368,14 @@ def test_a_form_is_left_with_esc_and_names_are_taken_once(tmp_path, log):
 def test_without_a_log_what_is_said_is_shown(tmp_path):
     async def hear(app, pilot, session, pane):
         await until(pilot, lambda: "no log yet in" in text(app))
-        session.say(Said(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
+        session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
         await until(pilot, lambda: "the disk is full" in text(app))
         await until(pilot, lambda: "\x1b" not in text(app))
         await pilot.press("y", "y")
         await until(pilot, lambda: app.copied)
         await until(pilot, lambda: "ERROR" in app.copied[0])
         EngineLog(folder_of(tmp_path), "aptui", NOW_MS).close()
-        session.say(Said(0, I, "x"))
+        session.say(EngineMessage(0, I, "x"))
         await count_is(pilot, pane, 3)
 
     visit(tmp_path, hear)
@@ -388,7 +388,7 @@ def test_a_log_nobody_may_hold_in_memory_is_shown_as_it_is(tmp_path, log, monkey
         await until(pilot, lambda: isinstance(pane.pane.source, FileLines))
         await until(pilot, lambda: "the last line" in text(app))
         log.append(record(I, "one more"))
-        session.say(Said(0, I, "one more"))
+        session.say(EngineMessage(0, I, "one more"))
         await until(pilot, lambda: "one more" in text(app))
         await pilot.press("y", "y")
         await until(pilot, lambda: app.copied)
@@ -497,7 +497,7 @@ def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path):
     rows = RecordLines()
     pieces = []
 
-    reader._serve(logs_lines._Understood(LogView(path), parse_filter(""), parse_filter("7777")), is_new=True)
+    reader._serve(logs_lines._ParsedView(LogView(path), parse_filter(""), parse_filter("7777")), is_new=True)
     for piece in reader.take():
         pieces.append(piece.is_whole)
         rows.take(piece)

@@ -1,13 +1,13 @@
 """Records of the lines of the Logs screen: of what the engine says, and of a log of which only the lines are known."""
 
-from aptui.core.notices import Said
+from aptui.core.notices import EngineMessage
 from aptui.tui.screens.logs.records import LogRecords
-from aptui.tui.widgets.lines import LogLine, MemoryLines
+from aptui.tui.widgets.lines import LogPaneLine, MemoryLines
 
 
 def test_what_the_engine_says_is_a_record_with_its_level():
     records = LogRecords()
-    records.add([Said(0, 1, "a link is not followed"), Said(0, 3, "no room")])
+    records.add([EngineMessage(0, 1, "a link is not followed"), EngineMessage(0, 3, "no room")])
 
     assert records.knows(records.live)
     read, is_for_threads = records.reader(records.live)
@@ -21,7 +21,7 @@ def test_what_the_engine_says_is_a_record_with_its_level():
 
 def test_a_line_of_a_large_log_is_a_record_as_far_as_it_is_shown():
     records, large = LogRecords(), MemoryLines()
-    large.add([LogLine("12:00:00", "E", "Builder", "it failed"), LogLine("12:00:01", "", "", "a line of nobody")])
+    large.add([LogPaneLine("12:00:00", "E", "Builder", "it failed"), LogPaneLine("12:00:01", "", "", "a line of nobody")])
 
     assert not records.knows(large)
     assert [(record.level, record.text) for key in (0, 1) if (record := records.record(large, key))] == [

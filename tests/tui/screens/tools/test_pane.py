@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from aptui.config.load import load
 from aptui.core.notices import HealthChanged, JobChanged, Progress
-from aptui.link.port import Drain, Pause, ReloadConfig, Reprocess, Rescan, Resume, RunNext, SetOption, Status
+from aptui.link.port import Drain, PauseJobs, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
@@ -47,7 +47,7 @@ class Engine(FakeSession):
 
     def __init__(self, cache_dir, state=SessionState.ATTACHED):
         super().__init__(cache_dir, state)
-        self.answers = {Status: {"options": {"debug_output": False}}, RunNext: {"job_id": 4, "source": f"a{EVIL}.png"}}
+        self.answers = {ReadStatus: {"options": {"debug_output": False}}, RunNext: {"job_id": 4, "source": f"a{EVIL}.png"}}
         self.latest_health = WELL
 
     def ask(self, verb) -> Future:
@@ -62,7 +62,7 @@ class Engine(FakeSession):
 
     def said(self):
         """What was asked beside the state."""
-        return [verb for verb in self.asked if not isinstance(verb, Status)]
+        return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,8 @@ def test_switches_ask_the_engine(tmp_path):
         await use(app, pilot, "debug", "n")
         await use(app, pilot, "debug", "y")
         await until(pilot, lambda: session.said() == [
-            Pause(), Drain(), Rescan(), Rescan(is_full=True), ReloadConfig(), SetOption("debug_output", value=True),
+            PauseJobs(), Drain(), RescanSources(), RescanSources(is_full=True), ReloadConfig(),
+            SetOption("debug_output", value=True),
         ])  # fmt: skip
         await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
         await use(app, pilot, "debug")
@@ -185,7 +186,7 @@ def test_while_paused_the_next_job_can_be_run_and_all_can_go_on(tmp_path):
         await until(pilot, lambda: "running a" in text(app))
         await use(app, pilot, "resume")
 
-        await until(pilot, lambda: session.said() == [RunNext(), Resume()])
+        await until(pilot, lambda: session.said() == [RunNext(), ResumeJobs()])
 
     in_tools(tmp_path, walk)
 
@@ -198,7 +199,7 @@ def test_a_drain_can_be_ended(tmp_path):
         assert "drain" not in ids(app)
         await use(app, pilot, "resume")
 
-        await until(pilot, lambda: session.said() == [Resume()])
+        await until(pilot, lambda: session.said() == [ResumeJobs()])
 
     in_tools(tmp_path, end, session=session)
 
@@ -218,7 +219,7 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
             await use(app, pilot, "retry")
             await until(pilot, lambda: "run 2 failed jobs again?" in text(app))
             await pilot.press("y")
-            await until(pilot, lambda: session.said() == [Reprocess(("b.png",), (7,))])
+            await until(pilot, lambda: session.said() == [ReprocessJobs(("b.png",), (7,))])
             store.put(put_job=[job_row(7, 1, job_key="x")], put_analysis=[analysis_row(2)])
             session.say(JobChanged(0, 7, "a.png", 1, "linux", "x", "", "completed", "", "", 0, 0, 5, "", 6))
             await until(pilot, lambda: app.pane._failed.total == 0)
@@ -346,12 +347,12 @@ def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_a
         assert "native" not in text(app)
         await use(app, pilot, "start")
         await until(pilot, lambda: session.done[-1] == "start")
-        session.answers[Status] = {"options": {"debug_output": True}}
+        session.answers[ReadStatus] = {"options": {"debug_output": True}}
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "debug" in ids(app))
 
         await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
-        await until(pilot, lambda: session.asked.count(Status()) == 2)
+        await until(pilot, lambda: session.asked.count(ReadStatus()) == 2)
 
     in_tools(tmp_path, turn)
 

@@ -56,23 +56,23 @@ class Moving:
 
     def ask_to_delete(self, panel: Panel) -> None:
         """Show what deleting the source or the folder comes to, and ask."""
-        self._look(Relocate(source_of(panel), is_delete=True), panel)
+        self._preview(Relocate(source_of(panel), is_delete=True), panel)
 
     def _ask_where(self, panel: Panel, value: str) -> None:
         def take_answer(text: str | None) -> None:
             target = (text or "").strip()
             if target and target != panel.path:
-                self._look(Relocate(source_of(panel), destination_of(panel, target)), panel, target)
+                self._preview(Relocate(source_of(panel), destination_of(panel, target)), panel, target)
 
         what = f"Move {'all of ' if panel.is_folder else ''}'{_short(panel.path)}' to"
         Prompt.ask(self._shell.app, what, take_answer, value=value)
 
-    def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
+    def _preview(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def take_report(report: RelocationReport) -> None:
             RelocationPreview.ask(self._shell.app, report, self._say, self._moved)
 
         def show_refusal(error: KnownError) -> None:
-            self._shell.tell(str(error), "error", 10)
+            self._shell.show_toast(str(error), "error", 10)
             if typed:
                 self._ask_where(panel, typed)
 
@@ -129,14 +129,14 @@ def _short(path: str) -> str:
 class _Keys(Line):
     """One line of keys with what they do; a click on one is the key."""
 
-    def __init__(self, told: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
+    def __init__(self, list_keys: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
         super().__init__()
-        self._told, self._pressed = told, pressed
+        self._list_keys, self._pressed = list_keys, pressed
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # they fit the narrowest screen
         """Return them; what cannot be done now is pale."""
         found: list[Part] = []
-        for key, text, is_able in self._told():
+        for key, text, is_able in self._list_keys():
             found += [Part(f" {key} ", "key" if is_able else "muted", key), Part(f"{text}  ", "" if is_able else "muted", key)]
         return tuple(found)
 
@@ -203,13 +203,15 @@ class RelocationPreview(_PopUp):
             return
         body = self.query_one(Lines)
         width = max(20, self.content_size.width - 1)
-        told = [*lines(self._report, arrow=glyph("to"))]
+        shown_lines = [*lines(self._report, arrow=glyph("to"))]
         ending = [*summary(self._report)]
-        broken = [part for text, role in (*ending, ("", ""), *told[: -len(ending)]) for part in _wrap(text, _ROLES[role], width)]
+        broken = [
+            part for text, role in (*ending, ("", ""), *shown_lines[: -len(ending)]) for part in _wrap(text, _ROLES[role], width)
+        ]
         body.styles.height = min(len(broken), max(_LEAST_LINES, self.app.size.height - _AROUND_LINES))
         body.show(broken)
         for keys in self.query(_Keys):
-            keys.look_again()
+            keys.refresh_if_changed()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
 
@@ -268,18 +270,18 @@ class RelocationPreview(_PopUp):
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:
-            self.app.tell(next(iter(summary(report)))[0])  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summary(report)))[0])  # type: ignore[attr-defined]  # the app is ours
             self.answer(None)
             if path := new_path(report):
                 self._moved(path)
         elif self.is_attached:
             self._show()
         elif report.is_performed:  # it was closed meanwhile
-            self.app.tell(next(iter(summary(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summary(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
     def _show_refusal(self, error: KnownError) -> None:
         self._is_asking = False
-        self.app.tell(str(error), "error", 10)  # type: ignore[attr-defined]  # the app is ours
+        self.app.show_toast(str(error), "error", 10)  # type: ignore[attr-defined]  # the app is ours
         self._show()
 
 
@@ -294,9 +296,9 @@ def _wrap(text: str, role: str, width: int) -> list[Parts]:
     indent = " " * min(lead, width // 2)
     text = text.lstrip(" ")
     while width_of(indent + text) > width:
-        room = _fitting(text, width - len(indent))
-        cut = max(text.rfind(" ", 1, room + 1), text.rfind("/", 1, room) + 1)
-        cut = cut if cut > room // 3 else room
+        free_width = _fitting(text, width - len(indent))
+        cut = max(text.rfind(" ", 1, free_width + 1), text.rfind("/", 1, free_width) + 1)
+        cut = cut if cut > free_width // 3 else free_width
         found.append((Part(indent + text[:cut], role),))
         text, indent = text[cut:].lstrip(" "), " " * min(lead + len(_INDENT), width // 2)
     found.append((Part(indent + text, role),))
@@ -305,7 +307,7 @@ def _wrap(text: str, role: str, width: int) -> list[Parts]:
 
 def _fitting(text: str, width: int) -> int:
     """Return how many characters fit."""
-    room = min(len(text), width)
-    while room > 1 and width_of(text[:room]) > width:
-        room -= 1
-    return room
+    free_width = min(len(text), width)
+    while free_width > 1 and width_of(text[:free_width]) > width:
+        free_width -= 1
+    return free_width

@@ -34,7 +34,7 @@ class AssetPrograms:
         if panel.is_folder or not panel.file:
             return
         if not os.path.exists(panel.file):
-            self._shell.tell(f"'{panel.file}' is not there", "warning")
+            self._shell.show_toast(f"'{panel.file}' is not there", "warning")
             return
         away.lend(self._shell, [*command, panel.file])
 

@@ -152,16 +152,16 @@ class AssetActions:
             ask(is_sure=True)
 
     def _ask_to_reprocess(self, names: Sequence[str]) -> None:
-        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
 
         keys = tuple(dict.fromkeys(name.lower() for name in names if name))
         if keys:
-            self._shell.ask(Reprocess(keys=keys), then=self._report)
+            self._shell.ask(ReprocessJobs(keys=keys), then=self._report)
 
     def _report(self, answer: Answer) -> None:
         count = answer.get("count", 0)
         sources = f"{count:,} source{'' if count == 1 else 's'} " if isinstance(count, int) else ""
-        self._shell.tell(f"{sources}to be run again")
+        self._shell.show_toast(f"{sources}to be run again")
 
 
 def _other_side(panel: Panel) -> list[Ref]:

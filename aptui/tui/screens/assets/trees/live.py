@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STALE_S = 1.0
 """Trees are built anew at most so often while the engine works,"""
-_PATIENCE = 4
+_REST_FACTOR = 4
 """and take at most a fifth of the time of one processor."""
-_LOOKS = 10
+_MOST_READS = 10
 """So often, a second apart, is looked who is not well until the database says what the news said."""
 _MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
 """There is, or soon will be, an engine that makes a database."""
@@ -51,8 +51,8 @@ class LiveTrees:
         self._came, self._health_came = came, health_came
         self._is_stale = self._is_health_stale = False
         self._stale_since, self._has_timer = 0.0, False
-        self._heard: Moment = (0, 0)
-        self._looks_left = 0
+        self._newest_moment: Moment = (0, 0)
+        self._reads_left = 0
 
     @property
     def is_at_rest(self) -> bool:
@@ -64,14 +64,14 @@ class LiveTrees:
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
-            self._heard, self._looks_left = max(self._heard, *ended), _LOOKS
+            self._newest_moment, self._reads_left = max(self._newest_moment, *ended), _MOST_READS
             self._is_health_stale = True
 
     def renew(self) -> None:
         """Have what is stale read, now or when the last time is long enough ago."""
         if not (self._is_stale or self._is_health_stale) or self._has_timer:
             return
-        wait_s = self._stale_since + max(STALE_S, _PATIENCE * self._store.took_s) - time.monotonic()
+        wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()
         if wait_s > 0:
             self._has_timer = True
             self._trees.set_timer(wait_s, self._renew_late)
@@ -96,7 +96,7 @@ class LiveTrees:
                 view.fit_health(model.health)
                 view.refresh_model()
                 self._health_came()
-                self._look_until_current()
+                self._read_until_current()
         elif self._search.is_wanted:
             self._search.start()
         else:
@@ -105,11 +105,11 @@ class LiveTrees:
             view.refresh_model()
             self._came()
 
-    def _look_until_current(self) -> None:
+    def _read_until_current(self) -> None:
         """Read again who is not well where what was read is older than the news: rows come after them."""
         unwell = self._store.unwell
-        if unwell is not None and unwell.moment < self._heard and self._looks_left > 0:
-            self._looks_left -= 1
+        if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
+            self._reads_left -= 1
             self._is_health_stale = True
             self.renew()
 

@@ -141,7 +141,7 @@ class TreeSearch:
         if isinstance(error, FilterError):
             self._box.show_mistake(error.column - 1, error.what, error.hint)
         elif self._box.is_attached:
-            self._shell.tell(str(error), "warning")
+            self._shell.show_toast(str(error), "warning")
 
     def go_to_hit(self, step: int) -> None:
         """Go to the next hit; stays where it is on the only one."""
@@ -155,11 +155,11 @@ class TreeSearch:
         """Go to the next source with a failed job or errors; stays where it is on the only one."""
         health, node = self._trees.model.health, self._trees.view.node
         if self._trees.kind is Kind.PRODUCTS:
-            self._shell.tell("failed jobs have no products: t goes to the sources", seconds=2)
+            self._shell.show_toast("failed jobs have no products: t goes to the sources", seconds=2)
         elif health is None or node is None:
             return
         elif (found := health.next_bad(node, step)) is None:
-            self._shell.tell("no other source has a failed job", seconds=2)
+            self._shell.show_toast("no other source has a failed job", seconds=2)
         else:
             self.reveal(found)
 

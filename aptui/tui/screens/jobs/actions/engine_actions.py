@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.screens.jobs.view import JobsView
 from aptui.tui.widgets.menu import Confirm
 
@@ -26,14 +26,14 @@ class EngineActions:
     def __init__(self, view: JobsView) -> None:
         self._view = view
 
-    def reprocess(self, infos: Sequence[JobInfo]) -> None:
+    def reprocess(self, infos: Sequence[JobRowInfo]) -> None:
         """Run jobs again; many only after asking."""
-        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
 
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
-        verbs = [Reprocess(keys=keys)] if keys else []
-        verbs += [Reprocess(job_ids=ids)] if ids else []
+        verbs = [ReprocessJobs(keys=keys)] if keys else []
+        verbs += [ReprocessJobs(job_ids=ids)] if ids else []
 
         def ask(yes: bool) -> None:  # as `Confirm` answers
             for verb in verbs if yes else ():
@@ -41,13 +41,13 @@ class EngineActions:
 
         self._confirm(infos, f"Run {len(infos):,} jobs again?", "run them", ask)
 
-    def cancel(self, infos: Sequence[JobInfo]) -> None:
+    def cancel(self, infos: Sequence[JobRowInfo]) -> None:
         """Cancel what is pending or processing; many jobs only after asking."""
         from aptui.link.port import Cancel  # for start-up, as above
 
         ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
         if not ids:
-            self._view.shell.tell("only what is pending or processing can be cancelled", "warning")
+            self._view.shell.show_toast("only what is pending or processing can be cancelled", "warning")
             return
 
         def ask(yes: bool) -> None:  # as `Confirm` answers
@@ -56,28 +56,28 @@ class EngineActions:
 
         self._confirm(infos, f"Cancel {len(ids):,} jobs?", "cancel them", ask)
 
-    def escalate(self, infos: Sequence[JobInfo]) -> None:
+    def escalate(self, infos: Sequence[JobRowInfo]) -> None:
         """Put jobs before all others."""
-        from aptui.link.port import Escalate  # for start-up, as above
+        from aptui.link.port import EscalateJobs  # for start-up, as above
 
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
         if infos and not keys and not any(info.status in ("pending", "processing") for info in infos):
-            self._view.shell.tell("nothing to hurry: what is not pending runs no earlier; 'r' runs it again", "warning")
+            self._view.shell.show_toast("nothing to hurry: what is not pending runs no earlier; 'r' runs it again", "warning")
             return
-        self._view.shell.ask(Escalate(job_ids=ids, keys=keys), then=partial(self._report, "escalated"))
+        self._view.shell.ask(EscalateJobs(job_ids=ids, keys=keys), then=partial(self._report, "escalated"))
 
-    def show(self, infos: Sequence[JobInfo]) -> None:
+    def show(self, infos: Sequence[JobRowInfo]) -> None:
         """Show the source in the editors that are connected."""
-        from aptui.link.port import Show  # for start-up, as above
+        from aptui.link.port import ShowSource  # for start-up, as above
 
         if self._view.shell.session.gateway is None:
-            self._view.shell.tell("no gateway runs, so no editor is connected", "warning")
+            self._view.shell.show_toast("no gateway runs, so no editor is connected", "warning")
             return
         done = f"the connected editors show '{infos[0].source}'"
-        self._view.shell.ask(Show(source=infos[0].source), then=lambda _answer: self._view.shell.tell(done))
+        self._view.shell.ask(ShowSource(source=infos[0].source), then=lambda _answer: self._view.shell.show_toast(done))
 
-    def _confirm(self, infos: Sequence[JobInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
+    def _confirm(self, infos: Sequence[JobRowInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
         if len(infos) < _ASKS_FROM:
             then(True)  # as `Confirm` answers
         else:
@@ -86,4 +86,4 @@ class EngineActions:
     def _report(self, what: str, answer: Answer) -> None:
         count = answer.get("count")
         jobs = "" if not isinstance(count, int) else f"{count:,} job{'' if count == 1 else 's'} "
-        self._view.shell.tell(f"{jobs}{what}")
+        self._view.shell.show_toast(f"{jobs}{what}")

@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.screens.jobs.actions.engine_actions import EngineActions
 from aptui.tui.screens.jobs.actions.navigation import Navigation
 from aptui.tui.screens.jobs.actions.programs import Programs
@@ -22,7 +22,7 @@ from aptui.tui.screens.jobs.why import why_lines
 from aptui.tui.widgets.menu import Menu, MenuItem
 
 Place = tuple[int, int] | None
-Run = Callable[[Sequence[JobInfo]], None]
+Run = Callable[[Sequence[JobRowInfo]], None]
 
 
 class RowAction(Struct, frozen=True):
@@ -105,7 +105,7 @@ class RowActions:
         title = infos[0].source if len(infos) == 1 else f"{len(infos):,} jobs"
         Menu.ask(self._view.shell.app, items, lambda what: self._runs[what](infos) if what else None, title=title, place=place)
 
-    def _is_possible(self, action_id: str, infos: Sequence[JobInfo]) -> bool:
+    def _is_possible(self, action_id: str, infos: Sequence[JobRowInfo]) -> bool:
         if action_id == "cancel":
             return any(info.status in ("pending", "processing") for info in infos)
         if action_id == "capsule":
@@ -121,14 +121,16 @@ class RowActions:
             return
         changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
         if changes_something and len(infos) == 1 and self._view.resting.has_just_flipped:
-            self._view.shell.tell(f"this row has just become another job: {infos[0].source}; again, if you mean it", "warning")
+            self._view.shell.show_toast(
+                f"this row has just become another job: {infos[0].source}; again, if you mean it", "warning"
+            )
             return
         self._runs[action_id](infos)
 
-    def _why(self, infos: Sequence[JobInfo]) -> None:
+    def _why(self, infos: Sequence[JobRowInfo]) -> None:
         self.is_asking_why = True
         question = partial(why_lines, self._view.database, infos[0], self._view.shell.app.size.width - 1)
-        call_in_background(self._view.shell, question, self._view.shell.sheets.show, self._why_is_told)
+        call_in_background(self._view.shell, question, self._view.shell.sheets.show, self._explain_disabled)
 
-    def _why_is_told(self) -> None:
+    def _explain_disabled(self) -> None:
         self.is_asking_why = False

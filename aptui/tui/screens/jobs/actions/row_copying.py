@@ -11,7 +11,7 @@ from functools import partial
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.view import JobsView, path_of, query_in_background
@@ -24,7 +24,7 @@ class RowCopying:
     def __init__(self, view: JobsView) -> None:
         self._view = view
 
-    def copy(self, infos: Sequence[JobInfo]) -> None:
+    def copy(self, infos: Sequence[JobRowInfo]) -> None:
         """Ask what to copy."""
         word = "s" if len(infos) > 1 else ""
         job_details = self._view.event_log.job_details
@@ -65,7 +65,7 @@ class RowCopying:
 
         Menu.ask(self._view.shell.app, items, take_choice, title="Copy")
 
-    def _product_paths(self, infos: Sequence[JobInfo], reader: Reader) -> list[str]:
+    def _product_paths(self, infos: Sequence[JobRowInfo], reader: Reader) -> list[str]:
         cache = self._view.shell.session.cache_dir
         return [f"{cache}/{cache_path(product.name)}" for info in infos if info.key > 0 for product in reader.products_of(info.key)]
 
@@ -73,7 +73,7 @@ class RowCopying:
         r"""Copy paths as the bytes they are on the disk; a name with control characters is made safe instead."""
         known = [path for path in paths if path]
         if not known:
-            self._view.shell.tell("there is nothing to copy", "warning")
+            self._view.shell.show_toast("there is nothing to copy", "warning")
             return
         names = [native(path) for path in known]
         is_safe = all(char.isprintable() or "\udc80" <= char <= "\udcff" for name in names for char in name)
@@ -83,6 +83,6 @@ class RowCopying:
         return str(self._view.shell.config.project_dir) if self._view.shell.config else ""
 
 
-def _uuids(reader: Reader, infos: Sequence[JobInfo]) -> list[str]:
+def _uuids(reader: Reader, infos: Sequence[JobRowInfo]) -> list[str]:
     sources = (reader.source(path) for path in dict.fromkeys(info.source for info in infos))
     return [uuid_text(source.uuid) for source in sources if source is not None]

@@ -22,7 +22,7 @@ _Copies = list[tuple[MenuItem, Callable[[], str]]]
 def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
     """Ask what of a log to copy; `keys` are the lines that are meant."""
     if job_details is None or not job_details.records:
-        shell.tell("there is no line to copy", "warning")
+        shell.show_toast("there is no line to copy", "warning")
         return
     lines = [job_details.records[key] for key in keys if key < len(job_details.records)]
     word = "line" if len(lines) == 1 else f"{len(lines):,} lines"

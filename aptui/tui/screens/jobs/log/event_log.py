@@ -15,7 +15,7 @@ from textual.message import Message
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import JobLogLine as Record
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.common.bar import Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
@@ -64,22 +64,22 @@ class EventLog(Vertical):
         Binding("escape", "back", "back", id="event.back"),
     ]
 
-    class Left(Message):
+    class LogLeft(Message):
         """Esc: the cursor goes back to the jobs."""
 
-    class Shown(Message):
+    class DetailsShown(Message):
         """Other job_details are shown, or the size of the details is another one."""
 
     def __init__(self, *, is_wide: bool = False) -> None:
         super().__init__(id="event-log", classes="-wide" if is_wide else None)
         self.reader: DetailsReader | None = None
         self.job_details: JobDetails | None = None
-        self.info: JobInfo | None = None
+        self.info: JobRowInfo | None = None
         self.search = LogSearch(self)
         self._only, self._is_alone = "", False
         self.side = LineContext()
         self.cursor = LogCursor(lambda: self.log_pane)
-        self._said: RunningLines | None = None
+        self._running_lines: RunningLines | None = None
         self._asking: RunningLog | None = None
         self.chosen_run = 0
         """Which run people stepped to; 0 = the newest, be it under way."""
@@ -120,7 +120,7 @@ class EventLog(Vertical):
 
     def show_title(self) -> None:
         """Draw the title again."""
-        self.query_one("#event-title", Bar).look_again()
+        self.query_one("#event-title", Bar).refresh_if_changed()
 
     @property
     def details(self) -> KeyValue:
@@ -129,7 +129,7 @@ class EventLog(Vertical):
 
     # ------------------------------------------------------------------------------------------------------------ the job
 
-    def show(self, info: JobInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
+    def show(self, info: JobRowInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
         """Show the log of a job, as soon as it is read; None = of none.
 
         Args:
@@ -148,8 +148,10 @@ class EventLog(Vertical):
         """Show what was read; what is not wanted any more is let go."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
-        if job_details is not None and self.info is not None and self._said is not None:
-            job_details, self._said = with_running(job_details, self.info, self._said, is_wanted=not self.chosen_run)
+        if job_details is not None and self.info is not None and self._running_lines is not None:
+            job_details, self._running_lines = with_running(
+                job_details, self.info, self._running_lines, is_wanted=not self.chosen_run
+            )
         before, self.job_details = self.job_details, job_details
         if (
             job_details is None
@@ -166,7 +168,7 @@ class EventLog(Vertical):
         self.log_pane.refresh()
         self._show_context(self.log_pane.cursor_key)
         self._show_details()
-        self.post_message(self.Shown())
+        self.post_message(self.DetailsShown())
 
     @property
     def running_id(self) -> int:
@@ -175,15 +177,15 @@ class EventLog(Vertical):
         is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
         return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
 
-    def look_on(self) -> None:
+    def refresh_running(self) -> None:
         """Have a job that runs say what it has logged since; call it with each frame."""
         self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
-        self._asking.look()
+        self._asking.ask()
 
     def take_running(self, running: RunningLines) -> None:
         """Show what a job that runs has logged so far."""
         if self.is_mounted and self.running_id == running.job_id:
-            self._said = running
+            self._running_lines = running
             self.take_details(self.job_details)
 
     def _go_on(self, job_details: JobDetails) -> None:
@@ -228,7 +230,7 @@ class EventLog(Vertical):
         if first <= at < len(job_details.runs):
             self.show(self.info, run_key=job_details.runs[at].run_key if at > first else 0)
         else:
-            self.shell.tell("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
+            self.shell.show_toast("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
 
     # ---------------------------------------------------------------------------------------------------------- its places
 
@@ -244,12 +246,12 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Give each part its room."""
-        has_room = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # as guessed, until it is known
-        is_wide = has_room and not self._is_alone
+        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # as guessed, until it is known
+        is_wide = shows_wide and not self._is_alone
         if is_wide != self.has_class("-wide"):
             self.set_class(is_wide, "-wide")
             self._show_context(self.log_pane.cursor_key)
-        only = "" if is_wide or self._has_room_for_both() else self._only
+        only = "" if is_wide or self._fits_both() else self._only
         shows_details = (self.has_details or is_wide) and only != "log"
         shows_log = not (only == "details" and shows_details)
         had_focus = self.screen.focused is self.details and not shows_details
@@ -264,9 +266,9 @@ class EventLog(Vertical):
         if had_focus:
             self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
-            bar.look_again()
+            bar.refresh_if_changed()
 
-    def _has_room_for_both(self) -> bool:
+    def _fits_both(self) -> bool:
         """Return whether the whole log leaves the details of its line the rows that they need, titles included."""
         if self._is_alone or not (self.size.height and self.has_details):
             return False
@@ -308,7 +310,7 @@ class EventLog(Vertical):
         if self._show_context(event.key):
             self._show_details()
             if had_details != self.has_details:
-                self.post_message(self.Shown())
+                self.post_message(self.DetailsShown())
 
     def _show_context(self, key: int | None) -> bool:
         """Show what stands beside a line; return whether that is something else."""
@@ -335,7 +337,7 @@ class EventLog(Vertical):
     def on_descendant_focus(self) -> None:
         """Show which part has the keys."""
         for bar in self.query(Bar):
-            bar.look_again()
+            bar.refresh_if_changed()
 
     on_descendant_blur = on_descendant_focus
 
@@ -344,9 +346,9 @@ class EventLog(Vertical):
         if self.details.has_focus:
             self._swap("details", "log")
         elif self.search.text:
-            self.search.look("")
+            self.search.search("")
         else:
-            self.post_message(self.Left())
+            self.post_message(self.LogLeft())
 
     # -------------------------------------------------------------------------------------------------------------- search
 
@@ -363,12 +365,12 @@ class EventLog(Vertical):
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Search as people type."""
         event.stop()
-        self.search.look(event.text)
+        self.search.search(event.text)
 
-    def on_filter_box_left(self, event: FilterBox.Left) -> None:
+    def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
         """Go to the first hit, if there is one."""
         event.stop()
-        self.search.leave(is_kept=event.is_kept)
+        self.search.leave(stays=event.is_remembered)
 
     # ------------------------------------------------------------------------------------------------------- levels, copying
 

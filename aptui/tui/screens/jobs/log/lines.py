@@ -17,48 +17,48 @@ from aptui.store.jobs.filter import STATUS_CODES, Filter, parse
 from aptui.store.jobs.texts import Texts
 from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.tui.widgets.cells import Spans
-from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.lines import LogPaneLine
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from aptui.tui.screens.jobs.details import JobDetails
 
-_LOOKED_AT, _WIDEST_WINDOW = 5000, 16
+_SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
 """So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
 
 
 class EventLines:
     """A `LineSource` over lines that do not change; a line's key is its place in the log, whatever is left out."""
 
-    def __init__(self, lines: Sequence[LogLine] = ()) -> None:
+    def __init__(self, lines: Sequence[LogPaneLine] = ()) -> None:
         self._lines = lines
-        self._kept: Sequence[int] | None = None
+        self._filtered: Sequence[int] | None = None
         self.version = 1
 
     def keep(self, keys: Sequence[int] | None) -> None:
         """Show these lines alone; None = all."""
-        self._kept = keys
+        self._filtered = keys
         self.version += 1
 
     def line_count(self) -> int:
         """Return how many lines there are."""
-        return len(self._lines) if self._kept is None else len(self._kept)
+        return len(self._lines) if self._filtered is None else len(self._filtered)
 
-    def line(self, index: int) -> LogLine:
+    def line(self, index: int) -> LogPaneLine:
         """Return a line."""
         return self._lines[self.key(index)]
 
     def key(self, index: int) -> int:
         """Return a line's place in the log."""
-        return index if self._kept is None else self._kept[index]
+        return index if self._filtered is None else self._filtered[index]
 
     def index_of(self, key: int) -> int | None:
         """Return where a line is."""
-        if self._kept is None:
+        if self._filtered is None:
             return key if 0 <= key < len(self._lines) else None
-        at = bisect.bisect_left(self._kept, key)
-        return at if at < len(self._kept) and self._kept[at] == key else None
+        at = bisect.bisect_left(self._filtered, key)
+        return at if at < len(self._filtered) and self._filtered[at] == key else None
 
     def of_levels(self, levels: str) -> Sequence[int]:
         """Return the indices of the lines of these levels."""
@@ -96,7 +96,7 @@ class LogColumns:
         """Return a column of texts."""
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
 
-    def read_said(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+    def read_log_lines(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
         """Return what these lines say: the log is here."""
         return [self._messages[int(row)] for row in rows]
 
@@ -129,6 +129,6 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 
 def window_cells(job_details: JobDetails | None) -> int:
     """Return how wide the column of windows is: as the widest name in the first lines."""
-    windows = {record.window for record in (job_details.records[:_LOOKED_AT] if job_details else ())}
+    windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
     windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))

@@ -1,4 +1,4 @@
-"""What the selected job has logged so far while it runs: asked of the engine about once a second, as long as somebody sees it.
+"""What the selected job has logged so far while it runs: asked of the engine about once a second, as long as it is shown.
 
 Nothing is asked of a job that is not shown or does not run, nor while an answer is awaited; frames give the beat, and they come
 later where line or processor is slow. How lines look is the event log's business.
@@ -22,11 +22,11 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.store.logs.joblog import JobLogLine, lines_of
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.jobs.details import JobDetails, draw_record
-from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.lines import LogPaneLine
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
-    from aptui.tui.data.job_infos import JobInfo
+    from aptui.tui.data.job_infos import JobRowInfo
     from aptui.tui.pane import Shell
 
 FIRST_S, AGAIN_S = 0.25, 0.8
@@ -41,7 +41,7 @@ class RunningLines(Struct, frozen=True):
     stamp: int = -1
     records: tuple[LogRecord, ...] = ()
     lines: tuple[JobLogLine, ...] = ()
-    drawn: tuple[LogLine, ...] = ()
+    drawn: tuple[LogPaneLine, ...] = ()
 
 
 class RunningView(Protocol):
@@ -73,7 +73,7 @@ class RunningLog:
         self._deaf_pid = 0
         """The process of an engine that does not know the question."""
 
-    def look(self) -> None:
+    def ask(self) -> None:
         """Ask, if it is time; call it with each frame."""
         job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
         if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._deaf_pid:
@@ -84,22 +84,22 @@ class RunningLog:
             self._later(FIRST_S)
             return
         if not self._is_asking and now_s >= self._due_s:
-            from aptui.link.port import TellLog  # for start-up: the verbs come after the first paint
+            from aptui.link.port import ReadRunLog  # for start-up: the verbs come after the first paint
 
             self._is_asking = True
             known = self._known
-            answer = session.ask(TellLog(job_id, known.run_key, known.stamp))
-            answer.add_done_callback(lambda said: self._take_answer(known, said))
+            answer = session.ask(ReadRunLog(job_id, known.run_key, known.stamp))
+            answer.add_done_callback(lambda done: self._take_answer(known, done))
 
     def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines of an answer; called in the session's thread."""
-        from aptui.link.told_log import make_told_log  # for start-up, as above
+        from aptui.link.run_log import make_run_log  # for start-up, as above
 
         pid, found = 0, known
         try:
-            said = make_told_log(answer.result())
-            if said.records is not None:
-                found = _with(known, said.run_key, said.stamp, said.records)
+            log = make_run_log(answer.result())
+            if log.records is not None:
+                found = _with(known, log.run_key, log.stamp, log.records)
         except UserError:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
@@ -127,7 +127,7 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 
 
 def with_running(
-    job_details: JobDetails, info: JobInfo, running: RunningLines, *, is_wanted: bool
+    job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
     """Return what is to be shown of a job, and what is known of its run: its lines stand instead of those of a run before.
 

@@ -72,12 +72,12 @@ class LogSearch:
         box.text = self.text
         box.begin()
 
-    def leave(self, *, is_kept: bool) -> None:
+    def leave(self, *, stays: bool) -> None:
         """Go to the first hit, if there is one."""
         box, pane = self._log.search_box, self._log.log_pane
         box.display, box.disabled = False, True
         pane.focus()
-        if is_kept and self._found and self._found.hits and pane.cursor_key not in self._found.hits:
+        if stays and self._found and self._found.hits and pane.cursor_key not in self._found.hits:
             pane.action_hit(1)
 
     def turn_only_hits(self) -> None:
@@ -95,9 +95,9 @@ class LogSearch:
     def again(self) -> None:
         """Search in what is shown now."""
         if self.text:
-            self.look(self.text)
+            self.search(self.text)
 
-    def look(self, text: str) -> None:
+    def search(self, text: str) -> None:
         """Search for a text, "" = for nothing any more."""
         self.text, self._number = text, self._number + 1
         if not text:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from aptui.shared.sanitize import sanitize
-from aptui.tui.data.job_infos import JobInfo
+from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.common.bar import FRAME_CELLS
 from aptui.tui.screens.jobs.details import JobDetails
@@ -22,7 +22,7 @@ from aptui.tui.widgets.cells import fit
 class TitledLog(Struct, frozen=True):
     """What the line is about: `info` is the job under the cursor, `job_details` what is shown, which may still be another's."""
 
-    info: JobInfo | None
+    info: JobRowInfo | None
     job_details: JobDetails | None
     is_reading: bool
     has_focus: bool
@@ -45,13 +45,13 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     right += [Part(f"{count:,} line{'' if count == 1 else 's'}" if is_read else "reading", "muted")] if width >= 60 else []
     head, tail = [Part("Event log", role), Part(" · ", "muted")], _run_parts(log.info, job_details if is_read else None)
     job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
-    room = width - FRAME_CELLS - width_of(head + tail + right)
-    job = job if room - width_of(job) >= cell_len(sanitize(info.source)) else []
-    path = fit(info.source, max(1, room - width_of(job))).text.rstrip()
+    free_width = width - FRAME_CELLS - width_of(head + tail + right)
+    job = job if free_width - width_of(job) >= cell_len(sanitize(info.source)) else []
+    path = fit(info.source, max(1, free_width - width_of(job))).text.rstrip()
     return [*head, Part(path, "path"), *job, *tail], right
 
 
-def _run_parts(info: JobInfo | None, job_details: JobDetails | None) -> list[Part]:
+def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[Part]:
     parts = []
     if job_details is not None and job_details.running_key:
         parts.append(Part(f" · run {job_details.running_key}", "muted"))

@@ -68,8 +68,8 @@ class Mover(FakeSession):
         if not order.is_confirmed or refusals:
             return count_report(RelocationReport(order, (item,), refusals=refusals))
         deed = RelocationAction.FAILED if self.fails else RelocationAction.DONE
-        done = replace(item, deed=deed, problem="no space" if self.fails else "")
-        updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, deed=deed),) if order.updates_references else ()
+        done = replace(item, action=deed, problem="no space" if self.fails else "")
+        updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, action=deed),) if order.updates_references else ()
         return count_report(RelocationReport(order, (done,), updates, is_performed=True))
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
-from aptui.link.port import TellLog
+from aptui.link.port import ReadRunLog
 from aptui.shared.errors import HostError, UserError
 from aptui.store.logs import joblog
 from aptui.tui.data.session import EngineFacts, SessionState
@@ -32,12 +32,12 @@ class Runs:
 
     def __init__(self, app, job_id: int = 3) -> None:
         self.said: tuple[str, ...] = ()
-        self.asked: list[TellLog] = []
+        self.asked: list[ReadRunLog] = []
         self._job_id, self._ask = job_id, app.session.ask
         app.session.ask = self.ask
 
     def ask(self, verb):
-        if not isinstance(verb, TellLog):
+        if not isinstance(verb, ReadRunLog):
             return self._ask(verb)
         self.asked.append(verb)
         answer: Future = Future()
@@ -141,7 +141,7 @@ def test_another_job_that_is_selected_meanwhile_shows_its_own_log(tmp_path):
     async def run(app, pilot, pane):
         runs = await at_work(app, pilot, pane)
         late: Future = Future()
-        app.session.ask = lambda verb: late if isinstance(verb, TellLog) else runs.ask(verb)
+        app.session.ask = lambda verb: late if isinstance(verb, ReadRunLog) else runs.ask(verb)
         await until(pilot, lambda: late._done_callbacks)
 
         await select(pilot, pane, 1)
@@ -224,7 +224,7 @@ class Asking:
         self.now_s, self.running_id, self.shown = 100.0, 5, []
         self.answers: list[Future] = []
         self.session = SimpleNamespace(state=SessionState.ATTACHED, engine=EngineFacts(4711), ask=self._ask)
-        self.asked: list[TellLog] = []
+        self.asked: list[ReadRunLog] = []
         self.log = RunningLog(self, self, lambda _wait_s: None, lambda: self.now_s)  # type: ignore[arg-type]
 
     def _ask(self, verb):
@@ -240,7 +240,7 @@ class Asking:
 
     def look(self, after_s: float = 0.0) -> None:
         self.now_s += after_s
-        self.log.look()
+        self.log.ask()
 
     def answer(self, run_key: int, stamp: int, *texts: str) -> None:
         self.answers[-1].set_result({"run_key": run_key, "stamp": stamp, "records": records(*texts) if texts else None})
@@ -255,14 +255,14 @@ def asking() -> Asking:
 
 
 def test_a_job_is_asked_about_again_only_when_it_answered_and_a_while_has_passed(asking: Asking) -> None:
-    assert asking.asked == [TellLog(5)]
+    assert asking.asked == [ReadRunLog(5)]
     asking.look(60)
     assert len(asking.asked) == 1
     asking.answer(7, 2, "one", "two")
     asking.look(AGAIN_S / 2)
     assert len(asking.asked) == 1
     asking.look(AGAIN_S / 2)
-    assert asking.asked[1:] == [TellLog(5, 7, 2)]
+    assert asking.asked[1:] == [ReadRunLog(5, 7, 2)]
     asking.answer(7, 2)
 
     assert asking.shown == [["one", "two"]]
@@ -284,7 +284,7 @@ def test_a_cursor_that_goes_through_running_jobs_asks_about_none(asking: Asking)
     assert len(asking.asked) == 1, "an answer is awaited"
     asking.answer(7, 1, "one")
     asking.look(AGAIN_S)
-    assert asking.asked[1:] == [TellLog(29)]
+    assert asking.asked[1:] == [ReadRunLog(29)]
     assert asking.shown == []
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.worker import wire
-from aptui.worker.commands.output import KEPT_BYTES, BoundedText
-from aptui.worker.log import KEPT_RECORDS, TOLD_CHARS, TOLD_RECORDS, RunLog, latest
-from aptui.worker.telling import RunTeller
+from aptui.worker.commands.output import MOST_BYTES, BoundedText
+from aptui.worker.log import MOST_ANSWER_CHARS, MOST_ANSWER_RECORDS, MOST_RECORDS, RunLog, latest
+from aptui.worker.log_answers import LogAnswerer
 
 
 class Output:
@@ -40,7 +40,7 @@ def test_a_log_so_far_is_told_with_a_stamp_and_not_again_until_there_is_more():
 
 def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
     log = RunLog("w")
-    for at in range(2 * KEPT_RECORDS + 5):
+    for at in range(2 * MOST_RECORDS + 5):
         log.write(LogLevel.INFO, str(at))
     before, _ = log.so_far()
     log.write(LogLevel.INFO, "last")
@@ -67,23 +67,23 @@ def test_what_a_command_writes_stands_behind_what_was_logged_and_is_told_once_wh
 
 
 def test_of_a_long_log_the_end_is_told():
-    many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(TOLD_RECORDS + 3))
+    many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(MOST_ANSWER_RECORDS + 3))
     told = latest(many, "w")
     assert told[0].text.startswith("[… 3 records before these")
     assert told[1:] == many[3:]
-    wide = tuple(LogRecord(LogLevel.INFO, "w", "x" * (TOLD_CHARS // 2), at) for at in range(3))
+    wide = tuple(LogRecord(LogLevel.INFO, "w", "x" * (MOST_ANSWER_CHARS // 2), at) for at in range(3))
     assert latest(wide, "w")[1:] == wide[1:]
     assert latest(wide[:2], "w") == wide[:2]
 
 
 def test_a_copy_of_a_stream_is_what_it_was_when_it_was_made():
-    stream = BoundedText(4 * KEPT_BYTES)
+    stream = BoundedText(4 * MOST_BYTES)
     stream.add(b"one\ntwo\n", 5)
     copy = stream.copy_text()
     stream.add(b"three\n", 6)
     assert copy.list_timed_lines() == ["one", "two"]
     assert stream.byte_count == len(b"one\ntwo\nthree\n")
-    stream.add(b"x" * (3 * KEPT_BYTES) + b"\nlast", 7)
+    stream.add(b"x" * (3 * MOST_BYTES) + b"\nlast", 7)
     *_, left_out, rest, last = stream.copy_text().list_timed_lines()
     assert left_out.startswith("[…")
     assert set(rest) == {"x"}
@@ -95,11 +95,11 @@ def test_a_copy_of_a_stream_is_what_it_was_when_it_was_made():
 def asked():
     ours, theirs = socket.socketpair()
     ours.settimeout(30)
-    teller = RunTeller(theirs)
+    teller = LogAnswerer(theirs)
     reader = wire.FrameReader()
 
     def ask(run_key, seen=-1):
-        ours.sendall(wire.encode(wire.FrameKind.TELL, wire.LogQuestion(run_key, seen)))
+        ours.sendall(wire.encode(wire.FrameKind.LOG_QUESTION, wire.LogQuestion(run_key, seen)))
         found = []
         while not found:
             found = [wire.decode(*frame) for frame in reader.feed(ours.recv(1 << 16))]

@@ -1,7 +1,7 @@
 """The stale-result check: whether files stayed what they were while a run used them.
 
-What runs report is compared with what was known when they began. Five rules, for a file may be known before, be heard when
-it is opened, or be found at the end alone:
+What runs report is compared with what was known when they began. Five rules, for a file may be known before, be reported
+when it is opened, or be found at the end alone:
 
 * A file of the manifest, and the source of an analysis, has the stamp that it had when the run began: at its opening, where that
   was observed, and at its end. (Workers look at the sources of jobs themselves.)
@@ -33,7 +33,7 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _DECLARED = frozenset({"dependency", "companion"})
 
 
-class Witness:
+class StaleResultCheck:
     """Compares what runs used with what is known of files."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
@@ -43,8 +43,8 @@ class Witness:
 
     def begin(self, job: Job) -> None:
         """A run of `job` begins: take note of the files that it is made of."""
-        looks = tuple(self._looks(job.planned_inputs))
-        known, unproven = {path: stamp for path, stamp, _is_proven in looks}, self._unproven_of(looks)
+        stamps = tuple(self._list_stamps(job.planned_inputs))
+        known, unproven = {path: stamp for path, stamp, _is_proven in stamps}, self._unproven_of(stamps)
         known.update(dict.fromkeys(self._places_of_missing(job), NO_FILE))
         if job.is_analysis and job.source.fact is not None:
             path, stamp = self._place_of(job.source.fact)
@@ -62,15 +62,15 @@ class Witness:
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._came(job, known, used)
         if job.ties is not None and job.ties.unproven:
-            now = {path: stamp for path, stamp, is_proven in self._looks(job.planned_inputs) if is_proven}
+            now = {path: stamp for path, stamp, is_proven in self._list_stamps(job.planned_inputs) if is_proven}
             bad += [path for path in job.ties.unproven if is_other(known[path], now.get(path, ()))]
-        heard = {file.path: file.stamp for file in used.files}
+        used_stamps = {file.path: file.stamp for file in used.files}
         seen = dict(self._find_known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
             expected = known.get(file.path) or seen.get(file.path)
             if (expected and is_other(expected, file.stamp)) or (
                 file.path not in known
-                and heard.get(file.path) != file.stamp
+                and used_stamps.get(file.path) != file.stamp
                 and self._is_doubtful(job, used, file.path, file.stamp)
             ):
                 bad.append(file.path)
@@ -114,7 +114,7 @@ class Witness:
                 yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files that a run found with bytes that nobody knows yet, for they are being read; () when it counts.
+        """Return the paths of files that a run found with bytes that are not known yet, for they are being read; () when it counts.
 
         They may be found to be what their sources are known as, and nobody would hear that the run had others.
         """
@@ -148,23 +148,23 @@ class Witness:
         return tuple(path for path, stamp in map(self._place_of, hiders) if self._is_new(job, path, stamp))
 
     @staticmethod
-    def _unproven_of(looks: Iterable[tuple[str, Stamp, bool]]) -> tuple[str, ...]:
-        return tuple(path for path, _stamp, is_proven in looks if not is_proven)
+    def _unproven_of(stamps: Iterable[tuple[str, Stamp, bool]]) -> tuple[str, ...]:
+        return tuple(path for path, _stamp, is_proven in stamps if not is_proven)
 
     def find_unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
         """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""
         if job.ties is None or not job.ties.report.began_ns:
             return ()
         used, known = job.ties.report, job.ties.known
-        heard = {file.path: file.stamp for file in used.files}
+        used_stamps = {file.path: file.stamp for file in used.files}
         bad = []
         for path, stamp in self._find_known(manifest):
-            if path in heard:
-                bad += [path] if is_other(heard[path], stamp) else []
+            if path in used_stamps:
+                bad += [path] if is_other(used_stamps[path], stamp) else []
             elif not known.get(path) and self._is_doubtful(job, used, path, stamp):
                 bad.append(path)
-        came = [path for path, stamp in heard.items() if stamp and self._is_missing(path, manifest)]
-        bad += [path for path in came if self._is_new(job, path, heard[path])]
+        came = [path for path, stamp in used_stamps.items() if stamp and self._is_missing(path, manifest)]
+        bad += [path for path in came if self._is_new(job, path, used_stamps[path])]
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
@@ -182,9 +182,9 @@ class Witness:
         return None if rel is None else key_of(RelPath(rel))
 
     def _find_known(self, manifest: Manifest) -> Iterable[tuple[str, Stamp]]:
-        return ((path, stamp) for path, stamp, _is_proven in self._looks(manifest))
+        return ((path, stamp) for path, stamp, _is_proven in self._list_stamps(manifest))
 
-    def _looks(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
+    def _list_stamps(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
         """Yield the path and the stamp of each file of a manifest, and whether it is known to have the bytes of the manifest.
 
         Intermediates count as such: who makes one may read it, and would wait for itself.
@@ -210,7 +210,7 @@ class Witness:
 
     @staticmethod
     def _is_doubtful(job: Job, used: Used, path: str, stamp: Stamp) -> bool:
-        return is_young(used, stamp) and Witness._is_new(job, path, stamp)
+        return is_young(used, stamp) and StaleResultCheck._is_new(job, path, stamp)
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:

@@ -15,7 +15,7 @@ from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome
 from aptui.core.pipeline.runs import results
 from aptui.core.results.run_report import Used
-from aptui.core.state.witness import Witness
+from aptui.core.state.stale_results import StaleResultCheck
 
 
 def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
@@ -75,7 +75,7 @@ def test_who_begins_while_a_file_that_came_is_looked_at_does_not_keep_what_it_re
 def test_a_file_that_comes_under_a_run_is_missed_when_nobody_asks(
     word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Witness, "_came", lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck, "_came", lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
         for seed in range(10):
@@ -89,7 +89,7 @@ def test_a_file_that_is_read_while_what_hides_it_is_away_for_a_moment_is_not_kep
 
 
 def test_what_is_hidden_is_kept_where_nobody_asks_whether_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Witness, "hiding", lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck, "hiding", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
         for seed in range(10):
@@ -139,7 +139,7 @@ def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count() -> 
 
 
 def test_it_is_missed_when_the_source_of_an_analysis_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Witness, "find_changed", lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
         for seed in range(10):
@@ -182,10 +182,10 @@ def test_files_that_differ_only_in_case_fail_no_analysis_that_reads_one_of_them(
 
 
 MUTANTS = [
-    ("witness", "find_changed", ("read", True, 1)),
-    ("witness", "find_changed", ("include", True, 2)),
-    ("witness", "find_unsealed", ("jobs-from", False, 1)),
-    ("witness", "unread", ("read", False, 2)),
+    ("stale_results", "find_changed", ("read", True, 1)),
+    ("stale_results", "find_changed", ("include", True, 2)),
+    ("stale_results", "find_unsealed", ("jobs-from", False, 1)),
+    ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
 """(Where, the check that is switched off, the case (word, is known, run) that finds it out)."""
@@ -195,7 +195,7 @@ MUTANTS = [
 def test_each_check_is_missed_when_it_is_switched_off(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Witness if where == "witness" else results, name, lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck if where == "stale_results" else results, name, lambda *_args: ())
     word, is_known, run = case
 
     with pytest.raises(AssertionError, match="other than a clean build"):

@@ -1,4 +1,4 @@
-"""Files outside the project that a call opened because content names them: the job must fail, whoever opened them.
+"""Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
 
 Builders of aptui ask for such files through the SDK, which refuses. Others just open what they are told. What they open for
 reasons of their own (their libraries, their settings) is none of our business: only a path that stands in the source, or in a file

@@ -1,11 +1,11 @@
-"""What a run has logged so far, told to the engine while it goes on, whatever the run's own thread is at.
+"""Answers what a run has logged so far while it goes on, whatever the run's own thread does.
 
 Questions come over a socket pair of their own, and one thread reads them. So nobody else can take one in and leave it, none can
 stand behind orders, and the run is never asked to stop and look: one that nobody asks about costs the setting of a variable.
 Each question names a run and is answered, if only by that this worker is not at it. Native code that holds the GIL delays the
 answer, no more.
 
-Tests: `tests/worker/test_telling.py`.
+Tests: `tests/worker/test_log_answers.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
 
 
-class RunTeller:
+class LogAnswerer:
     """Answers what is asked over `questions` about the run that is under way; its thread begins with the first run."""
 
     def __init__(self, questions: socket.socket) -> None:
@@ -68,8 +68,8 @@ class RunTeller:
     def _answer(self, question: wire.LogQuestion) -> bytes:
         run = self._run
         if run is None or run[0] != question.run_key:
-            return wire.encode(wire.FrameKind.SAID, wire.SaidLog(question.run_key))
+            return wire.encode(wire.FrameKind.LOG_ANSWER, wire.LogAnswer(question.run_key))
         try:
-            return wire.encode(wire.FrameKind.SAID, wire.SaidLog(question.run_key, *run[1].so_far(question.seen)))
+            return wire.encode(wire.FrameKind.LOG_ANSWER, wire.LogAnswer(question.run_key, *run[1].so_far(question.seen)))
         except wire.WireError:
-            return wire.encode(wire.FrameKind.SAID, wire.SaidLog(question.run_key))
+            return wire.encode(wire.FrameKind.LOG_ANSWER, wire.LogAnswer(question.run_key))

@@ -1,4 +1,4 @@
-"""The answer to `port.TellLog`, for those who ask; apart from the verbs, which know nothing of records.
+"""The answer to `port.ReadRunLog`, for clients; apart from the verbs, which know nothing of records.
 
 Tests: `tests/verbs/test_following.py`.
 """
@@ -13,7 +13,7 @@ from aptui.link.port import Answer
 from aptui.shared.forms import prepare_form
 
 
-class ToldLog(Struct, frozen=True):
+class RunLogSoFar(Struct, frozen=True):
     """What a run has logged so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
 
     run_key: int = 0
@@ -21,10 +21,10 @@ class ToldLog(Struct, frozen=True):
     records: tuple[LogRecord, ...] | None = None
 
 
-def make_told_log(answer: Answer) -> ToldLog:
+def make_run_log(answer: Answer) -> RunLogSoFar:
     """Return an answer as it is meant.
 
     Raises:
         msgspec.ValidationError: it is none.
     """
-    return msgspec.convert(answer, prepare_form(ToldLog))
+    return msgspec.convert(answer, prepare_form(RunLogSoFar))

@@ -1,6 +1,6 @@
-"""A seldom look whether the asset database is still the file that is written to: one that was unlinked takes writes as before.
+"""A check now and then whether the asset database is still the file that is written to: an unlinked file accepts writes as before.
 
-Whoever writes looks before each transaction (`store/db/writer`); at rest nobody writes, while every reader finds nothing.
+The writer checks before each transaction (`store/db/writer`), but at rest nothing is written, and every reader would find no file.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
-_LOOK_EVERY_S = 5.0
+_CHECK_EVERY_S = 5.0
 _GONE = "the asset database is gone: put it back, or 'rescan' makes everything anew"
 _REPLACED = "the asset database was replaced: 'rescan' goes on with the other one"
 
 
-class DatabaseLook:
+class DatabaseFileCheck:
     """What is wrong with the database's file (`trouble`, "" = nothing), as it was last seen."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class DatabaseLook:
         if writer is None:
             self.trouble, self._due_s = "", 0.0
         elif now_s >= self._due_s:
-            self._due_s = now_s + _LOOK_EVERY_S
+            self._due_s = now_s + _CHECK_EVERY_S
             before, has_name = self.trouble, writer.has_its_name
             self.trouble = "" if has_name else _GONE if has_name is None else _REPLACED
             return self.trouble not in ("", before)
