@@ -43,6 +43,8 @@ from aptui.tui.screens.assets.panel import AssetPlaces, folder_panel
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.trees import live
 from aptui.tui.screens.assets.trees import search as tree_search
+from aptui.tui.screens.assets.trees.trees import AssetTreeView
+from aptui.tui.widgets.columns import lay_out
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text
@@ -505,6 +507,14 @@ def test_a_tree_in_which_all_is_well_has_no_column_for_what_is_not(tmp_path):
         await until(pilot, lambda: "Not well" not in text(app))
 
     in_assets(tmp_path, look)
+
+
+@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"])])
+def test_what_is_not_well_is_whole_in_a_narrow_tree(width, ids):
+    columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
+
+    assert list(columns)[: len(ids)] == ids
+    assert columns["health"] == 22
 
 
 @pytest.mark.usefixtures("store")

@@ -18,7 +18,7 @@ from aptui.tui.data.asset_health import TreeHealth
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from aptui.tui.widgets.cells import width_of
-from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.columns import GAP, Column
 from aptui.tui.widgets.focus import give_focus
 from aptui.tui.widgets.tree import VTree
 
@@ -30,6 +30,7 @@ SOURCE_COLUMNS = (
     Column("duration", "Analysis", 8, align="right", drop_rank=1),
 )
 PRODUCT_COLUMNS = (Column("name", "Name", 0, 20), Column("extension", "Ext", 6, drop_rank=1))
+_LEAST_NAME = 16
 Place = tuple[Kind, int]
 """A row of a tree: (which tree, key)."""
 
@@ -44,6 +45,12 @@ class AssetTreeView(VTree):
         self.display = kind is Kind.SOURCES
         self.empty_text = "reading…"
         self._health_cells = 0
+
+    def _measure_columns(self, width: int) -> list[Column]:
+        """Return the columns; in a narrow tree names give way to what is not well: few of them are long."""
+        name, *others = super()._measure_columns(width)
+        room = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
+        return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, room))), *others]
 
     def fit_health(self, health: TreeHealth | None) -> None:
         """Give what is not well the room that it takes, none while all is well; it becomes wider and never narrower."""
