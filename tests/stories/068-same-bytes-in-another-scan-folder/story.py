@@ -50,3 +50,6 @@ def play(story):
     story.move("shared/part.inc", "shared/PART.inc")
     assert set(story.engine_run().runs) == set(BOTH)  # the first is fetched, and once more when its name counts again
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
+
+    story.config(CONFIG + "ignore: ['*.none']\n")  # everything is considered anew
+    story.run(analysed=0)

@@ -301,7 +301,7 @@ class Runs:
             rel = self._graph.counting(path)
             name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
-                found[name] = digest[:32]
+                found[name] = digest[:32] if digest or rel is None else self._digest_of_other_case(rel)
         before = targets_of(job.source)
         job.discovered = tuple(sorted(found.items()))
         job.planned_inputs = self._graph.with_discovered(job.source, job.planned_inputs, job.discovered)
@@ -315,6 +315,14 @@ class Runs:
             if isinstance(fact, FileFact) and not fact.digest:
                 unread[PathKey(name)] = fact
         self._jobs.hash(unread.items())
+
+    def _digest_of_other_case(self, rel: str) -> str:
+        """Return the digest of the file that counts for a path which a run found missing, if it is spelled otherwise, "" for none.
+
+        Whoever asks by that name finds none as long as it is called so (`Graph._places`); the name stands for it all the same.
+        """
+        fact = self._memory.file(key_of(RelPath(rel)))
+        return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
 
     def _learn_outside(self, result: RunResult) -> None:
         """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
