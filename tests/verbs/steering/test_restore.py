@@ -148,7 +148,7 @@ def test_a_job_that_failed_is_served_with_what_it_made_before(project: Path, twi
 @pytest.mark.real
 def test_what_cannot_be_restored_is_told(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
     assert "there is no run 9 of this job; there are 2; 1 is the last one" in run("restore", "a.up", "--run", "9")[2]
-    assert "copies of sources are not kept there" in run("restore", "plain.txt", "--run", "1")[2]
+    assert "copies of sources are not stored there" in run("restore", "plain.txt", "--run", "1")[2]
     for blob in (tmp_path / "store").rglob("*"):
         if blob.is_file() and blob.read_bytes() == b"ONE":
             blob.unlink()
