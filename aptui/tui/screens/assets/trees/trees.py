@@ -49,8 +49,8 @@ class AssetTreeView(VTree):
     def _measure_columns(self, width: int) -> list[Column]:
         """Return the columns; in a narrow tree names give way to what is not well: few of them are long."""
         name, *others = super()._measure_columns(width)
-        room = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
-        return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, room))), *others]
+        free_width = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
+        return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, free_width))), *others]
 
     def fit_health(self, health: TreeHealth | None) -> None:
         """Give what is not well the room that it takes, none while all is well; it becomes wider and never narrower."""
