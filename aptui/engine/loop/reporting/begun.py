@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from aptui.core.notices import JobChanged
+from aptui.core.notices import JobChanged, JobKey
 
-_Key = int | tuple[int, str, str]
+_ENDED = frozenset({"completed", "failed"})
 
 
 class StartedRuns:
     """Holds back the news that a job runs until a worker has begun it. A later word about the job takes its place."""
 
     def __init__(self) -> None:
-        self._held: dict[_Key, JobChanged] = {}
-        self._key_of: dict[int, _Key] = {}
+        self._held: dict[JobKey, JobChanged] = {}
+        self._key_of: dict[int, JobKey] = {}
 
     def __bool__(self) -> bool:
         """Whether anything is held back."""
@@ -24,7 +24,7 @@ class StartedRuns:
 
     def holds_back(self, notice: JobChanged) -> bool:
         """Whether this is not to be told now; what was held back of the job is forgotten."""
-        key = notice.job_id or (notice.scan_folder, str(notice.source), notice.job_key)
+        key = notice.key
         before = self._held.pop(key, None)
         if before is not None:
             self._key_of.pop(before.run_key, None)
@@ -32,6 +32,13 @@ class StartedRuns:
             return False
         self._held[key], self._key_of[notice.run_key] = notice, key
         return True
+
+    def find_begin(self, end: JobChanged) -> JobChanged | None:
+        """Return the held news that the run ran whose end this is: it may be over before anybody saw a worker at it."""
+        held = self._held.get(end.key)
+        if held is None or not end.is_run or end.status not in _ENDED or end.run_key != held.run_key:
+            return None
+        return replace(held, cause=end.cause)
 
     def list_started(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
         """Return what may be told now that workers are at these runs; it counts as of the event `cause`."""

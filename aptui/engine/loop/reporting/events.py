@@ -75,8 +75,11 @@ class NoticePublisher:
     def notify(self, notice: Notice) -> None:
         """Notify every listener, and write to the engine's log what people may look for later."""
         self._cause = notice.cause
-        if isinstance(notice, JobChanged) and self.begun.holds_back(notice):
-            return
+        if isinstance(notice, JobChanged):
+            if (begin := self.begun.find_begin(notice)) is not None:
+                self._notify(begin)
+            if self.begun.holds_back(notice):
+                return
         self._notify(notice)
 
     def notify_started(self, run_keys: Iterable[int]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.loop.reporting.events import NoticePublisher
@@ -59,3 +61,23 @@ def test_a_run_of_an_analysis_and_a_new_run_of_the_same_job_are_kept_apart() -> 
     news.notify_started([22])
 
     assert heard == [(0, "processing"), (3, "processing")]
+
+
+def test_a_run_that_ends_before_anybody_saw_a_worker_at_it_is_told_with_its_end() -> None:
+    news, heard = publisher()
+    for job_id, end in enumerate(("completed", "failed"), 1):
+        news.notify(job(job_id, "processing", 10 + job_id))
+        news.notify(job(job_id, end, 10 + job_id))
+
+    assert heard == [(1, "processing"), (1, "completed"), (2, "processing"), (2, "failed")]
+    assert not news.begun
+
+
+def test_a_job_that_needed_no_run_after_all_is_not_told_as_running() -> None:
+    news, heard = publisher()
+    news.notify(job(1, "processing", 11))
+    news.notify(replace(job(1, "completed", 11), is_run=False))
+    news.notify(job(2, "processing", 12))
+    news.notify(job(2, "completed", 9))
+
+    assert heard == [(1, "completed"), (2, "completed")]
