@@ -494,12 +494,12 @@ def test_the_filter_line_tells_each_key_keeps_history_and_leaves_on_the_second_e
         await pilot.press("up", "up")
         assert box.text == "png"
         await pilot.press("enter")
-        assert ("Left", "png") in told
+        assert ("FilterLeft", "png") in told
         assert box.history.texts == ["png", "failed platform:pc"]
         await pilot.press("escape")
         assert box.text == ""
         await pilot.press("escape")
-        assert ("Left", "") in told
+        assert ("FilterLeft", "") in told
 
     play(box, script)
 
