@@ -70,7 +70,8 @@ class WorkingSet:
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
         """{target: who depends on it by the archive's word}, for this event: what is saved meanwhile is in memory, too."""
-        self._new_uuids: dict[SourceUuid, PathKey] = {}
+        self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
+        """Who has a UUID in memory, the last to get it last: of two that claim one, either may have to let it go."""
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
         """What stands in `_new_legacy` of each source."""
@@ -137,13 +138,12 @@ class WorkingSet:
         """Take a new source into memory."""
         self._recent.pop(source.key, None)
         self.sources[source.key] = source
-        self._new_uuids[source.uuid] = source.key
+        self._hold_uuid(source)
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
         """Return the key of the source with this UUID; of those that had it, the first by scan folder, age and path."""
-        found = self._new_uuids.get(uuid)
-        if found is not None:
-            return found
+        if uuid in self._new_uuids:
+            return next(reversed(self._new_uuids[uuid]))
         known = [key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)]
         known += [key for key in self._new_legacy.get(uuid, ()) if key not in known]
         return min(known, key=lambda key: self._standing(key, uuid)) if len(known) > 1 else next(iter(known), None)
@@ -162,14 +162,15 @@ class WorkingSet:
         if legacy:
             self._answers[source.key] = tuple(dict.fromkeys((*self._answers.get(source.key, ()), *legacy)))
 
+    def _hold_uuid(self, source: Source) -> None:
+        holders = self._new_uuids.setdefault(source.uuid, {})
+        holders.pop(source.key, None)
+        holders[source.key] = None
+
     def _forget_uuids(self, source: Source) -> None:
-        if self._new_uuids.get(source.uuid) == source.key:
-            del self._new_uuids[source.uuid]
+        _take_out(self._new_uuids, source.uuid, source.key)
         for uuid in self._answers.pop(source.key, ()):
-            claims = self._new_legacy.get(uuid, {})
-            claims.pop(source.key, None)
-            if not claims:
-                self._new_legacy.pop(uuid, None)
+            _take_out(self._new_legacy, uuid, source.key)
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of all sources that have this UUID, had it, or claim it."""
@@ -185,7 +186,7 @@ class WorkingSet:
         """Give `source` another UUID."""
         self._forget_uuids(source)
         source.uuid = uuid
-        self._new_uuids[uuid] = source.key
+        self._hold_uuid(source)
 
     def forget(self, source: Source, ticket: int) -> None:
         """Drop a source that is gone; its rows go with `ticket`, and until then the archive's word on it does not count."""
@@ -355,3 +356,10 @@ def answers_to(source: Source, uuid: SourceUuid) -> bool:
 def brings_sources(job: Job) -> bool:
     """Whether `job` has work pending that may lead to new sources."""
     return job.state is not None and job.state not in SETTLED and (job.is_analysis or job.platform == COMMON_PLATFORM)
+
+
+def _take_out(keys_of: dict[SourceUuid, dict[PathKey, None]], uuid: SourceUuid, key: PathKey) -> None:
+    keys = keys_of.get(uuid, {})
+    keys.pop(key, None)
+    if not keys:
+        keys_of.pop(uuid, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from fake_world import World
 from fakes import Setup, copier, meta, meta_uuid, scripter
@@ -64,6 +66,21 @@ def test_a_moved_source_with_its_file_is_the_same_and_who_names_it_follows(world
     world.write("sub/a.s", "z")
     world.settle()
     assert "user.s@linux:main" in world.ran()
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_who_names_a_uuid_has_the_original_in_whichever_order_it_and_its_copy_are_known(seed: int) -> None:
+    world = World(Setup(builders=(copier(), scripter()), metadata_types=(".txt",)), rng=random.Random(seed))
+    for name, text in (("plain.txt", ""), ("user.s", f"uuid {meta_uuid('one').hex()}"), ("sub/b.txt", "original")):
+        world.write(name, text)
+    world.settle()
+    world.write("aa.txt", "copied")
+    for name in ("sub/b.txt", "aa.txt"):
+        world.write(f"{name}.meta", meta("one", "sub/b.txt"))
+
+    world.settle()
+
+    assert world.job("user.s@linux:main").inputs == world.clean().job("user.s@linux:main").inputs
 
 
 @pytest.mark.parametrize("fuse", range(0, 40, 3))
