@@ -135,8 +135,8 @@ def analyse_scene(request, response):
 def process_scene(request, response):
     """One model; what the settings say is in it, so that a change of them can be seen."""
     settings = f"{request.fullPath}.assetinfo"
-    said = json.loads(open(settings, encoding="utf-8").read()) if os.path.exists(settings) else {}
-    groups = [group.get("name", "") for group in said.get("values", [])] or [os.path.basename(request.sourceFile)]
+    scene = json.loads(open(settings, encoding="utf-8").read()) if os.path.exists(settings) else {}
+    groups = [group.get("name", "") for group in scene.get("values", [])] or [os.path.basename(request.sourceFile)]
     add_product(request, response, ".azmodel", "\n".join(groups).encode())
 
 
