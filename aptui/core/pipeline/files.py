@@ -212,8 +212,8 @@ class Files:
             self._planner.wants(fact.rel, fact.scan_folder)
             or key in self._memory.sources
             or key in self._waiters
-            or bool(self._graph.owners_of(fact.rel))
-            or self._graph.is_shared(key)
+            or bool(self._graph.companions.find_owners(fact.rel))
+            or self._graph.companions.is_shared(key)
             or (self._memory.edges.has_any and bool(self._memory.dependents((key, path_uuid(key).hex()))))
         )
 

@@ -25,22 +25,22 @@ class Spread:
         self._identities = identities
         self._memory = jobs.memory
         self._ledger = jobs.ledger
-        self._graph = jobs.graph
+        self._companions = jobs.graph.companions
         self._planner = jobs.planner
 
     def _sharers(self, keys: set[PathKey]) -> set[PathKey]:
         """Return what has one of these files as a companion that it shares with others."""
-        shared = [key for key in keys if self._graph.is_shared(key)]
+        shared = [key for key in keys if self._companions.is_shared(key)]
         if not shared:
             return set()
         facts = {fact.key: fact for fact in self._memory.archive.files_below(PathKey(""))}
         for pending in self._memory.folders.values():
             facts.update(pending.winners)
-        return {key for key, fact in facts.items() if any(self._graph.shares(each, fact.rel) for each in shared)}
+        return {key for key, fact in facts.items() if any(self._companions.is_shared_with(each, fact.rel) for each in shared)}
 
     def spread(self, keys: set[PathKey]) -> None:
         """These files are not what they were: plan all that depends on them, however far."""
-        owners = {owner for key in keys for owner in self._graph.owners_of(RelPath(key))} | self._sharers(keys)
+        owners = {owner for key in keys for owner in self._companions.find_owners(RelPath(key))} | self._sharers(keys)
         affected: set[PathKey] = set(owners)
         edge = set(keys) | owners
         while (edge or self._identities.has_renamed) and self._memory.edges.has_any:

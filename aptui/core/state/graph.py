@@ -7,7 +7,6 @@ whatever ran first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
@@ -32,9 +31,10 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.patterns import is_like
-from aptui.core.project import Builder, Companion, Project
+from aptui.core.project import Builder, Project
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
+from aptui.core.state.companions import Companions
 from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
@@ -81,11 +81,7 @@ class Graph:
         self._cycles: dict[Identity, Cycle] = {}
         self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
-        self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
-        sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
-        self._may_have_companions = re.compile(sources, re.IGNORECASE).fullmatch
-        self._companions = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
-        self._files = frozenset(key_of(RelPath(companion.file)) for companion in project.companions if companion.file)
+        self.companions = Companions(project)
 
     # --------------------------------------------------------------------------------------------------------------- rules
 
@@ -97,44 +93,6 @@ class Graph:
             found = (("rule", builder.name, fingerprint.combine(entries)), entries)
             self._rules[builder.uuid, platform] = found
         return found
-
-    @property
-    def knows_companions(self) -> bool:
-        """Whether any file can be a companion of another."""
-        return bool(self._companions)
-
-    def companions_of(self, rel: RelPath) -> list[PathKey]:
-        """Return the keys of the metadata companions that `rel` may have, existing or not."""
-        if not self._companions or not self._may_have_companions(rel):
-            return []
-        return [companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
-
-    def owners_of(self, rel: RelPath) -> list[PathKey]:
-        """Return the keys that `rel` may be a companion of."""
-        key = key_of(rel)
-        if not key.endswith(self._companion_suffixes):
-            return []
-        found = []
-        for companion, regex in self._companions:
-            suffix = "." + companion.suffix.lower()
-            if companion.file or not key.endswith(suffix):
-                continue
-            owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
-            if regex.fullmatch(owner):
-                found.append(PathKey(owner))
-        return found
-
-    def is_shared(self, key: PathKey) -> bool:
-        """Whether this one file is a companion of many sources (`Companion.file`)."""
-        return key in self._files
-
-    def shares(self, key: PathKey, rel: str) -> bool:
-        """Whether the shared companion `key` is one of `rel`."""
-        return any(
-            regex.fullmatch(rel) is not None
-            for companion, regex in self._companions
-            if companion.file and key_of(RelPath(companion.file)) == key
-        )
 
     # ------------------------------------------------------------------------------------------------------------ manifests
 
@@ -164,7 +122,7 @@ class Graph:
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
         if any(item.state not in SETTLED for item in siblings):
             assembly.waits.add(source.key)  # it may be planned otherwise
-        if siblings or self._companions:
+        if siblings or self.companions:
             closure = self._closure(source, siblings, assembly, needs_analyses=True)
             entries += (*closure, *self._places(source, "places", closure))
         found = [("discovered", name, self._read_discovered(PathKey(name), digest, assembly)) for name, digest in job.discovered]
@@ -251,7 +209,7 @@ class Graph:
     def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
         """Return entries for companions and all recursive source dependencies, by name."""
         entries: dict[PathKey, Entry] = {}
-        for companion in self.companions_of(source.rel):
+        for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
         # The source itself is in the manifest already; with it among those seen, a cycle of dependencies ends like any other way.
@@ -269,7 +227,7 @@ class Graph:
                 # the job, which waits for it, is assembled anew.
                 if key in assembly.waits:
                     continue
-                for companion in self.companions_of(RelPath(key)):
+                for companion in self.companions.find(RelPath(key)):
                     entries.setdefault(companion, ("companion", companion, self._digest(companion, assembly)))
                 other = self._memory.view(key)
                 for job in other.jobs.values() if other else ():
@@ -490,13 +448,3 @@ def _identity(job: Job) -> Identity:
 
 def _name(job: Job) -> str:
     return f"{job.source.rel}@{job.platform}:{job.key}"
-
-
-def companion_key(companion: Companion, rel: RelPath) -> PathKey:
-    """Return the key of the companion that `rel`, which matches, may have."""
-    if companion.file:
-        return key_of(RelPath(companion.file))
-    stem, dot, extension = rel.rpartition(".")
-    if companion.replaces and dot and extension.lower() == companion.replaces.lower():
-        return key_of(RelPath(f"{stem}.{companion.suffix}"))
-    return key_of(RelPath(f"{rel}.{companion.suffix}"))

@@ -24,7 +24,7 @@ from aptui.core.paths import from_text, parent, to_text
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.project import Builder, ScanFolder
 from aptui.core.settings import is_settings
-from aptui.core.state.graph import companion_key
+from aptui.core.state.companions import companion_key
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.graph.affected import AffectedJob, Spreading

@@ -28,7 +28,7 @@ from aptui.core.paths import key_of
 from aptui.core.patterns import matches
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder
 from aptui.core.settings import SKIP, SettingsTree, Value, choose_references, is_settings
-from aptui.core.state.graph import companion_key
+from aptui.core.state.companions import companion_key
 from aptui.shared.errors import UserError
 from aptui.verbs.graph.unwanted import find_ignore_rule
 from aptui.verbs.naming import NamedPath, as_text, meanings

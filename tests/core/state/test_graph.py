@@ -1,14 +1,14 @@
-"""The graph: what a job is made of, companions, relative paths and rings, asked directly."""
+"""The graph: what a job is made of, relative paths and cycles, asked directly."""
 
 from __future__ import annotations
 
 import pytest
 from fake_world import World
-from fakes import Setup, glob
+from fakes import Setup
 from msgspec.structs import replace
 
-from aptui.core.model import PathKey, RelPath, Source
-from aptui.core.project import Companion, ScanFolder
+from aptui.core.model import Source
+from aptui.core.project import ScanFolder
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import WorkingSet
 
@@ -16,47 +16,6 @@ from aptui.core.state.working_set import WorkingSet
 def graph_of(setup: Setup) -> Graph:
     world = World(setup)
     return Graph(world.project, WorkingSet(world.archive))
-
-
-COMPANIONS = (
-    Companion(glob("*.fbx"), "assetinfo"),
-    Companion(glob("*.fbx"), "meta", replaces="FBX"),
-    Companion(glob("*.png"), "assetinfo"),
-)
-
-
-def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
-    graph = graph_of(Setup(companions=COMPANIONS))
-
-    assert graph.companions_of(RelPath("Sub/A.Fbx")) == ["sub/a.fbx.assetinfo", "sub/a.meta"]
-    assert graph.companions_of(RelPath("a.txt")) == []
-
-
-@pytest.mark.parametrize(
-    ("rel", "owners"),
-    [
-        ("a.fbx.assetinfo", ["a.fbx"]),
-        ("A.PNG.AssetInfo", ["a.png"]),
-        ("a.meta", ["a.fbx"]),
-        ("a.txt.assetinfo", []),
-        ("a.fbx", []),
-    ],
-)
-def test_a_companion_knows_whose_it_may_be(rel: str, owners: list[str]) -> None:
-    assert graph_of(Setup(companions=COMPANIONS)).owners_of(RelPath(rel)) == owners
-
-
-def test_one_file_may_be_the_companion_of_many() -> None:
-    graph = graph_of(Setup(companions=(Companion(glob("*.s"), "", file="Lists/All.xml"), *COMPANIONS)))
-
-    assert graph.companions_of(RelPath("sub/a.s")) == ["lists/all.xml"]
-    assert graph.owners_of(RelPath("Lists/All.xml")) == []
-    assert [graph.is_shared(PathKey(key)) for key in ("lists/all.xml", "all.xml")] == [True, False]
-    assert [graph.shares(PathKey("lists/all.xml"), rel) for rel in ("b.S", "b.fbx")] == [True, False]
-
-
-def test_without_companions_nobody_is_asked() -> None:
-    assert graph_of(Setup()).companions_of(RelPath("a.fbx")) == []
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,10 @@ class PlainCopies:
 
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
         """Whether jobs look at other files beside this one, or jobs of others look at it or wait for it."""
-        graph = self._jobs.graph
+        companions = self._jobs.graph.companions
         if fact.is_duplicate or key in self._jobs.waiters:
             return True
-        return graph.knows_companions and bool(graph.companions_of(fact.rel) or graph.owners_of(fact.rel) or graph.is_shared(key))
+        return bool(companions) and bool(companions.find(fact.rel) or companions.find_owners(fact.rel) or companions.is_shared(key))
 
     def _are_depended_on(self, files: Sequence[tuple[PathKey, FileFact]]) -> bool:
         if not self._memory.edges.has_any:
