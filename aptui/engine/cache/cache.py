@@ -27,6 +27,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
+from aptui.engine.cache.ownership import refuse_foreign, refuse_links, remove_in_background
 from aptui.engine.cache.places import (
     OpenFolders,
     Placement,
@@ -39,7 +40,7 @@ from aptui.engine.cache.places import (
     stamp_of,
 )
 from aptui.shared import trace
-from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.errors import BusyError, HostError
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
@@ -97,8 +98,9 @@ class Cache:
                 one of ours.
             HostError: it cannot be written.
         """
-        self._refuse_links()
-        self._refuse_foreign()
+        refuse_links(self.root, (OWN_FOLDER, *self._platforms))
+        if not self.own.is_dir():
+            refuse_foreign(self.root, self._platforms)
         try:
             for folder in (self.staging, self._trash):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -123,27 +125,6 @@ class Cache:
             self.close()
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
 
-    def _refuse_links(self) -> None:
-        """A link in the place of a platform's folder leads to files of others: they are no products, and not ours to delete."""
-        for name in (OWN_FOLDER, *self._platforms):
-            folder = self.root / cache_path(name)
-            if folder.is_symlink():
-                raise UserError(
-                    f"'{folder}' is a link to '{os.readlink(folder)}': products are not written or deleted behind links",
-                    hint="remove the link; to have products elsewhere, set 'cache' to that place or mount it there",
-                )
-
-    def _refuse_foreign(self) -> None:
-        if self.own.is_dir() or not self.root.is_dir():
-            return
-        for platform in self._platforms:
-            folder = self.root / cache_path(platform)
-            if folder.is_dir() and any(folder.iterdir()):
-                raise UserError(
-                    f"'{self.root}' holds a folder '{platform}' that aptui did not make",
-                    hint="choose another 'cache', or move that folder away",
-                )
-
     def close(self) -> None:
         """Let go of the folder, and of what was thrown away in it."""
         if self._lock < 0:
@@ -153,15 +134,7 @@ class Cache:
         os.close(self._lock)
         self._lock = -1
         with contextlib.suppress(OSError):
-            leftovers = [str(item) for item in self._trash.iterdir()]
-            if leftovers:
-                import subprocess
-
-                subprocess.run(  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
-                    ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *leftovers],
-                    start_new_session=True,
-                    check=False,
-                )
+            remove_in_background([str(item) for item in self._trash.iterdir()])
 
     def throw_away_products(self) -> None:
         """There is no record of what lies here: move every platform's folder aside."""
