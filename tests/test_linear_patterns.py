@@ -18,7 +18,7 @@ PROVEN = {
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
     "aptui.core.results.checks": "regexes of the project's own configuration",
     "aptui.config.sections.checks": "the project's own configuration, when it is read",
-    "aptui.core.state.graph": "regexes of the project's own configuration",
+    "aptui.core.state.companions": "regexes of the project's own configuration",
     "aptui.engine.relocate.plan": "regexes of the project's own configuration",
     "aptui.engine.cache.shared.rules": "regexes of the project's own configuration",
     "aptui.engine.relocate.references": "alternatives of escaped words",
