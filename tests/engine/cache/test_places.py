@@ -83,13 +83,26 @@ def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
 
 def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
+    held: list[int] = []
     kept = [f"{platform}/f" for platform in "abcd"]
     for name in (*kept, "e/f"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setattr(places, "_FOLDERS_OPEN", len(kept))
-    monkeypatch.setattr(os, "open", lambda path, *args, open=os.open, **named: opened.append(path) or open(path, *args, **named))
+    os_open, os_close = os.open, os.close
+
+    def open_folder(path: bytes, flags: int, **named: int) -> int:
+        opened.append(path)
+        held.append(os_open(path, flags, **named))
+        return held[-1]
+
+    def close_folder(descriptor: int) -> None:
+        if descriptor in held:  # else it is not of these folders
+            held.remove(descriptor)
+        os_close(descriptor)
+
+    monkeypatch.setattr(os, "open", open_folder)
+    monkeypatch.setattr(os, "close", close_folder)
     folders = OpenFolders(os.fsencode(tmp_path))
-    before = len(os.listdir("/proc/self/fd"))
 
     found = [folders.descriptor_of(name) for _time in range(3) for name in kept]
     assert found == found[: len(kept)] * 3
@@ -102,4 +115,4 @@ def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Pat
     assert opened.count(b"f") == len(kept) + 2, "the one that was used longest ago had to go"
     folders.close()
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not held
