@@ -286,6 +286,8 @@ class World:
         self.staging: dict[str, Digest] = {}
         self.inbox: deque[Event] = deque()
         self.saves: deque[SaveRows] = deque()
+        self._answers: list[Event] = []
+        """Answers to the commits of the event that is being handled."""
         self.running: dict[int, tuple[Order, str | None]] = {}
         self.killed: dict[int, tuple[Order, str | None]] = {}
         self.dead: set[int] = set()
@@ -478,6 +480,9 @@ class World:
         for command in commands:
             self._tick()
             self._perform(command)
+        answers, self._answers = self._answers, []
+        for answer in answers:  # what waits behind a commit is performed first: rows are saved in the order of their tickets
+            self._handle(answer)
         if any(name.startswith(_COMMON) for name in self.deletes):
             self._save_some(len(self.saves))
         self._delete_saved()
@@ -493,7 +498,7 @@ class World:
                     self._start(order)
             case CommitProducts():
                 committed, failed = self._commit(command)
-                self._handle(ProductsCommitted(self._next(), committed, failed, self._now_ms))
+                self._answers.append(ProductsCommitted(self._next(), committed, failed, self._now_ms))
             case SaveRows():
                 assert not self.saves or command.ticket > self.saves[-1].ticket
                 self.saves.append(command)

@@ -394,7 +394,7 @@ class Files:
         # those alone.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
-        source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
+        self._jobs.move_source(source, fact)
         source.identity = self._identities.metadata_identity(source)
         if source.identity != identity:
             self._identities.note_renamed((source.uuid, *known))
@@ -445,7 +445,7 @@ class Files:
         source = found[0] if found else self._identities.new_source(key, fact)
         source.trouble = text
         if source.fact != fact:
-            source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
+            self._jobs.move_source(source, fact)
             self._jobs.save_source(source)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):

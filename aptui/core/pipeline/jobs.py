@@ -184,6 +184,15 @@ class Jobs:
         self.ledger.put("put_source", rows.source_row(source))
         self.ledger.touched[source] = None
 
+    def move_source(self, source: Source, fact: FileFact) -> None:
+        """Set the file of a source, which may have another name or scan folder than the previous one, and report its jobs if so."""
+        is_moved = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
+        if is_moved:
+            self.reports.report_old_names(source)
+        source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
+        if is_moved:
+            self.reports.report_new_names(source)
+
     def schedule_edges(self, source: Source, builder: bytes) -> None:
         """Have the edges of (source, builder) saved at the end of this event."""
         self._edges_due[source, builder] = None
@@ -244,6 +253,7 @@ class Jobs:
         self.ledger.touched[job.source] = None
         if job.is_analysis:
             self.ledger.drop("drop_analysis", (job.source.id, job.builder))
+            self.reports.report(job, is_settled=bool(job.error), is_run=False)
             return
         freed = self.conflicts.release(job)
         if job.products or job.lost:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from aptui.core.messages import WriteLog
-from aptui.core.model import Job, JobState
+from aptui.core.model import Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.project import Project
 from aptui.core.results.facts import together
@@ -83,6 +83,18 @@ class Reports:
             self._reported_pending.discard(job)
         status = "" if job.state is None else SHOWN[job.state]
         self._ledger.notices.append(self._notice(job, self._ledger.cause, status, is_run=is_run))
+
+    def report_old_names(self, source: Source) -> None:
+        """Report the analyses of a source as gone before its name or scan folder changes: clients know an analysis by these."""
+        for job in source.jobs.values():
+            if job.is_analysis and (self.wants_news or self.is_followed):
+                self._ledger.notices.append(self._notice(job, self._ledger.cause, "", is_run=False))
+
+    def report_new_names(self, source: Source) -> None:
+        """Report all jobs of a source whose file has another name or scan folder now."""
+        for job in source.jobs.values():
+            if job.state is not None:
+                self.report(job, is_run=False)
 
     def latest(self, at_work: Collection[int]) -> list[JobChanged]:
         """Return news of the jobs that moved and are not settled, as they are now.

@@ -285,8 +285,17 @@ class JobTable:
         rows = self._rows_of(keys)
         for at in np.flatnonzero(~self._are_alive(rows)).tolist():
             rows[at] = self._row_to_change(news[at], int(keys[at]), -1)
+        self._rename(rows, news)
         self._write(rows, news, statuses, completed_ms)
         return rows
+
+    def _rename(self, rows: Rows, news: Sequence[JobChanged]) -> None:
+        """Write the paths and scan folders of jobs whose source has another name, or lies in another folder, than before."""
+        paths, sources = self._texts["source"], self._columns["source"]
+        for row, item in zip(rows.tolist(), news, strict=True):
+            if paths[int(sources[row])] != item.source:
+                sources[row] = paths.append(item.source)
+        self._columns["folder"][rows] = [self.folder_code(item.scan_folder) for item in news]
 
     def _write(
         self, rows: Rows, items: Sequence[JobValues | JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]

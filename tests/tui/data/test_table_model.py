@@ -1,15 +1,21 @@
-"""Whatever news, filters and orders came: at rest the rows are those of a plain list, filtered and sorted by Python."""
+"""At rest the rows are those of a plain list that Python filters and sorts, and those of an engine whose notices they follow."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from fake_world import World
+from fakes import MADE, Setup, copier, scripter
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aptui.core.model import JobState
+from aptui.core.notices import JobChanged
+from aptui.core.pipeline.reports import SHOWN
 from aptui.store.jobs.table import AnalysisKeys, JobTable
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import JobsStore
@@ -133,3 +139,104 @@ def test_at_rest_the_rows_are_what_filter_and_order_say(steps: list[object]) -> 
             assert (info.source, info.status) == (rows[key].source, "warnings" if rows[key].urgency == 2 else rows[key].status)
     finally:
         store.close()
+
+
+FOLDERS = ("game", "shared")
+EDITS = st.tuples(
+    st.sampled_from(FOLDERS),
+    st.sampled_from(("a.s", "A.s", "b.s", "sub/c.s", "d.txt", "D.txt", "e.txt")),
+    st.sampled_from((None, None, "FAIL ANALYSIS", "FAIL", "WARN", "x", "y", "job two", "include b.s")),
+)
+"""(scan folder, file, its new text; None deletes it)."""
+
+
+class Followed:
+    """An engine without IO whose notices a table follows, the newest of each job in a batch as `Feed` has them."""
+
+    def __init__(self) -> None:
+        builders = (copier(platforms=("linux", "server")), scripter(platforms=("linux", "server")))
+        self.world = World(Setup(builders=builders, platforms=("linux", "server"), folders=FOLDERS))
+        self.world.pipeline.follow(is_followed=True)
+        self.folders = {number: name for name, number in self.world._folder_ids.items() if name != MADE}
+        self.store = JobsStore(clock_ms=lambda: NOW_MS)
+        table = JobTable({}, AnalysisKeys())
+        table.folders = self.folders
+        self.store.apply(Batch(table=table))
+        self.store.settle()
+
+    def look(self, part: int) -> None:
+        """Apply what the engine reported since the last call, `part` jobs at a time."""
+        newest: dict[object, JobChanged] = {}
+        for item in [*self.world.notices, *self.world.pipeline.latest(list(self.world.pipeline.running))]:
+            if isinstance(item, JobChanged):
+                newest.pop(item.key, None)
+                newest[item.key] = item
+        self.world.notices.clear()
+        jobs = [JobNews(item, is_later=True, received_ms=NOW_MS) for item in newest.values()]
+        for at in range(0, len(jobs), part):
+            self.store.apply(Batch(jobs=tuple(jobs[at : at + part])))
+
+    def stored(self) -> list[tuple[object, ...]]:
+        """Return the jobs and failed analyses of the database."""
+        return sorted(
+            (
+                0 if job.is_analysis else job.id, job.source.rel, self.folders[job.source.scan_folder], job.platform or "all",
+                SHOWN[job.state], job.error, job.warnings, job.errors,
+            )
+            for job in self.world.live_jobs().values()
+            if job.state is not None and (job.state is JobState.FAILED or not job.is_analysis)
+        )  # fmt: skip
+
+    def shown(self) -> list[tuple[object, ...]]:
+        """Return the rows of the table."""
+        infos = [self.store.info(self.store.key(index)) for index in range(self.store.row_count())]
+        return sorted(
+            (
+                max(info.key, 0), info.source, info.scan_folder, info.platform,
+                "completed" if info.status in ("warnings", "errors") else info.status, info.error, info.warnings, info.errors,
+            )
+            for info in infos
+            if info is not None
+        )  # fmt: skip
+
+
+CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
+
+
+@settings(max_examples=60, deadline=None)
+@example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)  # one of two that clash goes, another file changes
+@example([[("game", "a.s", "FAIL ANALYSIS")], [("game", "a.s", None), ("game", "b.s", "x")]], 0, 400)
+@example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)  # another scan folder has it now
+@example([[("game", "d.txt", "x")], [("game", "d.txt", None), ("game", "D.txt", "x")]], 0, 400)
+@given(
+    st.lists(st.lists(EDITS, min_size=1, max_size=5), min_size=1, max_size=6),
+    st.integers(0, 999),
+    st.sampled_from((1, 2, 400)),
+)
+def test_rows_that_follow_an_engine_equal_those_of_its_database(
+    batches: list[list[tuple[str, str, str | None]]], seed: int, part: int
+) -> None:
+    followed = Followed()
+    world = followed.world
+    world.rng = random.Random(seed)
+    try:
+        for edits in batches:
+            for folder, rel, text in edits:
+                if text is None and rel in world.disk.files.get(folder, {}):
+                    world.delete(rel, folder)
+                elif text is not None:
+                    world.write(rel, text, folder)
+            world.scan()
+            for _ in range(world.rng.randrange(12)):
+                if moves := world._moves():
+                    world.rng.choice(moves)()
+            followed.look(part)
+            world.run()
+            followed.look(part)
+            followed.store.resort()
+            followed.store.settle()
+
+            assert followed.shown() == followed.stored()
+            assert not followed.store.tick()
+    finally:
+        followed.store.close()
