@@ -302,7 +302,8 @@ class World:
         """Products that the engine itself deleted and has not made again: nobody need wonder where they are."""
         self.missed: dict[str, None] = {}
         """Products that people deleted, which the engine has still to hear of."""
-        self.told = self.saved = 0
+        self.told = self.saved = self.ordered = 0
+        """Tickets: that the pipeline knows to be saved, that are saved, and of the last rows that were ordered saved."""
         self._keys_copied: set[int] = set()
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
@@ -477,6 +478,7 @@ class World:
         commands, notices = self.pipeline.handle(event)
         self.notices += notices
         self.commands += commands
+        assert not any(isinstance(command, CommitProducts) for command in commands[:-1]), "a commit ends its answer"
         for command in commands:
             self._tick()
             self._perform(command)
@@ -500,7 +502,8 @@ class World:
                 committed, failed = self._commit(command)
                 self._answers.append(ProductsCommitted(self._next(), committed, failed, self._now_ms))
             case SaveRows():
-                assert not self.saves or command.ticket > self.saves[-1].ticket
+                assert command.ticket > self.ordered, "rows are saved in the order of their tickets"
+                self.ordered = command.ticket
                 self.saves.append(command)
             case HashFiles():
                 count = len(command.files)

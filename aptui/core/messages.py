@@ -231,7 +231,7 @@ class JobCommit(Struct, frozen=True):
 
 
 class CommitProducts(Struct, frozen=True):
-    """Commit these jobs together; the loop performs it before it takes the next event."""
+    """Commit these jobs together; the loop performs it before it takes the next event. It is the last command of its answer."""
 
     cause: int
     commits: tuple[JobCommit, ...]

@@ -143,7 +143,6 @@ class Pipeline:
         self.spread.evaluate_identities()
         self.plans.evaluate_todo()
         self.plans.end_chains()
-        self.files.close_complete_folders()  # before a commit, behind which no row may be ordered
         if isinstance(event, FilesHashed):
             self.runs.take_copies(event)
         self.plans.make_finals()

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import duplicate_prefix
-from aptui.core.messages import CommitProducts, JobCommit
+from aptui.core.messages import JobCommit
 from aptui.core.model import Digest, Job, Product
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
@@ -113,14 +113,14 @@ class Commits:
                 prepared.commits.append(self._commit_of(job, result, made[job], verdict, placed, now_ms))
         return prepared
 
-    def begin(self, prepared: Prepared) -> tuple[CommitProducts | None, list[Job]]:
-        """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
+    def begin(self, prepared: Prepared) -> list[Job]:
+        """Settle conflicts and order the commits; return the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
-        orders = tuple(
+        self._ledger.commit(
             JobCommit(commit.job.run_key, commit.job.id, commit.renames, commit.stale, self._find_touched(commit), not commit.had)
             for commit in prepared.commits
         )
-        return CommitProducts(self._ledger.cause, orders) if orders else None, again
+        return again
 
     def _find_touched(self, commit: Commit) -> tuple[str, ...]:
         """Return the products that were made again and lie there already."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from aptui.core.messages import Command, Rows, SaveRows
+from aptui.core.messages import Command, CommitProducts, JobCommit, Rows, SaveRows
 from aptui.core.model import Source
 from aptui.core.notices import Notice
 
@@ -43,6 +43,7 @@ class Ledger(Struct):
     ticket: int = 1
     cause: int = 0
     commands: list[Command] = field(default_factory=list)
+    commits: list[JobCommit] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     rows: Rows = field(default_factory=dict)
     touched: dict[Source, None] = field(default_factory=dict)
@@ -94,6 +95,13 @@ class Ledger(Struct):
         """Add a command."""
         self.commands.append(command)
 
+    def commit(self, commits: Iterable[JobCommit]) -> None:
+        """Order these jobs committed, with all others of this event, after its other commands.
+
+        The event that answers a commit orders rows, too: rows behind the commit would be saved after rows with a higher ticket.
+        """
+        self.commits += commits
+
     def flush_rows(self) -> None:
         """Order what was gathered saved, under the present ticket; the next rows get the next one."""
         if self.rows:
@@ -114,6 +122,9 @@ class Ledger(Struct):
 
     def take(self) -> tuple[list[Command], list[Notice]]:
         """Return the answer and begin a new one."""
+        if self.commits:
+            self.flush_rows()
+            self.order(CommitProducts(self.cause, tuple(self.commits)))
         answer = self.commands, self.notices
-        self.commands, self.notices = [], []
+        self.commands, self.commits, self.notices = [], [], []
         return answer

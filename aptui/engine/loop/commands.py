@@ -167,10 +167,10 @@ class CommandExecutor:
             self._deletions.perform(event.ticket)
 
     def _schedule(self, event: Event) -> None:
-        """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
+        """Have the pipeline answer an event; the answer is performed after all that is pending, so that rows are saved in order."""
         with trace.span(type(event).__name__, seq=event.seq):
             commands, notices = self._context.pipeline.handle(event)
-        self._pending.extendleft(reversed((*commands, tuple(notices))))
+        self._pending += (*commands, tuple(notices))
 
     def go_on(self) -> None:
         """Perform what is pending, up to a commit that takes its time."""

@@ -349,10 +349,14 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is pending, in memory or to the database."""
-        is_saved = self._saved.ticket >= self.ordered_ticket
+        return self._is_at_rest and self._saved.ticket >= self.ordered_ticket
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is pending but rows to be saved."""
         is_anything_held = self.runs.are_results_held or bool(self.scans.due_times)
-        is_at_rest = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
-        return is_at_rest and is_saved and not is_anything_held and not self._has_work
+        is_pipeline_idle = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
+        return is_pipeline_idle and not is_anything_held and not self._has_work
 
     def longest_wait_s(self) -> float:
         """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
@@ -383,6 +387,9 @@ class Engine:
         self.catalogs.say_problems()
         self.executor.is_dirty |= self.catalogs.note_written()
         self.news.notify_from_threads()
+        is_at_rest = not self.is_committing and self._is_at_rest
+        if overdue := self._saved.find_overdue(self.ordered_ticket, now, is_at_rest=is_at_rest):
+            self.news.say_once(overdue)
         self.executor.go_on()
         if not self.is_committing:
             self._decide(now)

@@ -1,4 +1,4 @@
-"""What the database's thread has told the loop: up to which ticket rows are saved, or that none can be any more.
+"""What the writer's thread reports to the loop: the ticket of the last saved rows, or why it cannot save any more.
 
 Rows are ordered saved by ticket (`core.state.ledger`), and written by `store.db.writer`.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import InternalError, KnownError
+
+OVERDUE_S = 10.0
+"""How long rows may stay unsaved when no other work is left, before the log says so. Another program may hold the lock."""
 
 
 class SavedRows:
@@ -23,15 +26,38 @@ class SavedRows:
         """Of the last rows that are saved in the database."""
         self._acknowledged = 0
         self._failure: KnownError | None = None
+        self._at_rest_since_s: float | None = None
 
     def begin_anew(self) -> None:
         """Tickets begin with one again; what a writer failed of before is not forgotten."""
         self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
-        """Rows up to this ticket are saved; called in the writer's thread."""
+        """Rows up to this ticket are saved; called in the writer's thread. A lower ticket than the last one is a failure."""
+        if ticket < self.ticket:
+            self.fail(InternalError(f"rows {ticket} were saved after rows {self.ticket}", hint="please report this"))
+            return
         self.ticket = ticket
         self._wake()
+
+    def find_overdue(self, ordered: int, now: float, *, is_at_rest: bool) -> str:
+        """Return what is not saved `OVERDUE_S` after all other work ended, "" if nothing is.
+
+        Args:
+            ordered: the ticket of the last rows that were ordered saved.
+            now: seconds of a monotonic clock.
+            is_at_rest: whether no other work is left.
+        """
+        if not is_at_rest or self.ticket >= ordered:
+            self._at_rest_since_s = None
+        elif self._at_rest_since_s is None:
+            self._at_rest_since_s = now
+        elif now - self._at_rest_since_s >= OVERDUE_S:
+            return (
+                f"all jobs are done, but for {OVERDUE_S:.0f} s the asset database has had rows {self.ticket + 1} to {ordered} "
+                "to save; check whether another program has locked it, or its disk is slow"
+            )
+        return ""
 
     def fail(self, error: KnownError) -> None:
         """Nothing can be saved any more; called in the writer's thread."""

@@ -118,6 +118,7 @@ class Writer:
         self._lock_timeout_s = lock_timeout_s
         self._queue: queue.SimpleQueue[_Save | _Call | None] = queue.SimpleQueue()
         self._failure: KnownError | None = None
+        self._ticket = 0
         self._is_closed = False
         self._database = self._open()
         self._is_durable = True
@@ -127,12 +128,15 @@ class Writer:
     # ------------------------------------------------------------------------------------------- what anybody may ask
 
     def save(self, ticket: int, rows: Rows) -> None:
-        """Save `rows` after everything asked before; `on_saved` tells when.
+        """Save `rows` after everything asked before; `on_saved` reports when. Tickets must rise.
 
         Raises:
             KnownError: an earlier save failed.
         """
         self._refuse_if_broken()
+        if ticket <= self._ticket:  # older values would replace newer ones
+            raise InternalError(f"rows {ticket} were ordered after rows {self._ticket}", hint="please report this")
+        self._ticket = ticket
         self._queue.put(_Save(ticket, rows))
 
     def run(self, rows: Rows, *, durable: bool) -> None:

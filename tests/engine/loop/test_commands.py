@@ -1,4 +1,4 @@
-"""Deeds: what goes on while a commit does, and what waits for it."""
+"""The command executor: what it does while a commit is under way, and the order in which it performs commands."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from live_project import LiveProject, own_live_project
 
-from aptui.core.messages import CommitProducts, HashFiles, JobCommit
+from aptui.core.messages import Command, CommitProducts, HashFiles, JobCommit, SaveRows, ScanStarted
 from aptui.core.model import PathKey
+from aptui.core.notices import EngineMessage, LogLevel, Notice
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.state.commits import JobRow
 from aptui.engine.cache.cache import Cache
@@ -243,3 +247,67 @@ def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
 
     assert not was_started
     assert project.runs["a.txt:data"] == 2
+
+
+class Answers:
+    """An engine's context whose pipeline gives prepared answers, whose commits end when allowed, and which notes what is done."""
+
+    def __init__(self, answers: list[list[str]]) -> None:
+        self._answers = answers
+        self.ordered, self.done, self.ticket = 0, [], 0  # type: tuple[int, list[str], int]
+        self.may_end = threading.Semaphore(0)
+        self.context = SimpleNamespace(
+            pipeline=self,
+            writer=SimpleNamespace(
+                save=lambda ticket, _rows: self.done.append(f"save {ticket}"), run=lambda _rows, durable: durable
+            ),
+            cache=SimpleNamespace(commit=self._commit, doubt_rows=lambda _folders: {}),
+            inbox=SimpleNamespace(next_seq=lambda: 1),
+            news=SimpleNamespace(notify=lambda notice: self.done.append(notice.text)),
+            closing=SimpleNamespace(callback=lambda _call: None),
+            live=None,
+            wake=lambda: None,
+        )
+        scans = SimpleNamespace(mark_fresh_files=lambda _rows: None)
+        runs = SimpleNamespace(note_committed=lambda _order, _committed: None)
+        self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
+
+    def handle(self, _event: object) -> tuple[list[Command], list[Notice]]:
+        """Give the next answer: the words "save" and "commit" as commands, and one notice."""
+        answer: list[Command] = []
+        for word in self._answers.pop(0) if self._answers else ():
+            self.ticket += word == "save"
+            commit = CommitProducts(1, (JobCommit(1, 1, (), ()),))
+            answer.append(SaveRows(1, self.ticket, {}) if word == "save" else commit)
+        self.ordered += 1
+        return answer, [EngineMessage(1, LogLevel.INFO, f"news {self.ordered}")]
+
+    @staticmethod
+    def commit_rows(_run_key: int) -> list[JobRow]:
+        return []
+
+    def _commit(self, *_given: object) -> tuple[list[int], list[tuple[int, str, int]]]:
+        self.may_end.acquire()
+        return [], []
+
+
+ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), min_size=1, max_size=8)
+
+
+@given(answers=ANSWERS, delays=st.lists(st.integers(0, 3), max_size=40))
+def test_rows_are_saved_in_the_order_of_their_tickets_however_long_commits_take(
+    answers: list[list[str]], delays: list[int]
+) -> None:
+    """Whatever the pipeline answers to events and to commits that end, and however many turns a commit takes."""
+    engine = Answers(answers)
+    while answers:
+        engine.executor.handle(ScanStarted(1))
+        while engine.executor.is_committing:
+            for _turn in range(delays.pop() if delays else 0):
+                engine.executor.go_on()
+            engine.may_end.release()
+            engine.executor._commit.wait()  # type: ignore[union-attr]  # it is committing
+            engine.executor.go_on()
+
+    assert [word for word in engine.done if word.startswith("save")] == [f"save {ticket + 1}" for ticket in range(engine.ticket)]
+    assert [word for word in engine.done if word.startswith("news")] == [f"news {seq + 1}" for seq in range(engine.ordered)]

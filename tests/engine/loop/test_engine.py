@@ -7,19 +7,22 @@ import os
 from pathlib import Path
 
 import pytest
-from disk_project import Project
+from disk_project import HOST, Project
 from msgspec.structs import replace
 from scripted_source import SCRIPTED
+from waiting import until
 
 from aptui.config import load
-from aptui.core.messages import HashFiles, StartRuns
+from aptui.core.messages import HashFiles, Rows, StartRuns
 from aptui.core.model import PathKey
-from aptui.core.notices import JobChanged, Notice, ProductsChanged
+from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
+from aptui.engine.loop import saved_rows
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.store.db.writer import Writer
 
 pytestmark = pytest.mark.real
 
@@ -27,6 +30,7 @@ SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]
 """
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
 
 
 @pytest.fixture
@@ -85,6 +89,57 @@ def test_new_files_that_are_only_copied_reach_workers_once(project: Project, mon
     project.check_rest()
     assert not list((project.cache / ".aptui" / "staging").iterdir())
     assert not project.engine_run().runs
+
+
+def test_failures_and_successes_of_one_answer_are_saved_in_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each order is a transaction of its own here, as on a busy machine."""
+    tickets: list[int] = []
+
+    def save(writer: Writer, ticket: int, rows: Rows) -> None:
+        tickets.append(ticket)
+        saved(writer, ticket, rows)
+        writer.run({}, durable=False)
+
+    saved = Writer.save
+    monkeypatch.setattr(Writer, "save", save)
+    for number in range(6):
+        project.write(f"assets/good{number}/a.txt", f"text {number}")
+        project.write(f"assets/bad{number}/a.txt", POINTER)
+    engine = engine_of(project, [], wants_all_news=True)
+    engine.run_until_idle()
+    engine.close()
+
+    assert tickets == sorted(set(tickets))
+    statuses = project.statuses()
+    assert [statuses[f"{name}0/a.txt:data"] for name in ("bad", "good")] == ["failed", "completed"]
+
+
+def test_rows_that_are_not_saved_are_reported_by_an_engine_with_no_other_work(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    news: list[Notice] = []
+    held: list[tuple[Writer, int, Rows]] = []
+
+    def save(writer: Writer, ticket: int, rows: Rows) -> None:
+        if (project.cache / f"{HOST}/a.txt").exists():
+            held.append((writer, ticket, rows))
+        else:
+            saved(writer, ticket, rows)
+
+    saved = Writer.save
+    monkeypatch.setattr(saved_rows, "OVERDUE_S", 0.0)
+    engine = engine_of(project, news)
+    monkeypatch.setattr(Writer, "save", save)
+    until(lambda: any(isinstance(notice, EngineMessage) for notice in news), step=lambda _left_s: engine.turn(0.01))
+    for given in held:
+        saved(*given)
+    monkeypatch.undo()
+    engine.run_until_idle()
+    engine.close()
+
+    (text,) = [notice.text for notice in news if isinstance(notice, EngineMessage)]
+    assert "all jobs are done" in text
+    assert "has had rows" in text
 
 
 def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> None:

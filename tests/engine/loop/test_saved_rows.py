@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.engine.loop.saved_rows import SavedRows
-from aptui.shared.errors import HostError
+from aptui.engine.loop.saved_rows import OVERDUE_S, SavedRows
+from aptui.shared.errors import HostError, InternalError
 
 
 def test_what_is_saved_is_news_until_the_pipeline_was_told_of_the_newest() -> None:
@@ -31,3 +31,34 @@ def test_a_failure_of_the_writer_is_raised_in_the_loop_also_after_it_began_anew(
     assert (saved.ticket, saved.are_news, len(woken)) == (0, False, 2)
     with pytest.raises(HostError, match="disk is full"):
         saved.check()
+
+
+def test_rows_saved_out_of_order_are_a_failure() -> None:
+    saved = SavedRows(lambda: None)
+    saved.note(120)
+
+    saved.note(119)
+
+    assert saved.ticket == 120
+    with pytest.raises(InternalError, match="rows 119 were saved after rows 120"):
+        saved.check()
+
+
+def test_rows_unsaved_for_ten_seconds_at_rest_are_reported() -> None:
+    saved = SavedRows(lambda: None)
+    saved.note(118)
+
+    reports = [saved.find_overdue(120, now, is_at_rest=True) for now in (5.0, 5.0 + OVERDUE_S - 0.1, 5.0 + OVERDUE_S)]
+    saved.note(120)
+
+    assert reports[:2] == ["", ""]
+    assert "rows 119 to 120" in reports[2]
+    assert saved.find_overdue(120, 99.0, is_at_rest=True) == ""
+
+
+def test_time_of_other_work_does_not_count_as_overdue() -> None:
+    saved = SavedRows(lambda: None)
+    saved.find_overdue(1, 0.0, is_at_rest=True)
+    saved.find_overdue(1, OVERDUE_S, is_at_rest=False)
+
+    assert saved.find_overdue(1, OVERDUE_S + 1, is_at_rest=True) == ""

@@ -259,6 +259,17 @@ def test_saves_are_told_in_order_and_waited_for_by_calls(store: Store) -> None:
     assert store.reader().state("seq") == "100"
 
 
+@pytest.mark.parametrize("ticket", [1, 2])
+def test_save_with_a_ticket_that_does_not_rise_is_refused(store: Store, ticket: int) -> None:
+    store.writer.save(2, {"put_state": [("seq", "new")]})
+
+    with pytest.raises(InternalError, match=f"rows {ticket} were ordered after rows 2"):
+        store.writer.save(ticket, {"put_state": [("seq", "old")]})
+
+    store.put()
+    assert store.reader().state("seq") == "new"
+
+
 def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> None:
     entered, let_go = threading.Event(), threading.Event()
     holder = threading.Thread(target=lambda: store.writer._ask(lambda: (entered.set(), let_go.wait())))

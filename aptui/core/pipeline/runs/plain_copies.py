@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from aptui.core import machine
 from aptui.core.identity import path_uuids
 from aptui.core.machine import Trigger
-from aptui.core.messages import CommitProducts, FilesHashed, JobCommit
+from aptui.core.messages import FilesHashed, JobCommit
 from aptui.core.model import FileFact, Job, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome, RunResult, StagedProduct
@@ -192,13 +192,11 @@ class PlainCopies:
             took.setdefault(copy.rule.builder.uuid, []).append((copy.duration_ms, copy.job.duration_ms if copy.job else 0))
         for builder, runs in took.items():
             self._reports.learn_runs(builder, runs)
-        self._ledger.flush_rows()
         renames = (((self._path_staged(copy), copy.product),) for copy in planned)
-        orders = (
+        self._ledger.commit(
             JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None)
             for copy, move in zip(planned, renames, strict=True)
         )
-        self._ledger.order(CommitProducts(self._ledger.cause, tuple(orders)))
 
     def _path_staged(self, copy: PlainCopy) -> str:
         return f"{self._staging}/{copy.run_key}"

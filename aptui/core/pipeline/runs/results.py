@@ -259,7 +259,7 @@ class Runs:
                 commit.requested = tuple(job for job in self._find_requested(commit) if self._plans.can_force(job))
         for job, result in prepared.ended:
             self._run_came_back(job, result, Outcome.STALE, now_ms)
-        order, again = self._commits.begin(prepared)
+        again = self._commits.begin(prepared)
         for job, result, text in prepared.lost:
             self._note_failed(job, result, text, now_ms, keeps_claims=True)
         self._todo.extend((job, True) for job in again)
@@ -271,10 +271,6 @@ class Runs:
         for job in (*changed, *(job for job, _result, _text in prepared.lost)):
             for other in self._jobs.dependents_of(job):
                 self._jobs.doubt(other)
-        self._jobs.put_edges()
-        self._ledger.flush_rows()
-        if order is not None:
-            self._ledger.order(order)
 
     def _begin(self, commit: Commit) -> None:
         job, result = commit.job, commit.result

@@ -18,6 +18,7 @@ from aptui.core.messages import (
     RecheckFiles,
     RequestReceived,
     RunsFinished,
+    SaveRows,
     SlotsFree,
     StartRuns,
     WriteLog,
@@ -67,6 +68,20 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
 
     assert world.cache == {"linux/a.txt": sha("new")}
     assert not world.staging
+
+
+def test_rows_are_saved_in_order_when_one_answer_has_failures_and_successes(world: World) -> None:
+    world.fates["bad/a.txt@linux:data"] = [Outcome.FAILED]
+    for rel in ("bad/a.txt", "good/b.txt"):
+        world.write(rel, rel)
+    world.scan()
+    world.run_scan_only()
+
+    world.run()
+
+    assert world.statuses() == {"bad/a.txt@linux:data": "failed", "good/b.txt@linux:data": "completed"}
+    tickets = [order.ticket for order in of(world, SaveRows)]
+    assert tickets == sorted(tickets)
 
 
 def test_the_same_plan_twice_runs_once(world: World) -> None:
