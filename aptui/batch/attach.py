@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aptui.batch.summary import Summary, collect
 from aptui.config.variables import differing
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -30,7 +30,7 @@ _TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
 def client_of(config: Config) -> EngineClient | None:
     """Return a connection to the engine that holds the cache; None = nobody listens."""
     try:
-        return EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
+        return EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
         return None
 

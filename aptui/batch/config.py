@@ -28,7 +28,8 @@ def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[s
 
 
 def _of_engine(project_dir: Path) -> Config | None:
-    cache = next((record.cache for record in places.engines() if record.is_alive and record.project == str(project_dir)), "")
+    projects = [record for record in places.engines() if record.project == str(project_dir)]
+    cache = next((record.cache for record in projects if places.engine_of(record.cache) is not None), "")
     own = own_folder(cache)
     if not cache:
         return None

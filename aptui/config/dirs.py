@@ -63,6 +63,15 @@ def own_folder(cache_dir: str | os.PathLike[str]) -> Path:
     return Path(cache_dir, OWN_FOLDER)
 
 
+def identity_of(folder: str | os.PathLike[str]) -> str:
+    """Return device and inode of a folder, "" if it does not exist: the same through links and bind mounts, another for a copy."""
+    try:
+        seen = os.stat(folder)
+    except OSError:
+        return ""
+    return f"{seen.st_dev}:{seen.st_ino}"
+
+
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:
     """Return where an engine says that it holds this cache (`link.places.announce`); it may be dead since."""
     return own_folder(cache_dir) / "engine.json"

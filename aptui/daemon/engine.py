@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui import __version__
 from aptui.batch.alerts import Alerter, failing_jobs
 from aptui.config.model import Config
 from aptui.core.notices import EngineMessage, JobChanged, Notice
-from aptui.link import places, port
+from aptui.link import places
 from aptui.shared import printing
 from aptui.shared.errors import HostError
 
@@ -59,8 +58,7 @@ def serve(
     """
     from aptui.daemon.gateway import GatewaySupervisor
     from aptui.engine.live.supervisor import EngineSupervisor
-    from aptui.engine.requests.handler import RequestHandler
-    from aptui.link.server import LinkServer
+    from aptui.engine.requests.handler import reachable
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     reporter = _DaemonLog() if is_detached else _reporter(config)
@@ -70,18 +68,11 @@ def serve(
     _take_signals(live, is_detached=is_detached)
     live.open()
     try:
-        server = LinkServer(places.socket_path(config.cache_dir), live.selector, RequestHandler(live), version=__version__)
-        server.listen()
-        live.server = server
-        record = places.describe_this_process(
-            config.project_dir, config.cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
-        )
-        places.announce(config.cache_dir, record)
-        GatewaySupervisor(live, gateway_options)
-        say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
-        live.run()
+        with reachable(live):
+            GatewaySupervisor(live, gateway_options)
+            say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
+            live.run()
     finally:
-        places.retract(config.cache_dir)
         reporter.close()
         live.close()
         alerter.close()

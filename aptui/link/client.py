@@ -35,7 +35,7 @@ _SEND_LIMIT = (10, 0)
 
 
 class NoEngine(HostError):
-    """Nobody listens there."""
+    """No engine of this cache listens at the socket."""
 
 
 class EngineGone(HostError):
@@ -77,11 +77,12 @@ class EngineWelcome(Struct, frozen=True):
     epoch: int = 0
     project: str = ""
     cache: str = ""
+    cache_id: str = ""
     started_ms: int = 0
 
 
 class EngineClient:
-    """A connection to an engine; see `connect`."""
+    """A connection to an engine; see `of` and `connect`."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -93,10 +94,34 @@ class EngineClient:
         self._end: KnownError | None = None
         self._last_words: KnownError | None = None
         self.hello = EngineWelcome()
+        self.path = ""
+
+    @classmethod
+    def of(cls, cache_dir: places.Folder, kind: str = "cli", name: str = "", timeout_s: float = 5.0, *, path: str = "") -> Self:
+        """Connect to the engine of a cache; every client that means one project comes this way.
+
+        Args:
+            cache_dir: the cache folder.
+            kind: what the client is.
+            name: its name, for the list of connections.
+            timeout_s: maximum time for the hello.
+            path: where the engine listens, "" = as the cache or the registry says.
+
+        Raises:
+            NoEngine: no engine of this cache runs. HostError: see `connect`.
+        """
+        path = path or places.listening_at(cache_dir)
+        client = cls.connect(path, kind, name, timeout_s)
+        hello = client.hello
+        if not places.is_same_cache(cache_dir, hello.cache, hello.cache_id):
+            client.close()
+            what = f"no engine of cache '{os.fspath(cache_dir)}' runs: the one at '{path}' has cache '{hello.cache}'"
+            raise NoEngine(what, hint="'aptui start' starts one")
+        return client
 
     @classmethod
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
-        """Connect to the engine that listens at `path` and exchange hellos.
+        """Connect to the engine that listens at `path`, whatever its cache is, and exchange hellos.
 
         Whether it speaks our protocol stands in `hello`; if not, it takes `Ping`, `ReadStatus` and `StopEngine` only.
 
@@ -116,6 +141,7 @@ class EngineClient:
             channel.close()
             raise _as_refused(path, error) from None
         client = cls(channel)
+        client.path = path
         try:
             answer = client.ask(EngineHello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
             client.hello = msgspec.convert(answer, prepare_form(EngineWelcome))

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aptui.config.dirs import identity_of
 from aptui.link import places
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
@@ -29,6 +31,8 @@ class GatewayRecord(Struct, frozen=True):
     port: int
     token: str
     problem: str = ""
+    cache_id: str = ""
+    """Device and inode of the cache: another folder may have taken its path."""
 
     @property
     def is_alive(self) -> bool:
@@ -49,19 +53,29 @@ def announce(cache_dir: places.Folder, record: GatewayRecord) -> None:
     """
     path = path_of(cache_dir)
     places.make_private(path.parent)
+    record = replace(record, cache_id=identity_of(cache_dir))
     replace_bytes(path, msgspec.json.encode(record), mode=PRIVATE, is_synced=False)
 
 
 def retract(cache_dir: places.Folder) -> None:
-    """Take the record of a gateway back."""
-    with contextlib.suppress(OSError):
-        os.unlink(path_of(cache_dir))
+    """Remove the record of this process's gateway, or of one that has ended."""
+    record = _read(path_of(cache_dir))
+    if record is None or record.pid == os.getpid() or not record.is_alive:
+        with contextlib.suppress(OSError):
+            os.unlink(path_of(cache_dir))
 
 
 def find_gateway(cache_dir: places.Folder) -> GatewayRecord | None:
-    """Return the gateway of a cache as it was last announced; whether it lives is for `is_alive` to say."""
+    """Return the gateway of a cache as it was last announced; `is_alive` says whether it still runs."""
+    record = _read(path_of(cache_dir))
+    if record is None or (record.is_alive and not places.is_same_cache(cache_dir, cache_dir, record.cache_id)):
+        return None
+    return record
+
+
+def _read(path: Path) -> GatewayRecord | None:
     try:
-        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=prepare_form(GatewayRecord))
+        return msgspec.json.decode(path.read_bytes(), type=prepare_form(GatewayRecord))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -2,6 +2,10 @@
 
 The run-time directory would be the usual place, but it disappears with the last login session, and the person could not come back
 to an engine that goes on. A network mount cannot carry a socket between machines but would show it on all of them.
+
+A cache is identified by device and inode of its folder (`config.dirs.identity_of`), for its record is copied along with it. Clients
+connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names another cache.
+An engine serves a path: it lets go of a cache folder that was moved, replaced or deleted (`live.supervisor`).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aptui.config.dirs import engine_record
+from aptui.config.dirs import engine_record, identity_of
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.forms import prepare_form
@@ -49,6 +53,7 @@ class EngineRecord(Struct, frozen=True):
         version: of its aptui, `protocol` of its wire (link/port.py).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: where it listens.
+        cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.
     """
 
     pid: int
@@ -59,6 +64,7 @@ class EngineRecord(Struct, frozen=True):
     protocol: int
     started_ms: int
     socket: str
+    cache_id: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -215,6 +221,7 @@ def describe_this_process(project: Folder, cache: Folder, *, version: str, proto
         protocol=protocol,
         started_ms=started_ms,
         socket=socket_path(cache),
+        cache_id=identity_of(cache),
     )
 
 
@@ -232,36 +239,63 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
 
 
 def retract(cache_dir: Folder) -> None:
-    """Take the engine of a cache, this process, out of the registry and out of the cache."""
+    """Remove this process's records from the registry and from the cache; the record of another engine stays."""
     for path in (engine_dir(cache_dir) / _RECORD, engine_record(cache_dir)):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        record = _read(path)
+        if record is None or record.pid == os.getpid():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def is_same_cache(cache_dir: Folder, path: Folder, identity: str) -> bool:
+    """Whether an engine that names its cache by `path` and `identity` (`config.dirs.identity_of`) has the cache at `cache_dir`.
+
+    The path decides only if a side has no identity: the folder does not exist, or the engine is an older one.
+    """
+    here = identity_of(cache_dir)
+    return identity == here if identity and here else os.path.realpath(path) == os.path.realpath(cache_dir)
 
 
 def engine_of(cache_dir: Folder) -> EngineRecord | None:
-    """Return the engine that a cache itself says it has, whatever registry that one is in; None = none that runs.
+    """Return the running engine of a cache, from the record in the cache, else from this user's registry; None if no engine runs.
 
-    Whoever can write there may name another socket; who listens is looked at when it is connected to (`peer_credentials`).
+    A record that came with a copy of another cache does not count (`is_same_cache`). The record may name any socket: the client
+    checks the other end when it connects (`peer_credentials`, and the cache in the engine's hello).
     """
-    record = _read(engine_record(cache_dir))
-    return record if record is not None and record.is_alive and os.path.exists(record.socket) else None
+    for path in (engine_record(cache_dir), engine_dir(cache_dir) / _RECORD):
+        record = _read(path)
+        is_running = record is not None and record.is_alive and os.path.exists(record.socket)
+        if record is not None and is_running and is_same_cache(cache_dir, record.cache, record.cache_id):
+            return record
+    return None
 
 
 def listening_at(cache_dir: Folder) -> str:
-    """Return where a client finds the engine of a cache: where the cache says, else where the registry has it."""
+    """Return the socket on which a client reaches the engine of a cache: that of its record, else the default one."""
     record = engine_of(cache_dir)
     return record.socket if record is not None else socket_path(cache_dir)
 
 
 def engines() -> list[EngineRecord]:
-    """Return this user's engines, latest first; those that died without a word are among them until their cache has a new one."""
+    """Return this user's engines, latest first; an engine that was killed is among them until its cache has a new one.
+
+    A record that names a socket in another registry came with a copy of that registry, and does not count.
+    """
     folder = state_dir()
     try:
         names = os.listdir(folder)
     except OSError:
         return []
-    found = [record for name in names if (record := _read(folder / name / _RECORD))]
+    found = [
+        record
+        for name in names
+        if (record := _read(folder / name / _RECORD)) and _is_same(os.path.dirname(record.socket), folder / name)
+    ]
     return sorted(found, key=lambda record: record.started_ms, reverse=True)
+
+
+def _is_same(folder: Folder, other: Folder) -> bool:
+    return identity_of(folder) == identity_of(other) != ""
 
 
 def _read(path: Path) -> EngineRecord | None:

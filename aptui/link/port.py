@@ -23,7 +23,8 @@ PROTOCOL = 2
 class EngineHello(Struct, frozen=True):
     """Who is there.
 
-    Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client.
+    Answered with {protocol, version, pid, epoch, project, cache, cache_id, started_ms}, also to another protocol's client.
+    `cache_id` is device and inode of the cache folder: a client that means another cache hangs up.
     """
 
     protocol: int
@@ -138,7 +139,7 @@ class RestartWorker(Struct, frozen=True):
 
 
 class ReadStatus(Struct, frozen=True):
-    """Answered with {pid, version, project, cache, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
+    """Answered with {pid, version, project, cache, cache_id, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
 
 
 class Settle(Struct, frozen=True):

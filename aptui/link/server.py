@@ -151,6 +151,7 @@ class LinkServer:
         self._limits = limits or LinkLimits()
         self._clock, self._credentials = clock, credentials
         self._listener: socket.socket | None = None
+        self._bound: os.stat_result | None = None
         self._accept_again_s: float | None = None
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
@@ -180,6 +181,7 @@ class LinkServer:
             # Linux gives the file the mode of its socket, from its first moment; `umask` would hit what other threads make.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(self.path)
+            self._bound = os.stat(self.path)
             listener.listen(128)
         except OSError as error:
             listener.close()
@@ -203,7 +205,8 @@ class LinkServer:
             if self._accept_again_s is None:
                 self._selector.unregister(self._listener)
             with contextlib.suppress(OSError):
-                os.unlink(self.path)
+                if self._bound is not None and os.path.samestat(self._bound, os.stat(self.path)):
+                    os.unlink(self.path)  # the engine of another folder at this path may listen there by now
             self._listener.close()
             self._listener = None
 

@@ -10,12 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from aptui import __version__
 from aptui.core.model import PathKey
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.requests.handler import RequestHandler
-from aptui.link import places, port
-from aptui.link.server import LinkServer
+from aptui.engine.requests.handler import reachable
 from aptui.o3de_programs import start as starting
 from aptui.o3de_programs import work
 from aptui.o3de_programs.control import ControlChannel, ListenerClosed
@@ -38,7 +35,7 @@ def _process(start: RunRequest) -> int:
     previous = _take_signals(live)
     live.open()
     try:
-        with _reachable(live), _ports(live, start, processor):
+        with reachable(live), _ports(live, start, processor):
             processor.begin()
             live.run()
     finally:
@@ -46,23 +43,6 @@ def _process(start: RunRequest) -> int:
         for number, handler in previous:
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
     return processor.end()
-
-
-@contextlib.contextmanager
-def _reachable(live: EngineSupervisor) -> Iterator[None]:
-    """Let our own screen and verbs connect, as to every engine."""
-    cache_dir = live.config.cache_dir
-    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
-    server.listen()
-    live.server = server
-    record = places.describe_this_process(
-        live.config.project_dir, cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
-    )
-    places.announce(cache_dir, record)
-    try:
-        yield
-    finally:
-        places.retract(cache_dir)
 
 
 @contextlib.contextmanager

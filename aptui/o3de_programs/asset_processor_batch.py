@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.o3de_programs import start as starting
 from aptui.o3de_programs import work
@@ -129,7 +129,7 @@ class _Batch:
         """Have the engine that holds the cache process everything that was changed before now."""
         self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
         try:
-            client = EngineClient.connect(places.listening_at(self._start.config.cache_dir), kind="batch")
+            client = EngineClient.of(self._start.config.cache_dir, kind="batch")
         except NoEngine:
             raise busy from None
         self._roots = work.roots_in_database(self._start)

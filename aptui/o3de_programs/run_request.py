@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
-from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
 from aptui.o3de.facts import ProjectFacts
@@ -59,7 +58,7 @@ class RunRequest(Struct):
 def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
     """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="batch")
+        client = EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
         raise busy from None
     with client:

@@ -102,8 +102,7 @@ class EngineLink:
         wait_s = _RETRY_S[0]
         while not self._ends.is_set():
             try:
-                socket = places.listening_at(self._cache_dir)
-                with EngineClient.connect(socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
+                with EngineClient.of(self._cache_dir, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
                     if client.hello.protocol == port.PROTOCOL:
                         wait_s = _RETRY_S[0]
                         self._listen(client)

@@ -5,10 +5,9 @@ Tests: `tests/daemon/test_engine.py`.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared.errors import HostError
 
@@ -18,12 +17,8 @@ if TYPE_CHECKING:
 
 def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return what the engine says of itself, None when none answers."""
-    socket = places.listening_at(config.cache_dir)
-    if not os.path.exists(socket):
-        return None
-
     try:
-        with EngineClient.connect(socket, timeout_s=1.0) as client:
+        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             return client.ask(port.ReadStatus(), timeout_s=2.0)
     except HostError:
         return None

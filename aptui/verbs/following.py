@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer
 from aptui.link.run_log import RunLogSoFar, make_run_log
 from aptui.shared.errors import HostError
@@ -45,7 +45,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     """
     followed = Followed()
     try:
-        with EngineClient.connect(places.listening_at(config.cache_dir)) as client:
+        with EngineClient.of(config.cache_dir) as client:
             _take_news(client, job_id, followed, say)
     except NoAnswer:
         raise

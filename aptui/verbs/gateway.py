@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aptui.batch.options import load_config
-from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError, install_advice
@@ -96,7 +95,7 @@ def _start_engine(config: Config, arguments: Namespace) -> bool:
     from aptui.daemon import engine
 
     try:
-        EngineClient.connect(places.listening_at(config.cache_dir)).close()
+        EngineClient.of(config.cache_dir).close()
     except NoEngine:
         options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []

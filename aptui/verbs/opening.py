@@ -50,6 +50,7 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
     if not path.is_file():
         raise _missing(config, path)
     database = open_reader(path)
+    database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
     try:
         with database.snapshot():
             yield OpenedProject(config, database, builder_names(config))

@@ -1,6 +1,7 @@
 """Where things lie, whose they are, and which engines run."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -142,9 +143,10 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_the_registry_knows_who_runs(state: Path, tmp_path: Path) -> None:
     assert places.engines() == []
-    places.announce(tmp_path / "one", record(project="/one"))
-    places.announce(tmp_path / "two", record(project="/two", started_ms=6))
-    places.announce(tmp_path / "one", record(project="/one again"))
+    one, two = ({"socket": places.socket_path(tmp_path / name)} for name in ("one", "two"))
+    places.announce(tmp_path / "one", record(project="/one", **one))
+    places.announce(tmp_path / "two", record(project="/two", started_ms=6, **two))
+    places.announce(tmp_path / "one", record(project="/one again", **one))
 
     assert [engine.project for engine in places.engines()] == ["/two", "/one again"]
     assert all(engine.is_alive for engine in places.engines())
@@ -176,18 +178,69 @@ def test_an_engine_is_found_by_its_cache_from_another_registry(
     assert os.listdir(cache / ".aptui") == []
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_record_in_copied_cache_is_not_believed_and_through_a_link_it_is(is_link: bool, state: Path, tmp_path: Path) -> None:
+    cache, other, socket = tmp_path / "cache", tmp_path / "other", tmp_path / "socket"
+    (cache / ".aptui").mkdir(parents=True)
+    socket.touch()
+    places.announce(cache, record(cache=str(cache), socket=str(socket), cache_id=places.identity_of(cache)))
+    if is_link:
+        other.symlink_to(cache)
+    else:
+        shutil.copytree(cache, other)
+
+    assert (places.engine_of(other) is not None) == is_link
+    assert (places.listening_at(other) == str(socket)) == is_link
+
+
+def test_record_in_moved_cache_is_believed_and_not_in_another_folder_at_its_path(state: Path, tmp_path: Path) -> None:
+    cache, moved = tmp_path / "cache", tmp_path / "moved"
+    (cache / ".aptui").mkdir(parents=True)
+    places.make_private(places.engine_dir(cache))
+    socket = Path(places.socket_path(cache))
+    socket.touch()
+    places.announce(cache, record(cache=str(cache), socket=str(socket), cache_id=places.identity_of(cache)))
+    cache.rename(moved)
+    without_folder = places.engine_of(cache)
+    cache.mkdir()
+
+    assert without_folder is not None, "a folder that does not exist is not a copy"
+    assert places.engine_of(moved) is not None
+    assert places.engine_of(cache) is None
+
+
+def test_record_of_copied_registry_is_not_an_engine_of_it(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places.announce(tmp_path, record(cache=str(tmp_path), socket=places.socket_path(tmp_path)))
+    shutil.copytree(state, tmp_path / "copy/aptui")
+    assert places.engines()
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "copy"))
+
+    assert places.engines() == []
+
+
+def test_retract_leaves_the_record_of_another_engine(state: Path, tmp_path: Path) -> None:
+    (tmp_path / ".aptui").mkdir()
+    places.announce(tmp_path, record(pid=1, cache=str(tmp_path), socket=places.socket_path(tmp_path)))
+
+    places.retract(tmp_path)
+
+    assert os.listdir(tmp_path / ".aptui") == os.listdir(places.engine_dir(tmp_path)) == ["engine.json"]
+
+
 @pytest.mark.real
 def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         started = places.process_start(process.pid)
-        places.announce(tmp_path, record(pid=process.pid, pid_started=started))
+        socket = places.socket_path(tmp_path)
+        places.announce(tmp_path, record(pid=process.pid, pid_started=started, socket=socket))
         assert places.engines()[0].is_alive
         process.stdin.close()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not places.engines()[0].is_alive
     assert not places.engines()[0].is_alive
 
-    places.announce(tmp_path, record(pid_started=started + 1))
+    places.announce(tmp_path, record(pid_started=started + 1, socket=socket))
     assert not places.engines()[0].is_alive
 
 

@@ -136,6 +136,26 @@ class Cache:
         with contextlib.suppress(OSError):
             remove_in_background([str(item) for item in self._trash.iterdir()])
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder that is held still has its path: it may be moved, replaced or deleted under its engine."""
+        try:
+            return os.path.samestat(os.stat(self.own / "lock"), os.fstat(self._lock))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # the disk is in trouble, and says nothing about the folder
+
+    @property
+    def moved_to(self) -> str:
+        """Path of the folder that is held, if that was moved; "" if it is in place or deleted."""
+        try:
+            path = os.readlink(f"/proc/self/fd/{self._lock}")
+            is_there = os.path.samestat(os.stat(path), os.fstat(self._lock))
+        except OSError:
+            return ""
+        return os.path.dirname(os.path.dirname(path)) if is_there and not self.is_in_place else ""
+
     def throw_away_products(self) -> None:
         """There is no record of what lies here: move every platform's folder aside."""
         for platform in self._platforms:

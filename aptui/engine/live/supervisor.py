@@ -47,6 +47,10 @@ _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_CHECK_S = 1.0
+_PLACE_CHECK_S = 5.0
+"""Interval of checks whether the cache still has its path; a client's hello checks it, too."""
+_MOVED_S = 10.0
+"""How long a project that was moved away may take to come back before its engine ends."""
 
 
 class LoopPart(Protocol):
@@ -86,6 +90,8 @@ class EngineSupervisor:
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
+        self.openings: list[Callable[[], object]] = []
+        """Called whenever a cache folder is opened again: it may be another folder at the same path."""
         self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
@@ -108,6 +114,10 @@ class EngineSupervisor:
         self._tried_at = 0.0
         self._configuration_error = ""
         self._disk_at = 0.0
+        self._place_at = 0.0
+        self._is_displaced = False
+        self._moved_to = ""
+        self._end_at = math.inf
         self._unsettled = UnsettledNews(time.monotonic, self._publish)
         self.latest_progress: Progress | None = None
         self.is_paused = False
@@ -152,6 +162,11 @@ class EngineSupervisor:
 
     def _engine(self) -> Engine:
         if not self.config.project_dir.is_dir():  # a cache made anew would lie in the way when it is mounted or moved back
+            if self._moved_to:
+                what = (
+                    f"project folder '{self.config.project_dir}' was moved away, its cache is '{self._moved_to}': the engine ends"
+                )
+                raise HostError(what, hint="move it back, or start an engine there")
             raise HostError(f"project folder '{self.config.project_dir}' is not there", hint="mount it, or move it back")
         opening = PreparedSession(self.config)
         opening.take()
@@ -174,6 +189,10 @@ class EngineSupervisor:
             self._is_first_scan = True
         self._idle_since = None
         self._trouble, self._retry_at, self._retry_s = "", math.inf, _RETRY_S[0]
+        self._moved_to, self._end_at = "", math.inf
+        if not is_first:
+            for note in self.openings:
+                note()
 
     # --------------------------------------------------------------------------------------------------------------- loop
 
@@ -228,7 +247,7 @@ class EngineSupervisor:
     def _deadline(self, now: float) -> float:
         times = [part.next_deadline(now) for part in self.parts]
         if self.engine is None or not self.engine.is_committing:
-            times += [self._retry_at, self._reopen_by, self._unsettled.deadline, self._rereading.deadline]
+            times += [self._retry_at, self._end_at, self._reopen_by, self._unsettled.deadline, self._rereading.deadline]
             times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
             times += [self._outside.next_deadline(self.engine), self._database.next_deadline(self._writer)]
             if self._idle_since is not None and not self._is_settled:
@@ -237,9 +256,15 @@ class EngineSupervisor:
 
     def _after_turn(self, now: float) -> None:
         engine = self.engine
+        if engine is not None and (self._is_displaced or (now >= self._place_at and self.is_cache_displaced())):
+            raise HostError(
+                f"the cache is no longer the folder at '{self.config.cache_dir}'", hint="it was moved, replaced or deleted"
+            )
         if engine is None:
             if now >= self._retry_at:
                 self._try_again()
+            if now >= self._end_at and self.engine is None:
+                self.stop()
         elif engine.is_idle:
             self._rest(engine, now)
         else:
@@ -284,6 +309,9 @@ class EngineSupervisor:
     def _break_down(self, error: KnownError) -> None:
         """The engine cannot go on: close it, say why, and try again by and by."""
         engine, self.engine, self.watching.engine = self.engine, None, None
+        self._is_displaced = False
+        if engine is not None and (moved_to := engine.cache.moved_to):
+            self._moved_to, self._end_at = moved_to, time.monotonic() + _MOVED_S
         self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
         self._say(f"{error}; trying again in {self._retry_s:g} s", LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
@@ -303,6 +331,12 @@ class EngineSupervisor:
         else:
             self._say("the engine continues", LogLevel.INFO)
             self._rereading.want_now(None)  # what was watched may be another by now: a project folder that was made anew
+
+    def is_cache_displaced(self) -> bool:
+        """Check whether the cache that is held was moved, replaced or deleted; the turn that follows lets go of such a folder."""
+        self._place_at = time.monotonic() + _PLACE_CHECK_S
+        self._is_displaced = self.engine is not None and not self.engine.cache.is_in_place
+        return self._is_displaced
 
     def try_at_once(self) -> None:
         """Somebody asks for the engine: see whether what keeps it from working is over, unless that was looked at just now."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct, to_builtins
 
 from aptui import __version__
+from aptui.config.dirs import identity_of
 from aptui.config.variables import variables_of
 from aptui.core.model import PathKey
 from aptui.core.notices import ConnectionsChanged
@@ -22,8 +24,9 @@ from aptui.engine.requests.logs import LogRequests
 from aptui.engine.requests.missing import MissingScanRequests
 from aptui.engine.requests.peers import PeerRequests
 from aptui.engine.requests.relocation import RelocationRequests
-from aptui.link import port
+from aptui.link import places, port
 from aptui.link.port import Request
+from aptui.link.server import LinkServer
 from aptui.shared.errors import KnownError
 from aptui.shared.relocation.records import Relocate
 from aptui.sharing.account import SharingSum
@@ -105,8 +108,7 @@ class RequestHandler:
         live, verb = self._live, request.verb
         match verb:
             case port.EngineHello():
-                request.answer(**self._identity())
-                self._notify_connections()
+                self._greet(request)
             case port.PingEngine() | port.Release():
                 if isinstance(verb, port.Release):
                     live.watching.release(request.client)
@@ -188,6 +190,18 @@ class RequestHandler:
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
+    def _greet(self, request: Request) -> None:
+        """Say who is there, once the engine has let go of a cache folder that is no longer at its path."""
+
+        def answer() -> None:
+            request.answer(**self._identity())
+            self._notify_connections()
+
+        if self._live.is_cache_displaced():
+            self._waiting.append(_WaitingRequest(request, lambda: not self._live.is_cache_displaced(), answer))
+        else:
+            answer()
+
     def _identity(self) -> dict[str, object]:
         live = self._live
         return {
@@ -197,6 +211,7 @@ class RequestHandler:
             "epoch": live.engine.epoch if live.engine else 0,
             "project": str(live.config.project_dir),
             "cache": str(live.config.cache_dir),
+            "cache_id": identity_of(live.config.cache_dir),
             "started_ms": live.started_ms,
         }
 
@@ -412,6 +427,32 @@ class RequestHandler:
             configuration=self._live.configuration_error,
             variables=variables_of(self._live.config),
         )
+
+
+@contextmanager
+def reachable(live: EngineSupervisor) -> Iterator[None]:
+    """Let clients connect to the engine, and announce it, until the context ends.
+
+    Raises:
+        BusyError: another process listens on the socket. HostError: the socket or the record cannot be written.
+    """
+    cache_dir = live.config.cache_dir
+    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
+    server.listen()
+    live.server = server
+
+    def announce() -> None:
+        record = places.describe_this_process(
+            live.config.project_dir, cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
+        )
+        places.announce(cache_dir, record)
+
+    announce()
+    live.openings.append(announce)
+    try:
+        yield
+    finally:
+        places.retract(cache_dir)
 
 
 def _sum_shared(engine: Engine) -> SharingSum:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.model import FileFact, JobState
@@ -216,6 +217,8 @@ class Reader:
 
     def __init__(self, database: sqlite3.Connection, path: Path | None = None) -> None:
         self._database, self._path = database, path
+        self.roots: Mapping[str, str] = {}
+        """{name of a scan folder: its path now}; the stored path is older if the project was copied or moved since the last run."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -320,14 +323,19 @@ class Reader:
     def sources(self) -> Iterator[SourceRow]:
         """Yield every source by path."""
         for row in self._database.execute(f"{_SOURCES_SQL} ORDER BY s.SourceName, s.SourceID"):
-            yield SourceRow(*row)
+            yield self._source_row(row)
 
     def source(self, path_key: str) -> SourceRow | None:
         """Return the source of this path, in any case."""
         key = path_key.lower()
         row = self._database.execute(f"{_SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
         row = row or self._database.execute(f"{_SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()
-        return SourceRow(*row) if row else None
+        return self._source_row(row) if row else None
+
+    def _source_row(self, row: Sequence[Any]) -> SourceRow:
+        found = SourceRow(*row)
+        root = self.roots.get(found.scan_folder, found.root)
+        return found if root == found.root else replace(found, root=root)
 
     def products(self) -> Iterator[ProductRow]:
         """Yield every product by name."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -203,7 +204,8 @@ class NoSession:
 class EnginePlaces(Struct, frozen=True):
     """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`.
 
-    `holder` returns the process that holds the cache, 0 = none does, or nobody knows.
+    `socket` is where the engine listens, "" = as the cache or the registry says at each try. `holder` returns the process that
+    holds the cache, 0 = no process holds it, or that is unknown.
     """
 
     project_name: str
@@ -235,7 +237,8 @@ class LinkSession:
         self.latest_health: Health | None = None
         self.connections: tuple[Connection, ...] = ()
         self.gateway: GatewayReport | None = None
-        self._places, self._connect, self._back_off_s = places, connect or _connect, back_off_s
+        self._places, self._back_off_s = places, back_off_s
+        self._connect = connect or partial(_connect, places.cache_dir)
         self._client: EngineClient | None = None
         self._is_closing = False
         self._tries_now = threading.Event()
@@ -385,7 +388,7 @@ class LinkSession:
         self._wants_engine, self._refusal = False, ""  # one that is stopped while we look on stays stopped
         hello = client.hello
         ours = hello.protocol == PROTOCOL
-        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)
+        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours)
         self._client = client
         if not ours:
             self._turn(SessionState.DETACHED, f"the engine is of another version ({hello.version or 'unknown'})")
@@ -452,10 +455,10 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split("+", maxsplit=1)[0].split(".")[:3])
 
 
-def _connect(path: str) -> EngineClient:
+def _connect(cache_dir: Path, path: str) -> EngineClient:
     from aptui.link.client import EngineClient  # for start-up
 
-    return EngineClient.connect(path, "tui")
+    return EngineClient.of(cache_dir, "tui", path=path)
 
 
 def _fail(why: KnownError) -> Future[Answer]:

@@ -43,15 +43,13 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
     config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
     if config is None:
         raise broken
-    is_running = any(record.is_alive and record.cache == str(config.cache_dir) for record in places.engines())
-    if not (is_running or arguments.read_only):
+    if not (arguments.read_only or places.engine_of(config.cache_dir)):
         raise broken
     return show(config, arguments, is_read_only=arguments.read_only, starts_engine=False)
 
 
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
     """Open the screen over the engine of a project, which is started if none runs and it may be."""
-    from aptui.link import places
     from aptui.tui.data.session import EnginePlaces, LinkSession
 
     def start() -> None:
@@ -65,7 +63,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         return engine_process(config) or 0
 
     starter = start if starts_engine and not is_read_only else None
-    where = EnginePlaces(config.name, config.cache_dir, places.listening_at(config.cache_dir), starter, holder)
+    where = EnginePlaces(config.name, config.cache_dir, "", starter, holder)
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
 
 

@@ -10,7 +10,6 @@ import sys
 import webbrowser
 from argparse import ArgumentParser, Namespace
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ def show_demo(config: Config) -> int:
     from aptui.verbs.steering.engine import stop_engines
 
     page = _serving("demo")
-    is_ours = not any(each.is_alive and Path(each.cache) == config.cache_dir for each in places.engines())
+    is_ours = places.engine_of(config.cache_dir) is None
     if is_ours:
         engine.start(config.project_dir, config.cache_dir)
     try:

@@ -23,7 +23,7 @@ from aptui import __version__
 from aptui.batch.options import load_last_config
 from aptui.config.dirs import DATABASE, asset_database
 from aptui.core.notices import JobChanged, Progress
-from aptui.link import codec, places, port
+from aptui.link import codec, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.link.recording import LOG_BYTES, RecordingEnd, RecordingHead, RecordingWriter, is_recording
 from aptui.shared import printing
@@ -81,7 +81,7 @@ def record(arguments: Namespace) -> int:
     """Record what the project's engine says until it ends, somebody stops it, or the file is as large as it may be."""
     config = load_last_config(arguments)
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir))
+        client = EngineClient.of(config.cache_dir)
     except NoEngine:
         raise HostError("no engine runs here, so there is nothing to record", hint="'aptui start' starts one") from None
     path = Path(os.path.abspath(arguments.file))

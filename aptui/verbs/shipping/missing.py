@@ -21,7 +21,7 @@ from aptui.config.model import Config
 from aptui.core.messages import Rows
 from aptui.core.notices import MissingScan, Notice
 from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace, Tally
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -95,7 +95,7 @@ def scan_missing(arguments: Namespace) -> int:
 def _engine(config: Config) -> Iterator[EngineClient | None]:
     """Connect to the engine that runs, None = none does."""
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir), kind="scan-missing")
+        client = EngineClient.of(config.cache_dir, kind="scan-missing")
     except NoEngine:
         yield None
         return

@@ -47,7 +47,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
     """
     config = config or load_last_config(arguments)
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir))
+        client = EngineClient.of(config.cache_dir)
     except NoEngine:
         raise HostError(f"no engine of '{config.project_dir}' runs", hint="'aptui start' starts one") from None
     with client:
@@ -161,7 +161,7 @@ def _gateway(config: Config) -> gateways.GatewayRecord:
 def _running(config: Config) -> int:
     """Return the process of the engine that runs, 0 = none; one of another version is stopped as soon as it has nothing to do."""
     try:
-        with EngineClient.connect(places.listening_at(config.cache_dir)) as client:
+        with EngineClient.of(config.cache_dir) as client:
             welcome = client.hello
     except NoEngine:
         return 0
@@ -188,15 +188,14 @@ def stop(arguments: Namespace) -> int:
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
     """Stop the engine of a cache, None = every engine of this user; return the processes that are gone."""
-    records = [record for record in places.engines() if record.is_alive and cache_dir in (None, Path(record.cache))]
-    if not records and cache_dir is not None and (engine := places.engine_of(cache_dir)) is not None:
-        records = [engine]  # in another registry: XDG_STATE_HOME was another when it was started
-    return [record.pid for record in records if _stop(record, is_when_idle=is_when_idle)]
+    found = places.engines() if cache_dir is None else filter(None, [places.engine_of(cache_dir)])
+    records = [record for record in found if record.is_alive]
+    return [record.pid for record in records if _stop(record, cache_dir or record.cache, is_when_idle=is_when_idle)]
 
 
-def _stop(record: places.EngineRecord, *, is_when_idle: bool) -> bool:
+def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle: bool) -> bool:
     try:
-        with EngineClient.connect(record.socket) as client:
+        with EngineClient.of(cache_dir, path=record.socket) as client:
             client.ask(port.StopEngine(is_when_idle), timeout_s=5.0)
     except NoEngine:
         return False
@@ -329,7 +328,7 @@ def hold(arguments: Namespace) -> int:
         raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
     config = load_last_config(arguments)
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir), name="hold")
+        client = EngineClient.of(config.cache_dir, name="hold")
     except NoEngine:
         return _run(words)
     with client:

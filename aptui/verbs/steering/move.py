@@ -105,11 +105,10 @@ def _preview(config: Config, order: Relocate) -> RelocationReport:
 
 
 def _perform(config: Config, order: Relocate) -> RelocationReport:
-    from aptui.link import places
     from aptui.link.client import EngineClient, NoEngine
 
     try:
-        client = EngineClient.connect(places.listening_at(config.cache_dir))
+        client = EngineClient.of(config.cache_dir)
     except NoEngine:
         from aptui.engine.relocate.relocate import hold_engines_off, relocate
 

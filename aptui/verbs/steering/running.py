@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from aptui.link import places, port
+from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared import printing
 from aptui.shared.errors import HostError
@@ -29,7 +29,7 @@ _MOST_HOLDERS = 3
 def running_ids(config: Config) -> frozenset[int]:
     """Return the ids of the jobs that run, none where no engine answers; ask before the database is opened."""
     try:
-        with EngineClient.connect(places.listening_at(config.cache_dir), timeout_s=1.0) as client:
+        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
             return msgspec.convert(answer["running"], prepare_form(frozenset[int]))
     except HostError:

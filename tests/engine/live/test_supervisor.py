@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
@@ -14,8 +15,9 @@ from unittest import mock
 import pytest
 from live_project import LiveProject, Ticker, own_live_project
 
-from aptui.config.dirs import asset_database
+from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
+from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop.files import scans
@@ -684,6 +686,45 @@ def test_a_project_that_is_away_is_not_made_anew(project: LiveProject, monkeypat
         (away / "assets/a.txt").write_text("back")
         away.rename(project.root)
         project.until_product("linux/a.txt", "back")
+
+
+def test_engine_of_a_project_that_was_moved_lets_go_of_it_and_ends(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.01, 0.02))
+    monkeypatch.setattr("aptui.engine.live.supervisor._MOVED_S", 0.2)
+    with project.running() as live:
+        away = project.root.rename(project.root.with_name("away"))
+        project.until(lambda: "was moved away" in live.health.disk)
+        assert str(away) in live.health.disk
+        with contextlib.closing(Cache(away / "Cache", ["linux"])) as cache:
+            cache.take()  # it raises an error if the engine still holds the folder
+
+        project.until(lambda: live.is_stopping)
+
+
+@pytest.mark.parametrize("harm", ["moved", "deleted", "moved and replaced", "deleted and replaced"])
+def test_cache_folder_that_was_moved_or_deleted_is_let_go_and_the_folder_at_its_path_is_used(
+    harm: str, project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.01, 0.02))
+    with project.running() as live:
+        assert live.engine is not None
+        first, opened = live.engine, []
+        live.openings.append(lambda: opened.append(identity_of(project.cache)))
+        elsewhere = project.root.with_name("elsewhere")
+        project.cache.rename(elsewhere)
+        if "replaced" in harm:
+            shutil.copytree(elsewhere, project.cache)
+        if "deleted" in harm:
+            shutil.rmtree(elsewhere)
+
+        answer = project.ask(port.EngineHello(port.PROTOCOL, "1", "test", 1)).answered
+        project.until(lambda: live.engine not in (None, first))
+        project.until_product("linux/a.txt", "a")
+
+        assert answer is not None
+        assert answer["cache_id"] in ("", identity_of(project.cache))
+        assert opened == [identity_of(project.cache)]
+        assert not live.is_stopping
 
 
 def test_the_cache_is_held_by_one_engine(project: LiveProject) -> None:

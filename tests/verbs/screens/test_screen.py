@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     (tmp_path / "aptui.yaml").write_text("platforms: {linux: \n  - oops")
     good = SimpleNamespace(name="game", project_dir=tmp_path, cache_dir=tmp_path / "Cache")
     monkeypatch.setattr(batch_config, "last_good", lambda *_: good)
-    monkeypatch.setattr(places, "engines", list)
+    monkeypatch.setattr(places, "engine_of", lambda _cache: None)
     found: list[Any] = []
     monkeypatch.setattr(screen, "_run", lambda config, session, _arguments: found.append((config, session)) or 0)
     return found
@@ -37,8 +36,7 @@ def arguments(folder: Path, *, read_only: bool = False) -> Namespace:
 def test_a_running_engine_is_reached_and_none_is_started(
     opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = SimpleNamespace(is_alive=True, cache=str(tmp_path / "Cache"), pid=os.getpid())
-    monkeypatch.setattr(places, "engines", lambda: [record])
+    monkeypatch.setattr(places, "engine_of", lambda cache: cache == tmp_path / "Cache")
 
     assert screen.tui(arguments(tmp_path)) == 0
 

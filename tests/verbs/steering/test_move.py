@@ -158,7 +158,7 @@ class FakeEngine:
 
 def test_an_engine_that_runs_does_it_and_its_failure_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
-    monkeypatch.setattr(EngineClient, "connect", lambda *_args, **_named: engine)
+    monkeypatch.setattr(EngineClient, "of", lambda *_args, **_named: engine)
 
     code, out, _ = run("move", "sub/b.up", "new/", "--confirm", "--leave-empty-folders", "--exclude-metadata-files", "--scm")
 
