@@ -17,8 +17,23 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
+from aptui.builders.font.work import (
+    TooMuchWorkError,
+    check_unpacked_size,
+    count_composites,
+    count_drawing,
+    count_table,
+    is_counted,
+)
 from aptui.builders.needs import MissingError, library
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import (
+    ParamError,
+    check_params,
+    describe_damage,
+    library_versions,
+    one_job_per_platform,
+    one_line,
+)
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
@@ -28,8 +43,10 @@ MOST_CHARACTERS_SHOWN = 20
 
 _SFNT = {b"\x00\x01\x00\x00": "ttf", b"true": "ttf", b"OTTO": "otf"}
 _SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
-_NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap", "name", "post")
+_NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
+_USEFUL = {"name": "in which systems look for its name", "OS/2": "which Windows needs", "post": "which PostScript needs"}
 _OUTLINES = (("glyf", "loca"), ("CFF ",), ("CFF2",), ("CBDT", "CBLC"), ("sbix",), ("EBDT", "EBLC"))
+_DRAWN = {tag for outline in _OUTLINES for tag in outline}
 _UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
 
 _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
@@ -80,6 +97,7 @@ class FontBuilder:
                 "description": "packing; keep: that of the source, none: TTF or OTF",
             },
             "hinting": {"type": "boolean", "default": True, "description": "keep instructions for small sizes"},
+            "strict": {"type": "boolean", "default": False, "description": "fail where there would be a warning"},
         },
     }
 
@@ -94,7 +112,7 @@ class FontBuilder:
             data = lfs.source_bytes(request)
             with _fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)
-        except (_BrokenFontError, ParamError, MissingError, OSError) as error:
+        except (_BrokenFontError, TooMuchWorkError, ParamError, MissingError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         with open(request.product_path(name), "wb") as file:
             file.write(product)
@@ -124,14 +142,38 @@ def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
         logger.propagate = propagates
 
 
+class _Report:
+    """Warnings about one font, each a failure if `strict` is set, and what fontTools says in its own words."""
+
+    def __init__(self, request: ProcessJobRequest, *, is_strict: bool) -> None:
+        self._request = request
+        self._is_strict = is_strict
+
+    def warn(self, text: str) -> None:
+        """Log a warning.
+
+        Raises:
+            _BrokenFontError: warnings are failures.
+        """
+        if self._is_strict:
+            raise _BrokenFontError(text)
+        self._request.log.warning(f"{self._request.source}: {text}")
+
+    def describe(self, what: str, error: Exception) -> str:
+        """Return that `what` is damaged; the words of fontTools go into the log."""
+        self._request.log.info(f"{self._request.source}: {what}: fontTools: {one_line(error)}")
+        return f"{what} is damaged: {describe_damage(error)}"
+
+
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[str, bytes]:
     """Return (name, bytes) of the product."""
     _check_directory(data)
     tools = library("fontTools.ttLib", "fonttools")
     if data.startswith(b"wOF2") or options["flavor"] == "woff2":
         library("brotli")
-    font = _read(tools, data)
-    _check_tables(font, request)
+    report = _Report(request, is_strict=options["strict"])
+    font = _read(tools, data, report)
+    left_out = _check_tables(font, request, report)
     packing = font.flavor if options["flavor"] == "keep" else None if options["flavor"] == "none" else options["flavor"]
     is_cut = any(options[name] is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options["hinting"]
     extension = packing or _SFNT.get(font.sfntVersion.encode("latin-1"), "ttf")
@@ -139,20 +181,24 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
     request.check_cancelled()
-    font = _read(tools, data)  # tables that nobody looked into are written as they are
+    font = _read(tools, data, report)  # tables that nobody looked into are written as they are
     if is_cut:
-        _cut(font, options, request)
+        _leave_out(font, left_out, report)
+        _cut(font, options, request, report)
     font.flavor = packing
     stream = BytesIO()
     font.save(stream, reorderTables=None)
     return name, stream.getvalue()
 
 
-def _read(tools: Any, data: bytes) -> Any:
+def _read(tools: Any, data: bytes, report: _Report) -> Any:
     try:
+        check_unpacked_size(data)
         return tools.TTFont(BytesIO(data), recalcTimestamp=False, lazy=True)
+    except TooMuchWorkError:
+        raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
-        raise _BrokenFontError(f"damaged font: {one_line(error)}") from None
+        raise _BrokenFontError(report.describe("the font", error)) from None
 
 
 # ---------------------------------------------------------------------------------------------------------------- checking
@@ -181,40 +227,74 @@ def _check_directory(data: bytes) -> None:
             raise _BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
 
 
-def _check_tables(font: Any, request: ProcessJobRequest) -> None:
-    """Read every table; what must be there must be there, and agree on the number of glyphs."""
+def _check_tables(font: Any, request: ProcessJobRequest, report: _Report) -> list[str]:
+    """Check that the font can be drawn, and return the tables that fontTools cannot read: engines do without them."""
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is no mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
         raise _BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise _BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    for tag in tags:
+    # Others are counted by what these say, and their glyphs are named by them.
+    first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
+    unread = []
+    for tag in [*first, *(tag for tag in tags if tag not in first)]:
         request.check_cancelled()
         try:
-            table = font[tag]
-            if hasattr(table, "ensureDecompiled"):
-                table.ensureDecompiled(recurse=True)
-            if tag == "glyf":
-                for name in font.getGlyphOrder():
-                    table[name].expand(table)
+            _check_table(font, tag)
+        except TooMuchWorkError:
+            raise
         except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
-            raise _BrokenFontError(f"table '{tag}' is damaged: {one_line(error) or type(error).__name__}") from None
-    count = font["maxp"].numGlyphs
-    if not count:
+            what = report.describe(f"table '{tag}'", error)
+            if tag in _NEEDED or tag in _DRAWN:
+                raise _BrokenFontError(what) from None
+            report.warn(f"{what}; it is kept as it is, unless the font is cut")
+            unread.append(tag)
+            del font[tag]
+    if not font["maxp"].numGlyphs:
         raise _BrokenFontError("table 'maxp' says that there are no glyphs")
-    if "OS/2" not in tags:
-        request.log.warning(f"{request.source}: has no table 'OS/2', which Windows wants")
-    if not font["name"].getDebugName(1):
-        request.log.warning(f"{request.source}: table 'name' gives no name of the family")
+    for tag, purpose in _USEFUL.items():
+        if tag not in tags:
+            report.warn(f"has no table '{tag}', {purpose}")
+    if "name" in font and not font["name"].getDebugName(1):
+        report.warn("table 'name' gives no name of the family")
     if not font.getBestCmap():
-        request.log.warning(f"{request.source}: table 'cmap' maps no Unicode characters")
+        report.warn("table 'cmap' maps no Unicode characters")
+    return unread
+
+
+def _check_table(font: Any, tag: str) -> None:
+    """Count what one table stands for, and decode it if it is one of outlines, metrics and names."""
+    if not is_counted(tag):
+        return
+    is_layout = count_table(font, tag, font.reader[tag])
+    if is_layout:
+        return
+    table = font[tag]
+    if hasattr(table, "ensureDecompiled"):
+        table.ensureDecompiled(recurse=True)
+    if tag == "glyf":
+        for name in font.getGlyphOrder():
+            table[name].expand(table)
+        count_composites(font)
 
 
 # ---------------------------------------------------------------------------------------------------------------- cutting
 
 
-def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> None:
+def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
+    """Remove tables that cannot be cut: damaged ones, pictures that need another library, and those of Apple's layout."""
+    for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is no mapping
+        if tag in unread:
+            del font[tag]
+        elif tag == "SVG ":
+            report.warn("table 'SVG ' is left out, as its pictures cannot be cut; the glyphs are drawn by their outlines")
+            del font[tag]
+        elif not is_counted(tag):
+            del font[tag]
+
+
+def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest, report: _Report) -> None:
     """Leave in `font` what `options` wish."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
@@ -230,12 +310,16 @@ def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> N
     else:
         text, glyphs = options["text"] or "", options["glyphs"] or []
         _refuse_unknown_glyphs(font, glyphs)
-        _warn_of_missing_characters(font, text, request)
+        _warn_of_missing_characters(font, text, report)
         cutter.populate(text=text, unicodes=_code_points(options["unicodes"] or []), glyphs=glyphs)
+    request.check_cancelled()
     try:
+        count_drawing(font)
         cutter.subset(font)
+    except TooMuchWorkError:
+        raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever odd tables lead it to
-        raise _BrokenFontError(f"cannot be cut: {one_line(error)}") from None
+        raise _BrokenFontError(f"cannot be cut: {report.describe('one of its tables', error)}") from None
 
 
 def _code_points(ranges: list[str]) -> list[int]:
@@ -256,10 +340,10 @@ def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
             raise _BrokenFontError(f"has no glyph '{name}', which the parameter 'glyphs' names")
 
 
-def _warn_of_missing_characters(font: Any, text: str, request: ProcessJobRequest) -> None:
+def _warn_of_missing_characters(font: Any, text: str, report: _Report) -> None:
     known = font.getBestCmap() or {}
     missing = sorted({character for character in text if ord(character) not in known and character.isprintable()})
     if missing:
         shown = " ".join(f"U+{ord(character):04X}" for character in missing[:MOST_CHARACTERS_SHOWN])
         more = f" and {len(missing) - MOST_CHARACTERS_SHOWN} more" if len(missing) > MOST_CHARACTERS_SHOWN else ""
-        request.log.warning(f"{request.source}: has no glyphs for {shown}{more}")
+        report.warn(f"has no glyphs for {shown}{more}")

@@ -6,6 +6,7 @@ in what a schema cannot say.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = [
     "ParamError",
     "Schema",
     "check_params",
+    "describe_damage",
     "library_versions",
     "no_contradiction",
     "one_job_per_platform",
@@ -71,6 +73,19 @@ def library_versions(*names: str) -> str:
 def one_line(error: BaseException | str) -> str:
     """Return the text of a library's error in one line, never empty."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def describe_damage(error: BaseException) -> str:
+    """Return in plain words why a library could not read some bytes; its own words help nobody who made the file."""
+    if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
+        return "it ends too early, or refers to what is not in it"
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    if isinstance(error, UnicodeError):
+        return "its text is in no known encoding"
+    return "what it says of itself does not fit together"
 
 
 def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction) -> str:

@@ -2,14 +2,20 @@ import io
 import struct
 import sys
 import time
+import zlib
 
 import pytest
 from fontTools.fontBuilder import FontBuilder
+from fontTools.misc.psCharStrings import T2CharString
 from fontTools.pens.t2CharStringPen import T2CharStringPen
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
+from fontTools.ttLib.tables.DefaultTable import DefaultTable
 
+from aptui.builders.font.work import FREE_WORK, WORK_PER_BYTE, Work, _woff2_stream
 from aptui.builders.font_builder import FONT_ASSET_TYPE
 from aptui.builders.font_builder import FontBuilder as Builder
+from aptui.builders.needs import library
 from aptui.demo.assets import EXTRAS
 from aptui.sdk import Result
 
@@ -58,9 +64,6 @@ def without(*tags):
 def spoiled(tag, data):
     """Return the font with other bytes in one table."""
     font = opened(TTF)
-    font[tag]
-    from fontTools.ttLib.tables.DefaultTable import DefaultTable
-
     table = DefaultTable(tag)
     table.data = data
     font.tables[tag] = table
@@ -158,9 +161,9 @@ BROKEN = [
     f"a.ttf: table 'glyf' should end at byte {GLYF_AT + GLYF_LENGTH:,}, and the file has {GLYF_AT + 4:,}"),
     ("woff", b"wOFF" + bytes(8) + b"\0\x01" + bytes(30) + b"glyf" + struct.pack(">4I", 64, 99, 99, 0),
     "a.ttf: table 'glyf' should end at byte 163, and the file has 64"),
-    ("woff2", b"wOF2" + bytes(8), "a.ttf: damaged font: "),
+    ("woff2", b"wOF2" + bytes(8), "a.ttf: the font is damaged: "),
     ("no cmap", without("cmap"), "a.ttf: has no table 'cmap'"),
-    ("no name and post", without("name", "post"), "a.ttf: has no table 'name' (and 1 more)"),
+    ("no head and hhea", without("head", "hhea"), "a.ttf: has no table 'head' (and 1 more)"),
     ("no outlines", without("glyf", "loca"), "a.ttf: has no outlines and no bitmaps: no table"),
     ("bad cmap", spoiled("cmap", b"\0\0\0\x05"), "a.ttf: table 'cmap' is damaged: "),
     ("bad head", spoiled("head", b"\0" * 10), "a.ttf: table 'head' is damaged: "),
@@ -182,7 +185,252 @@ def test_odd_fonts_warn(bench):
     font["name"].names.clear()
 
     assert bench.made(bench.write("a.ttf", saved(font)))
-    assert bench.warnings == ["a.ttf: has no table 'OS/2', which Windows wants", "a.ttf: table 'name' gives no name of the family"]
+    assert bench.warnings == ["a.ttf: has no table 'OS/2', which Windows needs", "a.ttf: table 'name' gives no name of the family"]
+
+
+@pytest.mark.parametrize("tag", ["name", "post", "OS/2"])
+def test_missing_table_that_engines_do_without_warns(bench, tag):
+    source = bench.write("a.ttf", without(tag))
+
+    assert bench.made(source)
+    assert len(bench.warnings) == 1
+    assert bench.warnings[0].startswith(f"a.ttf: has no table '{tag}', ")
+    assert bench.error(source, strict=True) == bench.warnings[0]
+    assert bench.made(source, text="a")
+    assert bench.made(source, flavor="woff")
+
+
+@pytest.mark.parametrize("tag", ["GPOS", "GSUB", "VARC", "kern", "OS/2", "name", "post", "STAT", "gvar"])
+def test_damaged_table_that_engines_do_without_is_kept_and_warns(bench, tag):
+    source = bench.write("a.ttf", spoiled(tag, b"\0\1\0\1\0\xff\0\xff\0\xff"))
+
+    assert bench.made(source)["a.ttf"] == (bench.folder / "assets/a.ttf").read_bytes()
+    assert any(text.startswith(f"a.ttf: table '{tag}' is damaged: ") for text in bench.warnings)
+    assert bench.error(source, strict=True) in bench.warnings
+    assert tag not in opened(bench.made(source, text="a")["a.ttf"]) or tag in ("OS/2", "post")
+
+
+def test_words_of_fonttools_reach_the_log_alone(bench):
+    source = bench.write("a.ttf", spoiled("GPOS", b"\0\1\0\0\0"))
+
+    bench.made(source)
+
+    assert "unpack" not in " ".join(bench.warnings)
+    assert any("fontTools: " in text and "unpack" in text for _, text in bench.lines)
+
+
+# ----------------------------------------------------------------------------------------------------------- hostile fonts
+
+
+def many_glyphs(count=200, **tables):
+    """Return a font of `count` square glyphs with the bytes of other tables."""
+    builder = FontBuilder(1000, isTTF=True)
+    names = [".notdef", *(f"g{number}" for number in range(1, count))]
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({0x4E00 + number: name for number, name in enumerate(names)})
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    pen.lineTo((0, 500))
+    pen.lineTo((500, 0))
+    pen.closePath()
+    glyph = pen.glyph()
+    builder.setupGlyf(dict.fromkeys(names, glyph))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (500, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Test", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    for tag, data in tables.items():
+        builder.font[tag] = DefaultTable(tag)
+        builder.font[tag].data = data
+    return saved(builder.font)
+
+
+def u16(*numbers):
+    return struct.pack(f">{len(numbers)}H", *numbers)
+
+
+def lookups(kind, subtable, lookup_count=1, subtable_count=1):
+    """Return a layout table that lists one lookup of one subtable again and again."""
+    head = u16(1, 0, 10, 12, 14) + u16(0) + u16(0)
+    lookup_list = u16(lookup_count, *[2 + 2 * lookup_count] * lookup_count)
+    lookup = u16(kind, 0, subtable_count, *[6 + 2 * subtable_count] * subtable_count)
+    return head + lookup_list + lookup + subtable
+
+
+def ranges(count):
+    return u16(2, count, *(0, 0xFFFF, 0) * count)
+
+
+def shared_lookups():
+    return many_glyphs(GPOS=lookups(1, u16(1, 6, 0) + ranges(1), 1500, 1500))
+
+
+def ranges_of_all_glyphs():
+    return many_glyphs(GSUB=lookups(1, u16(1, 6, 1) + ranges(4000)))
+
+
+def classes_of_all_glyphs():
+    pairs = u16(2, 16, 0, 0, 16, 16, 1, 1) + ranges(4000)
+    return many_glyphs(GPOS=lookups(2, pairs))
+
+
+def empty_variations():
+    """Return 3,000 offsets to one VarData of 65,535 items without a byte."""
+    store = u16(1) + struct.pack(">I", 8 + 4 * 3000) + u16(3000) + struct.pack(">3000I", *[14 + 4 * 3000] * 3000)
+    store += u16(0, 0, 0) + u16(0xFFFF, 0, 0)
+    return many_glyphs(HVAR=struct.pack(">HHIIII", 1, 0, 20, 0, 0, 0) + store)
+
+
+def colours(paint, layers=b""):
+    """Return a font with a COLR of one glyph that is painted with `paint`, and a list of layers."""
+    glyphs = struct.pack(">IHI", 1, 0, 10) + paint
+    places = 34, 34 + len(glyphs) if layers else 0
+    return many_glyphs(COLR=struct.pack(">HHIIHIIIII", 1, 0, 0, 0, 0, *places, 0, 0, 0) + glyphs + layers)
+
+
+def paints_of_paints():
+    """Return composites of two composites each, 2 to the power of 200 in all."""
+    composite = bytes([32, 0, 0, 8, 3, 0, 0, 8])
+    return colours(composite * 200 + struct.pack(">BHh", 2, 0, 0x4000))
+
+
+def layers_of_layers():
+    """Return groups of layers that hold the next group twice."""
+    count = 50
+    groups = b"".join(struct.pack(">BBI", 1, 2, 2 * (level + 1)) for level in range(count)) + struct.pack(">BHh", 2, 0, 0x4000)
+    offsets = [4 + 8 * (count + 1) + 6 * (number // 2) for number in range(2 * (count + 1))]
+    return colours(groups[:6], struct.pack(f">I{len(offsets)}I", len(offsets), *offsets) + groups)
+
+
+def groups_of_all_characters(kind):
+    groups = struct.pack(">III", 0, 0xFFFFFFF0, 1) * 3
+    subtable = struct.pack(">HHIII", kind, 0, 16 + len(groups), 0, 3) + groups
+    return many_glyphs(cmap=u16(0, 1, 3, 10) + struct.pack(">I", 12) + subtable)
+
+
+def segments_of_all_characters():
+    count = 2000
+    arrays = u16(*[0xFFFF] * count, 0, *[0] * count, *[1] * count, *[0] * count)
+    subtable = u16(4, 14 + len(arrays), 0, 2 * count, 0, 0, 0) + arrays
+    data = u16(0, 60)
+    data += b"".join(u16(3, 1) + struct.pack(">I", 4 + 8 * 60 + len(subtable) * number) for number in range(60)) + subtable * 60
+    return many_glyphs(cmap=data)
+
+
+def names_of_one_text():
+    text = bytes(60_000)
+    records = b"".join(u16(3, 1, 0x409, 256, len(text), 0) for _ in range(5000))
+    return many_glyphs(name=u16(0, 5000, 6 + len(records)) + records + text)
+
+
+def composites(count, parts):
+    """Return a font in which each composite holds `parts` times the one before."""
+    font = opened(many_glyphs(count))
+    for number in range(2, count):
+        pen = TTGlyphPen(font["glyf"].glyphs)
+        for _ in range(parts):
+            pen.addComponent(f"g{number - 1}", (0.5, 0, 0, 0.5, 10, 10))
+        glyph = pen.glyph()
+        glyph.xMin = glyph.yMin = glyph.xMax = glyph.yMax = 0
+        font["glyf"].glyphs[f"g{number}"] = glyph
+    font.recalcBBoxes = False
+    return saved(font)
+
+
+def points_of_flags():
+    """Return overlapping glyphs of 65,536 points each, of which the file has 530 bytes."""
+    glyph = struct.pack(">5hH", 1, 0, 0, 0, 0, 0xFFFF) + u16(0) + bytes([0x39, 0xFF]) * 256
+    glyph += bytes(len(glyph) % 2)
+    font = opened(many_glyphs(2000))
+    font["head"].indexToLocFormat = 1
+    font["maxp"].recalc = lambda _font: None
+    for tag, data in (("glyf", glyph), ("loca", struct.pack(">2001I", *[0, len(glyph)] * 1000, 0))):
+        font[tag] = DefaultTable(tag)
+        font[tag].data = data
+    font.recalcBBoxes = False
+    return saved(font)
+
+
+def kern_of_itself():
+    data = u16(0, 0xFFFF) + (u16(0, 0, 0) + u16(5000, 0, 0, 0) + bytes(6 * 5000))
+    return many_glyphs(kern=data)
+
+
+def zeros_in_woff():
+    data = bytearray(saved(opened(TTF), "woff"))
+    packed = zlib.compress(bytes(100 << 20), 9)
+    data[44 + 4 : 44 + 16] = struct.pack(">3I", len(data), len(packed), 100 << 20)
+    return bytes(data) + packed
+
+
+def zeros_in_woff2():
+    data = saved(opened(TTF), "woff2")
+    packed = library("brotli").compress(bytes(100 << 20), quality=1)
+    return data[:20] + struct.pack(">I", len(packed)) + data[24 : _woff2_stream(data)] + packed
+
+
+HOSTILE = {
+    "lookups": shared_lookups,
+    "ranges": ranges_of_all_glyphs,
+    "classes": classes_of_all_glyphs,
+    "variations": empty_variations,
+    "paints": paints_of_paints,
+    "cmap 12": lambda: groups_of_all_characters(12),
+    "cmap 13": lambda: groups_of_all_characters(13),
+    "cmap 4": segments_of_all_characters,
+    "names": names_of_one_text,
+    "composites": lambda: composites(60, 4),
+    "points": points_of_flags,
+    "kern": kern_of_itself,
+    "woff": zeros_in_woff,
+    "woff2": zeros_in_woff2,
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE.keys())
+def test_font_that_stands_for_far_more_than_its_size_fails(bench, make, monkeypatch):
+    """All steps are counted; none is taken after the bound."""
+    steps = []
+    spend = Work.spend
+    monkeypatch.setattr(Work, "spend", lambda self, count: (steps.append(count), spend(self, count))[1])
+    data = make()
+
+    error = bench.error(bench.write("a.ttf", data))
+
+    assert "stands for far more than its size" in error
+    assert len(steps) < 2 * (WORK_PER_BYTE * len(data) + 16 * FREE_WORK)
+
+
+def test_composite_glyphs_of_too_many_levels_fail(bench):
+    assert "composite glyphs of more than 64 levels" in bench.error(bench.write("a.ttf", composites(100, 1)))
+
+
+def test_composite_glyph_that_holds_itself_fails(bench):
+    font = opened(composites(4, 1))
+    font["glyf"]["g2"].components[0].glyphName = "g3"
+    font.recalcBBoxes = False
+
+    assert "is a component of itself" in bench.error(bench.write("a.ttf", saved(font)))
+
+
+def test_layers_of_layers_are_counted_when_a_font_is_cut(bench):
+    source = bench.write("a.ttf", layers_of_layers())
+
+    assert bench.made(source)
+    assert "stands for far more than its size" in bench.error(source, unicodes=["U+4E00"])
+
+
+def test_calls_of_subroutines_are_counted_when_a_font_is_cut(bench):
+    font = opened(otf())
+    top = font["CFF "].cff.topDictIndex[0]
+    for level in range(12):
+        program = [*[-107 + level - 1, "callgsubr"] * (8 if level else 0), "return"]
+        top.GlobalSubrs.append(T2CharString(program=program))
+    top.CharStrings["A"].setProgram([-107 + 11, "callgsubr", "endchar"])
+    font.recalcBBoxes = False
+
+    assert "stands for far more than its size" in bench.error(bench.write("a.otf", saved(font)), text="A")
 
 
 @pytest.mark.parametrize(("module", "name"), [("fontTools.ttLib", "fonttools"), ("brotli", "brotli")])

@@ -1,0 +1,446 @@
+"""How much work it is to decode a font, counted before fontTools decodes it.
+
+A few bytes of a font can stand for gigabytes: offsets that lead to the same subtable again and again, ranges of all glyphs,
+composite glyphs of composite glyphs, compressed tables. HarfBuzz bounds its work by the length of the table, and so does this
+module: each table may take `WORK_PER_BYTE` steps for each of its bytes, and `FREE_WORK` more. A step is a byte that is read, or a
+point, glyph or character that a range stands for.
+
+Tests: `tests/builders/test_font_builder.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from aptui.builders.needs import library
+
+WORK_PER_BYTE = 64
+"""Steps for each byte of a table, as HarfBuzz has it (hb-sanitize.hh); real fonts take at most 13."""
+
+FREE_WORK = 1 << 18
+"""Steps that each table may take in any case."""
+
+MOST_CHARACTERS = 4 * 0x110000
+"""Characters that all subtables of `cmap` together may map: a last-resort font maps each of Unicode in two of them."""
+
+MOST_UNPACKED_PER_BYTE = 64
+"""Bytes that a byte of a WOFF may stand for; fonts shrink to a half or a third."""
+
+DEEPEST_COMPOSITE = 64
+"""Levels of composite glyphs, as HarfBuzz has it."""
+
+_EMPTY_READ = 8
+"""Steps of a read of no bytes, such as an item of a variation store without regions: it takes time and memory as others do."""
+
+_COMPOSITE_HEADER_BYTES = 10
+_TUPLE_COUNT_MASK = 0x0FFF
+
+
+class TooMuchWorkError(Exception):
+    """Decoding would take more than the bound; the text is one line that says what stands for so much."""
+
+
+class Work:
+    """The steps that are left for one table."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self._what = what
+        self._left = most
+
+    def spend(self, count: int) -> None:
+        """Take `count` steps.
+
+        Raises:
+            TooMuchWorkError: there are not so many left.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise TooMuchWorkError(f"{self._what} stands for far more than its size; the file is damaged, or made to do harm")
+
+
+def work_for(tag: str, data: bytes) -> Work:
+    """Return the steps that the table `tag` may take."""
+    return Work(f"table '{tag}'", WORK_PER_BYTE * len(data) + FREE_WORK)
+
+
+# --------------------------------------------------------------------------------------------------------------- unpacking
+
+
+def check_unpacked_size(data: bytes) -> None:
+    """Unpack a WOFF or WOFF2 as far as its size allows, keeping nothing.
+
+    Raises:
+        TooMuchWorkError: it unpacks to more.
+    """
+    work = Work("the packed font", MOST_UNPACKED_PER_BYTE * len(data) + FREE_WORK)
+    if data.startswith(b"wOF2"):
+        _unpack_woff2(data, work)
+    elif data.startswith(b"wOFF"):
+        for at in range(44, 44 + 20 * struct.unpack_from(">H", data, 12)[0], 20):
+            _, offset, packed, unpacked = struct.unpack_from(">4sIII", data, at)
+            if packed < unpacked:
+                _unpack_zlib(data[offset : offset + packed], work)
+
+
+def _unpack_zlib(data: bytes, work: Work, window: int = zlib.MAX_WBITS) -> bytes:
+    unpacker = zlib.decompressobj(window)
+    found = bytearray()
+    while data and not unpacker.eof:
+        piece = unpacker.decompress(data, FREE_WORK)
+        work.spend(len(piece) or 1)
+        found += piece
+        data = unpacker.unconsumed_tail
+    return bytes(found)
+
+
+def _unpack_woff2(data: bytes, work: Work) -> None:
+    brotli = library("brotli")
+
+    unpacker = brotli.Decompressor()
+    start, (length,) = _woff2_stream(data), struct.unpack_from(">I", data, 20)
+    piece = unpacker.process(data[start : start + length], output_buffer_limit=FREE_WORK)
+    while piece:
+        work.spend(len(piece))
+        piece = b"" if unpacker.is_finished() else unpacker.process(b"", output_buffer_limit=FREE_WORK)
+
+
+def _woff2_stream(data: bytes) -> int:
+    """Return where the compressed stream begins: after the header and the table directory (WOFF2, §4, 5)."""
+    at = 48
+
+    def number() -> int:
+        nonlocal at
+        value = 0
+        for _ in range(5):
+            byte = data[at]
+            at += 1
+            value = value << 7 | byte & 0x7F
+            if byte < 0x80:
+                break
+        return value
+
+    for _ in range(struct.unpack_from(">H", data, 12)[0]):
+        flags = data[at]
+        at += 1
+        tag = data[at : at + 4] if flags & 0x3F == 0x3F else b""
+        at += len(tag)
+        number()
+        is_outline = flags & 0x3F in (10, 11) or tag in (b"glyf", b"loca")
+        if (flags >> 6 == 0) if is_outline else (flags >> 6 != 0):
+            number()
+    return at
+
+
+# ------------------------------------------------------------------------------------------------------------------ tables
+
+
+def count_table(font: Any, tag: str, data: bytes) -> bool:
+    """Count what table `tag` stands for, and return whether all of it was decoded for that.
+
+    `data` are its bytes, and `font` gives the number of its glyphs.
+
+    Raises:
+        TooMuchWorkError: it is more than the table's length allows.
+        Exception: what damaged bytes lead to.
+    """
+    from fontTools.ttLib import getTableClass
+    from fontTools.ttLib.tables.otBase import BaseTTXConverter
+
+    work = work_for(tag, data)
+    if tag == "COLR" or issubclass(getTableClass(tag), BaseTTXConverter):
+        _count_opentype(font, tag, data, work)
+        return True
+    if tag in _COUNTS:
+        _COUNTS[tag](font, data, work)
+    return False
+
+
+def is_counted(tag: str) -> bool:
+    """Return whether the work of decoding table `tag` is known to be bounded."""
+    from fontTools.ttLib import getTableClass
+    from fontTools.ttLib.tables.otBase import BaseTTXConverter
+
+    if tag in _COUNTS or tag in _LINEAR or tag == "COLR":
+        return True
+    return tag not in _APPLE and issubclass(getTableClass(tag), BaseTTXConverter)
+
+
+def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
+    """Decode a table of OpenType layout piece by piece, forgetting each; its bytes and the glyphs of its ranges are counted."""
+    from fontTools.ttLib.tables import otTables
+    from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
+
+    class CountingReader(OTTableReader):  # type: ignore[misc]
+        """Spends a step for each byte that is read."""
+
+        __slots__ = ("_at",)
+        _at: int
+
+        @property
+        def pos(self) -> int:
+            return self._at
+
+        @pos.setter
+        def pos(self, value: int) -> None:
+            moved = value - self._at
+            work.spend(moved if moved > 0 else _EMPTY_READ)
+            self._at = value
+
+        def __init__(self, data: bytes, localState: Any = None, offset: int = 0, tableTag: str | None = None) -> None:  # noqa: N803 -- as in fontTools
+            self._at = offset
+            super().__init__(data, localState, offset, tableTag)
+
+        def seek(self, pos: int) -> None:
+            self._at = pos
+
+        def copy(self) -> Any:
+            other = self.__class__(self.data, self.localState, self.offset, self.tableTag)
+            other.seek(self._at)
+            return other
+
+    class CountingFont:
+        """Spends a step for each glyph of a range; whatever else is asked for is the font's."""
+
+        def getGlyphNameMany(self, glyphs: Sequence[int]) -> Any:  # noqa: N802 -- as in fontTools
+            work.spend(len(glyphs))
+            return font.getGlyphNameMany(glyphs)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(font, name)
+
+    table = getattr(otTables, tag)()
+    table.decompile(CountingReader(data, tableTag=tag), CountingFont())
+    todo: list[Iterator[Any]] = [iter([table])]
+    while todo:
+        table = next(todo[-1], None)
+        if table is None:
+            todo.pop()
+            continue
+        table.ensureDecompiled()
+        values = [value for value in vars(table).values() if not isinstance(value, str | int)]
+        vars(table).clear()
+        todo.append(_parts_of(values, BaseTable))
+
+
+def _parts_of(values: Sequence[Any], kind: type) -> Iterator[Any]:
+    from fontTools.misc.lazyTools import LazyList
+
+    for value in values:
+        if isinstance(value, kind):
+            yield value
+        elif isinstance(value, list | LazyList):
+            for index in range(len(value)):
+                part = value[index]
+                value[index] = None
+                if isinstance(part, kind):
+                    yield part
+
+
+def _count_cmap(_font: Any, data: bytes, _work: Work) -> None:
+    work = Work("table 'cmap'", MOST_CHARACTERS + WORK_PER_BYTE * len(data))
+    (count,) = struct.unpack_from(">H", data, 2)
+    offsets = {struct.unpack_from(">I", data, 8 + 8 * number)[0] for number in range(count)}
+    for at in offsets:
+        (kind,) = struct.unpack_from(">H", data, at)
+        work.spend(256)
+        if kind in (0, 2, 4, 6):
+            work.spend(struct.unpack_from(">H", data, at + 2)[0])
+        if kind in (2, 6):
+            work.spend(0x10000 if kind == 2 else struct.unpack_from(">H", data, at + 8)[0])
+        elif kind == 4:
+            segments = struct.unpack_from(">H", data, at + 6)[0] // 2
+            ends = struct.unpack_from(f">{segments}H", data, at + 14)
+            starts = struct.unpack_from(f">{segments}H", data, at + 16 + 2 * segments)
+            work.spend(sum(max(0, end - start + 1) for start, end in zip(starts, ends, strict=True)))
+        elif kind in (12, 13):
+            for number in range(struct.unpack_from(">I", data, at + 12)[0]):
+                start, end = struct.unpack_from(">II", data, at + 16 + 12 * number)
+                work.spend(max(0, end - start) + 1)
+        elif kind == 14:
+            _count_variation_selectors(data, at, work)
+
+
+def _count_variation_selectors(data: bytes, at: int, work: Work) -> None:
+    for number in range(struct.unpack_from(">I", data, at + 6)[0]):
+        usual, other = struct.unpack_from(">II", data, at + 13 + 11 * number)
+        if usual:
+            (count,) = struct.unpack_from(">I", data, at + usual)
+            for which in range(count):
+                work.spend(1 + data[at + usual + 7 + 4 * which])
+        if other:
+            work.spend(struct.unpack_from(">I", data, at + other)[0])
+
+
+def _count_name(_font: Any, data: bytes, work: Work) -> None:
+    for number in range(struct.unpack_from(">H", data, 2)[0]):
+        work.spend(12 + struct.unpack_from(">H", data, 6 + 12 * number + 8)[0])
+
+
+def _count_kern(_font: Any, data: bytes, work: Work) -> None:
+    version, count = struct.unpack_from(">HH", data)
+    at, layout = (4, ">2xH") if version != 1 else (8, ">I")
+    if version == 1:
+        (count,) = struct.unpack_from(">I", data, 4)
+    for _ in range(count if count != 1 else 0):
+        work.spend(len(data) - at)  # each subtable is cut off the rest
+        at = min(len(data), at + struct.unpack_from(layout, data, at)[0])
+
+
+def _count_glyf(font: Any, data: bytes, work: Work) -> None:
+    work.spend(sum(length + points for length, points in _outlines(font, data)))
+
+
+def _outlines(font: Any, data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (bytes, points) of each glyph; a component counts as a point."""
+    locations = font["loca"].locations
+    for start, end in pairwise(locations):
+        length, points = max(0, min(end, len(data)) - start), 0
+        if length >= _COMPOSITE_HEADER_BYTES:
+            (contours,) = struct.unpack_from(">h", data, start)
+            last = start + _COMPOSITE_HEADER_BYTES + 2 * (contours - 1)
+            if contours > 0 and last + 2 <= len(data):
+                points = struct.unpack_from(">H", data, last)[0] + 1
+            elif contours < 0:
+                points = length // 6
+        yield length, points
+
+
+def count_composites(font: Any) -> None:
+    """Count the points of all glyphs with their components put in; the glyphs are decoded.
+
+    Raises:
+        TooMuchWorkError: they are more than the table's length allows, or glyphs are components of themselves.
+    """
+    table = font["glyf"]
+    work = work_for("glyf", font.reader["glyf"])
+    known: dict[str, tuple[int, int]] = {}
+    for name in font.getGlyphOrder():
+        points, _ = _measure_glyph(table, name, known, ())
+        work.spend(points)
+
+
+def _measure_glyph(table: Any, name: str, known: dict[str, tuple[int, int]], inside: tuple[str, ...]) -> tuple[int, int]:
+    """Return (points, levels) of a glyph."""
+    if name not in known:
+        if name in inside:
+            raise TooMuchWorkError(f"table 'glyf' is damaged: glyph '{name}' is a component of itself")
+        if len(inside) > DEEPEST_COMPOSITE:
+            raise TooMuchWorkError(f"table 'glyf' has composite glyphs of more than {DEEPEST_COMPOSITE} levels")
+        glyph = table[name]
+        if glyph.isComposite():
+            parts = [_measure_glyph(table, part.glyphName, known, (*inside, name)) for part in glyph.components]
+            known[name] = sum(points for points, _ in parts), 1 + max((levels for _, levels in parts), default=0)
+        else:
+            known[name] = len(getattr(glyph, "coordinates", ())), 0
+    if len(inside) + known[name][1] > DEEPEST_COMPOSITE:
+        raise TooMuchWorkError(f"table 'glyf' has composite glyphs of more than {DEEPEST_COMPOSITE} levels")
+    return known[name]
+
+
+def _count_gvar(font: Any, data: bytes, work: Work) -> None:
+    points = [points for _, points in _outlines(font, font.reader["glyf"])]
+    count, flags, start = struct.unpack_from(">HHI", data, 12)
+    wide = flags & 1
+    offsets = struct.unpack_from(f">{count + 1}{'I' if wide else 'H'}", data, 20)
+    for number in range(min(count, len(points))):
+        begin, end = (offset if wide else 2 * offset for offset in offsets[number : number + 2])
+        if end > begin:
+            tuples = struct.unpack_from(">H", data, start + begin)[0] & _TUPLE_COUNT_MASK
+            work.spend(end - begin + tuples * (points[number] + 4) // 4)
+
+
+def _count_cvar(font: Any, data: bytes, work: Work) -> None:
+    numbers = len(font.reader["cvt "]) // 2 if "cvt " in font else 0
+    work.spend((struct.unpack_from(">H", data, 4)[0] & _TUPLE_COUNT_MASK) * (numbers + 4))
+
+
+def _count_hdmx(font: Any, data: bytes, work: Work) -> None:
+    work.spend(max(0, struct.unpack_from(">h", data, 2)[0]) * font["maxp"].numGlyphs)
+
+
+def _count_palettes(_font: Any, data: bytes, work: Work) -> None:
+    entries, palettes = struct.unpack_from(">HH", data, 2)
+    work.spend(entries * palettes)
+
+
+def _count_bitmap_places(_font: Any, data: bytes, work: Work) -> None:
+    """Count the glyphs of all ranges of all strikes (EBLC, "BitmapSize Record", "IndexSubTableArray")."""
+    for number in range(struct.unpack_from(">I", data, 4)[0]):
+        at, _, count = struct.unpack_from(">III", data, 8 + 48 * number)
+        for which in range(count):
+            first, last = struct.unpack_from(">HH", data, at + 8 * which)
+            work.spend(8 + 8 * max(0, last - first + 1))
+
+
+def _count_sbix(font: Any, data: bytes, work: Work) -> None:
+    glyphs = font["maxp"].numGlyphs
+    for number in range(struct.unpack_from(">I", data, 4)[0]):
+        (at,) = struct.unpack_from(">I", data, 8 + 4 * number)
+        offsets = struct.unpack_from(f">{glyphs + 1}I", data, at + 4)
+        work.spend(sum(4 + max(0, end - begin) for begin, end in pairwise(offsets)))
+
+
+_COUNTS: dict[str, Callable[[Any, bytes, Work], None]] = {
+    "cmap": _count_cmap,
+    "name": _count_name,
+    "kern": _count_kern,
+    "glyf": _count_glyf,
+    "gvar": _count_gvar,
+    "cvar": _count_cvar,
+    "hdmx": _count_hdmx,
+    "CPAL": _count_palettes,
+    "EBLC": _count_bitmap_places,
+    "CBLC": _count_bitmap_places,
+    "sbix": _count_sbix,
+}
+
+_LINEAR = {
+    "head", "hhea", "hmtx", "vhea", "vmtx", "maxp", "OS/2", "post", "loca", "cvt ", "fpgm", "prep", "gasp", "fvar", "VORG",
+    "CFF ", "CFF2", "EBDT", "CBDT",
+}  # fmt: skip
+"""Tables that are read once from their begin to their end."""
+
+_APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd", "prop", "trak"}
+"""Tables of Apple's layout, of which each range is expanded; of the engines none reads more than their bytes."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- drawing
+
+
+def count_drawing(font: Any) -> None:
+    """Count the paints of a font in colour, and have the calls of its subroutines counted while charstrings are run.
+
+    Raises:
+        TooMuchWorkError: the paints are more than the table's length allows.
+    """
+    for tag in ("CFF ", "CFF2"):
+        if tag in font:
+            _count_subroutines(font, tag)
+    table = getattr(font["COLR"], "table", None) if "COLR" in font else None
+    glyphs = getattr(table, "BaseGlyphList", None)
+    if glyphs is not None:
+        work = work_for("COLR", font.reader["COLR"])
+        for record in glyphs.BaseGlyphPaintRecord:
+            record.Paint.traverse(table, lambda _paint: work.spend(1))
+
+
+def _count_subroutines(font: Any, tag: str) -> None:
+    """Have each call of a subroutine spend the length of that, for one that calls others twice takes twice as long."""
+    work = work_for(tag, font.reader[tag])
+    top = font[tag].cff.topDictIndex[0]
+    privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]
+    for index in [top.GlobalSubrs, *(private.Subrs for private in privates if hasattr(private, "Subrs"))]:
+
+        class CountedSubroutines(type(index)):  # type: ignore[misc]
+            """Spends the length of each subroutine that is asked for."""
+
+            def __getitem__(self, number: int) -> Any:
+                found = super().__getitem__(number)
+                work.spend(1 + len(found.bytecode or found.program or ()))
+                return found
+
+        index.__class__ = CountedSubroutines
