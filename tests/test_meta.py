@@ -247,6 +247,50 @@ def test_a_banned_word_would_be_seen(line: str, is_it: bool) -> None:
     assert any(banned.intersection(_split_words(name)) for name in names) is is_it
 
 
+def test_docstrings_explain_parameters_that_exist() -> None:
+    """`Args:` lists names of the signature; of a class those of `__init__`, or the fields of a record."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {', '.join(unknown)}"
+        for path, tree in _read_trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and (unknown := _list_unknown_args(node))
+    ]
+
+    assert found == []
+
+
+def _list_unknown_args(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
+    """Return the names below `Args:` that are not parameters; none for a class whose parameters its base declares."""
+    _before, _mark, section = (ast.get_docstring(node) or "").partition("Args:\n")
+    section = re.split(r"\n(?:Returns|Raises|Yields):", section)[0]
+    listed = [name for line in re.findall(r"^    (\w+(?:, \w+)*):", section, re.MULTILINE) for name in line.split(", ")]
+    function: ast.stmt | None = node
+    fields: set[str] = set()
+    if isinstance(node, ast.ClassDef):
+        function = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+        fields = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    names = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)} if _is_function(function) else fields
+    return [name for name in listed if names and name not in names]
+
+
+def _is_function(node: ast.stmt | None) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+@pytest.mark.parametrize(
+    ("code", "unknown"),
+    [
+        ('def f(a, *, b):\n    """X.\n\n    Args:\n        a, b: numbers.\n        c: gone.\n    """', ["c"]),
+        ('class C:\n    """X.\n\n    Args:\n        old: gone.\n    """\n    def __init__(self, new): ...', ["old"]),
+        ('class R:\n    """X.\n\n    Args:\n        size: in bytes.\n    """\n    size: int', []),
+    ],
+)
+def test_an_unknown_parameter_is_found(code: str, unknown: list[str]) -> None:
+    node = ast.parse(code).body[0]
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    assert _list_unknown_args(node) == unknown
+
+
 MIRRORED = frozenset({
     "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
     "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag", "Meta",

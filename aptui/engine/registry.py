@@ -69,7 +69,7 @@ def complete(
         project_dir: its `builders/*.py` are looked at; names that start with `_` are for their helpers.
         cache_file: where to remember; may be absent, unreadable or unwritable.
         platforms: enabled platforms, for builders that the configuration does not mention.
-        tell: called with what went wrong in scripts that adapters run; other builders go on working.
+        notify: called with an error in a script that an adapter runs; other builders go on working.
         places: {name of a builder in the configuration: where its `uses:` stands}, for errors.
         variables: of the environment, for builders that the configuration does not mention.
 

@@ -22,7 +22,7 @@ def complete(config: Config, memory: Path, notify: Callable[[str], None] = lambd
 
     Args:
         memory: the file in which `registry` remembers what it saw.
-        tell: called with what went wrong in scripts that adapters run.
+        notify: called with an error in a script that an adapter runs.
 
     Raises:
         UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.

@@ -112,14 +112,14 @@ class RescanSources(Struct, frozen=True):
 
 
 class SetOption(Struct, frozen=True):
-    """Change one option of the running engine: debug_output, fast_scan, verbose. Answered with {name, value}."""
+    """Change one option of the running engine; the only one is debug_output. Answered with {name, value}."""
 
     name: str
     value: bool
 
 
 class ReloadConfig(Struct, frozen=True):
-    """Read the configuration again, changed or not. Answered with {changed: […]}; a broken one is refused and the old one stays."""
+    """Read the configuration again. Answered with {is_changed}; an invalid configuration is refused and the previous one stays."""
 
 
 class Connections(Struct, frozen=True):

@@ -224,7 +224,7 @@ class ListenerClosed:
 
     Args:
         first_port: where to begin to look for a free one; 0 = any.
-        tell: called when somebody is turned away for the first time.
+        report: called at the first rejected connection.
     """
 
     def __init__(self, selector: selectors.BaseSelector, first_port: int, report: Callable[[], None] = lambda: None) -> None:

@@ -32,7 +32,7 @@ class EngineLink:
 
     Args:
         cache_dir: whose engine.
-        heard: told news, many at a time, in the event loop.
+        on_notices: called in the event loop with a batch of notices.
         came: told when an engine is there, before its first news, and when it is gone.
     """
 

@@ -85,7 +85,7 @@ class GatewayParts(GatewayContext):
 
     Args:
         sessions: the WebSockets that are open.
-        teller: makes notifications of the engine's news.
+        publisher: turns the engine's notices into notifications for clients.
     """
 
     sessions: WireSessions

@@ -81,10 +81,7 @@ class Cache:
         self.deleted: dict[str, None] = {}
         """The last products that we deleted ourselves and have not made again: whoever watches the cache need not wonder."""
         self.placed: dict[str, Stamp] = {}
-        """{name.
-
-        Its stamp} of the last intermediates that were moved in: a file there that has another one is somebody else's work.
-        """
+        """{name: stamp} of the last intermediates that were placed. Another stamp means that another program changed the file."""
         self.announced = AnnouncedIntents()
         self._lock = -1
 

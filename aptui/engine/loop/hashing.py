@@ -32,9 +32,9 @@ _BYTES_PER_ORDER = 1 << 26
 _FILES_TOGETHER = 2048
 """Each commit is two transactions, one of them synced, and writes pages of the indexes anew that others have written."""
 _LIVE_FILES_TOGETHER = 128
-"""Clients wait while answers are taken in, and workers for jobs.
+"""Maximum files per order in a live engine: clients and workers wait while an answer is processed.
 
-So many where copies are decided together, one by one `_ALONE` times fewer.
+This is the limit if copies are decided together; it is `_ALONE` times lower if each is decided alone.
 """
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256

@@ -30,7 +30,7 @@ class LogSoFar(Struct, frozen=True):
     """The log of a run that goes on, to be looked at at once.
 
     Args:
-        said: what its worker said last.
+        log: the job's log as the worker last reported it.
         window: the builder's name.
         printed: what the worker wrote since its last marker.
         is_awaited: it has yet to answer.

@@ -40,7 +40,7 @@ class FileClocks:
 
         Args:
             scan_folder: where they lie.
-            looked_ns: when (nanoseconds since 1970) the look at them began.
+            checked_ns: when the check of these files began (nanoseconds since 1970).
             longest_ns: the longest tick that is reckoned with.
         """
         racy_ns = checked_ns - longest_ns

@@ -143,7 +143,7 @@ class RootNotifications:
     Args:
         root: the root.
         settings: times.
-        tell: takes the notifications.
+        notify: receives the notifications.
     """
 
     root: NotifiedRoot

@@ -206,7 +206,7 @@ class Poller:
 
     Args:
         top: an absolute folder, the root or a mount below it.
-        hints: takes notifications of what differs.
+        notifications: receives the differences.
         interval_s: the least time between two looks.
         news: called when `is_gone` or `trouble` changed.
     """

@@ -120,7 +120,7 @@ class WatchSupervisor:
 
     Args:
         settings: times, and where facts come from.
-        tell: takes notifications.
+        notify: receives the notifications.
         open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
         is_over: becomes true when all ends.
         poke: set to have a turn soon.

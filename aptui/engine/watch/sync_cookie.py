@@ -36,7 +36,7 @@ class SyncCookie:
 
     Args:
         folder: where sync cookies are made, absolute; b"" = nowhere.
-        tell: takes the notification of a sync cookie that has passed.
+        notify: called when the notification of a sync cookie has arrived.
         clock: seconds that never go back.
     """
 

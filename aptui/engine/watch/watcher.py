@@ -181,8 +181,8 @@ class Watcher:
 
     Args:
         roots: what to watch.
-        tell: takes notifications; called from several threads, must not wait long.
-        tell_health: takes how all roots are watched, whenever that changed.
+        notify: receives notifications; called from several threads, must not block.
+        notify_health: called with the state of all watched roots whenever it changes.
         settings: times, and where facts come from.
     """
 

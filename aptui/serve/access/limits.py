@@ -128,7 +128,7 @@ class ConnectionLimits:
 
     Args:
         limit: how many may be open in all.
-        header_limit_s, strangers_limit: as above.
+        header_limit_s, unidentified_limit: as above.
     """
 
     def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, unidentified_limit: int = UNIDENTIFIED_LIMIT) -> None:

@@ -58,7 +58,7 @@ class Peers:
     """All connections of a gateway.
 
     Args:
-        room: of the gateway.
+        context: shared objects of the gateway.
         sessions: who is connected.
         admission: the lists; tests give their own.
     """

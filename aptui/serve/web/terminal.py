@@ -97,7 +97,8 @@ class Bridge:
 
     Args:
         terminal: its descriptor.
-        words, said: where packets come from, and go to.
+        words: the stream that packets come from.
+        output_stream: the stream that packets go to.
     """
 
     def __init__(self, terminal: int, words: int = 0, output_stream: int = 1) -> None:

@@ -81,7 +81,7 @@ class WireSession:
     """One client.
 
     Args:
-        room: of the gateway.
+        context: shared objects of the gateway.
         sessions: those it is one of.
         socket: the WebSocket.
         identity: who it is.

@@ -53,8 +53,8 @@ class Acceptor:
         listening: the socket.
         factory: makes the protocol of a connection, called when TLS is agreed.
         context: TLS, None = none.
-        make_room: called before each connection; returns whether there is room for one more, and is given how many seconds a socket
-            must have had to be sent away for it.
+        end_connection: called before each connection with the minimum age in seconds of a connection that may be ended for it;
+            returns whether one more connection fits.
         refuses: whether nobody at an address may come in; its protocol tells them why, after TLS, but few of them at a time.
         limit: pending sockets.
     """

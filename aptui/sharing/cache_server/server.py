@@ -60,7 +60,7 @@ class CacheServer:
         is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
         max_blob_bytes: longer uploads are refused.
         most_connections: at a time.
-        patience_s: how long a client may take to say what it wants, and what a slow one is given beyond the time for its bytes.
+        timeout_s: maximum time for a request's headers, and the allowance of a slow client beyond the time for its bytes.
     """
 
     root: str

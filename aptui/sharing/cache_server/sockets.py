@@ -83,7 +83,7 @@ class SocketLimits:
 
     Args:
         limit: how many there may be.
-        patience_s: how long one may take to say what it wants.
+        timeout_s: maximum time for a connection's first request.
     """
 
     def __init__(self, limit: int, timeout_s: float) -> None:

@@ -101,7 +101,7 @@ class Writer:
         path: a database that `schema.prepare` has seen.
         on_saved: called from the thread with the highest ticket that is saved in the database now.
         on_failed: called from the thread when a save failed; nothing is saved after that.
-        patience_s: how long to wait for another program's write lock.
+        lock_timeout_s: maximum wait for another program's write lock.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class KeyBindings(Actions):
 
     Args:
         app: has the bindings.
-        tell: shows a message.
+        show_toast: shows a message.
     """
 
     def __init__(self, app: App[Any], show_toast: Callable[[str, str, float], object]) -> None:

@@ -25,7 +25,7 @@ class RejectedPeers:
     """A listener of the session (`session.NoticeListener`).
 
     Args:
-        tell: shows a message; called in the session's thread.
+        show_toast: shows a message; called in the session's thread.
     """
 
     def __init__(self, show_toast: Callable[[str], object]) -> None:

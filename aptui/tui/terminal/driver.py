@@ -48,10 +48,7 @@ _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127)
 _ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
 """The alternate screen, no cursor, news of the focus: what a shell may have taken back."""
 _ROUNDS = 3
-"""How often messages go up from the focus to the app before a key is done with: the key; what its action posts.
-
-The focus this moves.
-"""
+"""Rounds of messages from the focus to the app that one key causes: the key, what its action posts, and the moved focus."""
 
 
 class _Tap:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _BACKLOG = 4096
 """The scan pauses while more than this is pending: memory stays flat however large the tree."""
 _RECHECK_S = 0.05
-_IDENTITIES, _MADE = "identities", "made"
 _COMMON = f"{COMMON_PLATFORM}/"
+_IDENTITIES, _MADE = "identities", "made"
 """Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
 
 

@@ -57,7 +57,7 @@ class NoticePublisher:
         """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run.
 
         Args:
-            tells_jobs: whether every step of a job is a line for debugging.
+            logs_jobs: whether every step of a job is a line for debugging.
         """
         self._logs_jobs = logs_jobs
         try:

@@ -31,10 +31,10 @@ class Forecaster:
     """The estimates of one engine.
 
     Args:
-        look: adds up what is pending.
+        estimate: sums the pending work.
         spent: returns (runs of jobs that were measured, ms that they took) since the engine opened.
         workers: how many jobs run at a time.
-        cost_clock: seconds, for what a look takes.
+        cost_clock: clock in seconds that measures the cost of an estimate.
     """
 
     def __init__(

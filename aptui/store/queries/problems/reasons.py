@@ -26,7 +26,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     Args:
         runs: of the job, the newest first.
         edges: of its source and its builder.
-        owed: what to add where it needs a run, such as who does it.
+        pending: what to add if the job needs a run, such as what starts it.
     """
     reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
     match row.status:

@@ -31,7 +31,8 @@ class EngineSteering:
         """Drop a client, after asking.
 
         Args:
-            said: the number that was said where there is no such row.
+            row: the client's row, None if no client has the typed number.
+            typed: the number that the user typed.
         """
         if row is None:
             self._shell.show_toast(f"there is no client {typed}".rstrip(), "warning")

@@ -18,7 +18,7 @@ class CursorGoal:
     Args:
         table: whose cursor it is.
         clear_filter: takes the filter away.
-        tell: shows a message to people.
+        show_toast: shows a message.
     """
 
     def __init__(
