@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from aptui.config.model import Config, ToolSettings
 from aptui.config.packing import canonical
 from aptui.config.signature import sign_project
 from aptui.core.project import Builder
+from aptui.shared.files import clocks
 
 # ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
 
@@ -30,11 +32,12 @@ def identify(builder: str, name: str, where: str, project_dir: Path, known: Tool
         stamp = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
         if known and known.path == path and known.stamp == stamp:
             return known
+        read_ns = time.time_ns()
         with open(path, "rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-    return ToolSettings(builder, name, path, stamp, digest, where)
+    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where)
 
 
 def _which(name: str, project_dir: Path) -> str | None:
@@ -58,6 +61,11 @@ def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
 def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
     """Return a command builder with the tools that it names."""
     return replace(builder, code_digest=tools_digest(tools), code_files=tuple((tool.path, tool.digest) for tool in tools))
+
+
+def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
+    """Return what of these tools a change matters of: where they are and what bytes they have, whatever their times."""
+    return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
 
 
 def refresh_tools(config: Config) -> Config | None:

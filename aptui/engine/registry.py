@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
+from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
 from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
@@ -311,15 +313,18 @@ def _current(answer: ClassAnswer) -> ClassAnswer | None:
     """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
-    current = []
+    current, read_ns = [], time.time_ns()
     for path, size, mtime_ns, digest in answer.files:
         try:
             found = os.stat(path)
-            if (found.st_size, found.st_mtime_ns) != (size, mtime_ns) and _digest_of(path) != digest:
+            is_same = (found.st_size, found.st_mtime_ns) == (size, mtime_ns)
+            is_settled = clocks.is_settled((size, found.st_mtime_ns, found.st_ctime_ns), read_ns)
+            if not is_same and _digest_of(path) != digest:
                 return None
         except OSError:
             return None
-        current.append((path, found.st_size, found.st_mtime_ns, digest))
+        # Bytes that were compared too soon after a change are compared again.
+        current.append((path, found.st_size, found.st_mtime_ns if is_same or is_settled else 0, digest))
     return replace(answer, files=current)
 
 

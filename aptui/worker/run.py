@@ -30,7 +30,7 @@ from aptui.sdk import (
     ProcessJobRequest,
     ProcessJobResponse,
 )
-from aptui.shared.files import lfs
+from aptui.shared.files import clocks, lfs
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused, plans_and_edges
 from aptui.worker.attempt import RunEnding, Stale, check_result, failure, guard
@@ -349,10 +349,14 @@ class _BuilderRun:
 
     def _check_source(self) -> None:
         try:
-            found = files.stat_key(os.stat(self.source))
-        except OSError as error:
-            raise Stale(f"the source cannot be read: {error.strerror}") from error
-        if found != tuple(self.order.expected):
+            found = os.stat(self.source)
+            is_changed = files.stat_key(found) != tuple(self.order.expected)
+            is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(files.stat_key(found), time.time_ns())
+            if self.order.source_digest and is_blind:  # the times cannot show a change
+                is_changed = is_changed or files.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
+        except (OSError, files.FileChanged) as error:
+            raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
+        if is_changed:
             raise Stale("the source changed while the job ran")
 
     def _hash_dependencies(self) -> tuple[tuple[str, str], ...]:
@@ -378,6 +382,7 @@ _known_digests: dict[str, tuple[files.StatKey, str]] = {}
 
 def _dependency_digest(path: str) -> str:
     """Return the digest of a file in hex, "" when it is missing or no file."""
+    read_ns = time.time_ns()
     try:
         known = _known_digests.get(path)
         if known and known[0] == files.stat_key(os.stat(path)):
@@ -389,9 +394,7 @@ def _dependency_digest(path: str) -> str:
         return ""
     except OSError:
         return ""
-    if (
-        time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000
-    ):  # younger ones may change within one tick of the clock
+    if clocks.is_settled(files.stat_key(found), read_ns):
         if len(_known_digests) > 20_000:
             _known_digests.clear()
         _known_digests[path] = files.stat_key(found), digest.hex()

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from aptui.core.results.run_report import NO_FILE, Stamp
+from aptui.shared.files.clocks import stamp_read_at
 
 OUTSIDE_STATE = "outside:"
 """Before the absolute path in the key of such a row."""
@@ -27,9 +28,9 @@ class OutsideFile(Struct, frozen=True):
     stamp: Stamp = NO_FILE
 
 
-def outside_file(digest: str, stamp: Stamp) -> OutsideFile:
-    """Return what a file with this SHA-256 (hex) and stamp is."""
-    return OutsideFile(digest[:_DIGEST_HEX], stamp)
+def outside_file(digest: str, stamp: Stamp, read_ns: int) -> OutsideFile:
+    """Return what a file with this SHA-256 (hex) and stamp is; its reading began at `read_ns` or later."""
+    return OutsideFile(digest[:_DIGEST_HEX], stamp_read_at(stamp, read_ns))
 
 
 def dump(file: OutsideFile) -> str:

@@ -44,7 +44,8 @@ _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
 _SECOND_CHECK_S = 2.5
-"""A file changed less than two seconds before its stat is stat again so much later: a coarse clock may hide a change."""
+"""Delay before a second check, which reads files again whose bytes were read within two seconds of their last change: a coarse
+clock may hide one more change."""
 _SLICE_S = 0.004
 """Paths and folders are looked at for so long before clients have their turn."""
 _MOST_FOLDERS = 64
@@ -221,6 +222,8 @@ class ChangeTracker:
         if engine is None:
             return
         self._is_looking_again = self._is_looking_again and not engine.is_idle
+        for folder in engine.scans.fresh_reads.pop_noted():
+            self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
         self._writing.refresh_unfinished(engine)
         self._take_written(engine, now)
         if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.config import tools
 from aptui.config.model import Config
 from aptui.config.sections.serve import GatewaySettings
 from aptui.core.project import Builder
@@ -107,4 +108,4 @@ class ConfigurationReload:
 
 def _decisive(config: Config) -> Config:
     """Return what of a configuration a change of matters for."""
-    return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings())
+    return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=tools.without_stamps(config.tools))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from aptui.config import tools
 from aptui.config.model import Config, ToolSettings
 
@@ -39,8 +41,6 @@ class Tools:
         """Look at them when it is time."""
         if now_s < self.next_deadline(config):
             return
-        if config is not self._config:
-            self._config, self._seen = config, config.tools
         self.check(config)
         self._due_s = now_s + _CHECK_EVERY_S
 
@@ -48,10 +48,10 @@ class Tools:
         """Look at them now."""
         if not config.tools:
             return
-        now = tools.refresh_tools(config)
-        seen = now.tools if now is not None else None
         if config is not self._config:
             self._config, self._seen = config, config.tools
-        if seen != self._seen:
-            self._seen = seen
+        now = tools.refresh_tools(replace(config, tools=self._seen or config.tools))
+        seen, before = (now.tools if now is not None else None), self._seen
+        self._seen = seen
+        if (seen and tools.without_stamps(seen)) != (before and tools.without_stamps(before)):
             self._changed()

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.paths import key_of, parent
+from aptui.shared.files.clocks import is_coarse
 from aptui.shared.files.leases import is_open_for_writing
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class FilesBeingWritten:
             return False
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
-            if key == before:
-                return False  # one save raises several notifications
+            if key == before and not is_coarse(seen.st_ctime_ns):
+                return False  # one save raises several notifications; on a coarse clock, two saves have one time
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)

@@ -180,7 +180,13 @@ class Engine:
         )
         is_live = self.live is not None
         self.digests = HashQueue(
-            self.roots, self.inbox.next_seq, self.inbox.post, is_live=is_live, is_little=opening.is_little, copying=copying
+            self.roots,
+            self.inbox.next_seq,
+            self.inbox.post,
+            is_live=is_live,
+            is_little=opening.is_little,
+            copying=copying,
+            note_read=lambda fact, read_ns, read_s: self.scans.note_read(fact, read_ns, read_s),  # noqa: PLW0108  # made later
         )
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)

@@ -54,15 +54,28 @@ class _FileToRead(Struct, frozen=True):
     known: bytes = b""
 
 
-class _Answer(Struct):
-    """What came of an order; `told` of its files the core knows."""
+class _Order(Struct, frozen=True):
+    """Files that are read together, and when the order was given: nanoseconds since 1970, and monotonic."""
 
     files: list[_FileToRead]
+    at_ns: int
+    at_s: float
+
+
+class _Answer(Struct):
+    """The answer to an order; `reported` of its files are in the inbox."""
+
+    order: _Order
     errors: dict[int, str]
     staged: dict[int, int]
     unasked: frozenset[int]
     found: Sequence[tuple[bytes, int, int, int, int, int] | None]
     reported: int = 0
+
+    @property
+    def files(self) -> list[_FileToRead]:
+        """The files of the order."""
+        return self.order.files
 
 
 class CopyStaging(Struct, frozen=True):
@@ -94,6 +107,7 @@ class HashQueue:
         is_live: clients wait: orders are small, and a few small files are read by the engine itself.
         is_little: there is little to do: the engine itself reads and copies it.
         copying: how copies are staged on the way.
+        note_read: takes each file that was read, and when its reading began at the earliest: nanoseconds since 1970, and monotonic.
     """
 
     def __init__(
@@ -105,11 +119,12 @@ class HashQueue:
         is_live: bool,
         is_little: bool,
         copying: CopyStaging,
+        note_read: Callable[[FileFact, int, float], object] = lambda _fact, _read_ns, _read_s: None,
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
-        self._is_little, self._copying = is_little, copying
+        self._is_little, self._copying, self._note_read = is_little, copying, note_read
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
-        self._orders: dict[int, list[_FileToRead]] = {}
+        self._orders: dict[int, _Order] = {}
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Answer] = deque()
         self._copies_reported = 0
@@ -155,11 +170,12 @@ class HashQueue:
             order = self._order(may_copy=self._copying.may_start())
             pool.send_hash(order)
             if self._is_live and order.copies and len(order.paths) <= _ANNOUNCED_COUNT:
-                self._copying.announce([(file.fact.key, file.run_keys) for file in self._orders[order.order] if file.known])
+                self._copying.announce([(file.fact.key, file.run_keys) for file in self._orders[order.order].files if file.known])
 
     def _order(self, *, may_copy: bool) -> HashOrder:
         order, staging = self._next_seq(), self._copying.staging
-        files = self._orders[order] = self._take_waiting()
+        files = self._take_waiting()
+        self._orders[order] = _Order(files, time.time_ns(), time.monotonic())
         trace.begin("hash", order, files=len(files))
         paths = tuple(self._path_of(wanted.fact) for wanted in files)
         if not may_copy or not any(wanted.run_keys for wanted in files):
@@ -186,10 +202,11 @@ class HashQueue:
 
     def take(self, result: HashResult) -> None:
         """Take the answer to an order."""
-        files = self._orders.pop(result.order, None)
-        if files is not None:
+        order = self._orders.pop(result.order, None)
+        if order is not None:
             trace.end("hash", result.order)
-            self._answered.append(_Answer(files, dict(result.errors), dict(result.staged), frozenset(result.unasked), result.files))
+            files = order.files
+            self._answered.append(_Answer(order, dict(result.errors), dict(result.staged), frozenset(result.unasked), result.files))
             if trace.active is not None:
                 for index, _took_ms in result.staged:
                     for run_key in files[index].run_keys:
@@ -213,6 +230,7 @@ class HashQueue:
                     unstable.append(key)
                 else:
                     facts.append(_as_read(wanted.fact, *found))
+                    self._note_read(facts[-1], answer.order.at_ns, answer.order.at_s)
                 if index in staged:
                     copies.append((key, wanted.run_keys, staged[index]))
                     alone += not self._is_grouped(wanted)

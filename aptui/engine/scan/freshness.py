@@ -14,13 +14,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from aptui.core.model import FileFact
+from aptui.core.paths import key_of, parent
 from aptui.engine.watch import limits
+from aptui.shared.files.clocks import RACY_NS, is_coarse
 
-RACY_NS = 2_000_000_000
-"""The longest tick of any file system (FAT)."""
 FINE_RACY_NS = 100_000_000
 """Ten times the longest tick of the kernel's own clock."""
-_MILLISECOND_NS = 1_000_000
+_Stamp = tuple[int, ...]
+"""(size, mtime_ns, ctime_ns, inode)."""
 
 
 class FileClocks:
@@ -51,7 +52,7 @@ class FileClocks:
 
     def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
         """Whether this file may change again, or has, within the tick in which it was looked at."""
-        is_fine = fact.ctime_ns % _MILLISECOND_NS and self._is_fine(scan_folder)
+        is_fine = not is_coarse(fact.ctime_ns) and self._is_fine(scan_folder)
         return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
 
     def _is_fine(self, scan_folder: int) -> bool:
@@ -65,3 +66,55 @@ class FileClocks:
         mounts = limits.mounts((self._mountinfo or limits.mountinfo)())
         kinds = {limits.kind_of(path, mounts), *(mount.kind for mount in limits.mounts_below(path, mounts))}
         return kinds <= limits.NATIVE_KINDS
+
+
+class FreshReads:
+    """Files whose bytes were read so soon after their last change that one more change may not show in their times.
+
+    They are read again later, whatever their times say. The second reading counts if it begins longer than a tick after the first
+    one and the times are still the same: any later change then has another time, even if the clock of a server is ahead of ours.
+
+    Args:
+        clocks: how coarse the clocks of the scan folders are.
+    """
+
+    def __init__(self, clocks: FileClocks) -> None:
+        self._clocks = clocks
+        self._by_folder: dict[str, dict[tuple[int, str], tuple[_Stamp, float]]] = {}
+        """{relative folder in lower case: {(scan folder id, relative path): (stamp, when it was first read, monotonic)}}."""
+        self._noted: set[str] = set()
+
+    @property
+    def folders(self) -> Iterable[str]:
+        """The relative folders (lower case) that have such files."""
+        return self._by_folder.keys()
+
+    def note(self, fact: FileFact, read_ns: int, read_s: float, longest_ns: int = RACY_NS) -> None:
+        """Record a file that was read; the reading began at `read_ns` (since 1970), `read_s` (monotonic), or later."""
+        is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns, longest_ns)
+        if not is_fresh and not self._by_folder:
+            return
+        folder, file, stamp = parent(key_of(fact.rel)), (fact.scan_folder, str(fact.rel)), _stamp_of(fact)
+        files = self._by_folder.get(folder, {})
+        before, first_s = files.get(file, ((), read_s))
+        if before != stamp:
+            first_s = read_s
+        if is_fresh and read_s - first_s < RACY_NS / 1e9:
+            self._by_folder.setdefault(folder, files)[file] = stamp, first_s
+            self._noted.add(folder)
+        elif files.pop(file, None) and not files:
+            del self._by_folder[folder]
+
+    def holds(self, fact: FileFact) -> bool:
+        """Whether the bytes that are known of a file may be out of date although its times are as they were."""
+        known = self._by_folder.get(parent(key_of(fact.rel)), {}).get((fact.scan_folder, str(fact.rel)))
+        return known is not None and known[0] == _stamp_of(fact)
+
+    def pop_noted(self) -> Iterable[str]:
+        """Return the folders in which such a file was read since the last call."""
+        noted, self._noted = self._noted, set()
+        return noted
+
+
+def _stamp_of(fact: FileFact) -> _Stamp:
+    return fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -30,15 +31,16 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
 
     changed = []
     for path, before in known.items():
-        stamp = _stamp(path)
+        stamp, read_ns = _stamp(path), time.time_ns()
         if trusts_times and stamp == before.stamp:
             continue
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
         except (OSError, FileChanged):
             continue  # it is being written: the next look finds it
-        if _stamp(path) == stamp:
-            changed.append((path, outside_file(digest, stamp)))
+        now = outside_file(digest, stamp, read_ns)
+        if _stamp(path) == stamp and now != before:
+            changed.append((path, now))
     return tuple(changed)
 
 

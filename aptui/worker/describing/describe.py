@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from types import ModuleType
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 
 from aptui.core.project import Builder
 from aptui.sdk import trusted_params
+from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
 from aptui.worker.describing.questions import (
     ClassAnswer,
@@ -140,13 +142,16 @@ def _code_files(module: ModuleType) -> list[str]:
 
 
 def _fact(path: str) -> tuple[str, int, int, str]:
+    read_ns = time.time_ns()
     with open(path, "rb") as file:
         data = file.read()
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
     loaded = used.find_loaded(path) or digest
-    # Who was described is what was loaded. When that is not what lies there any more, the next look has to compare bytes.
-    return path, found.st_size, found.st_mtime_ns if loaded == digest else 0, loaded
+    # The description is of the code that was loaded. The next check compares bytes if that code is no longer the file's, or if
+    # the file may still change without its times showing it.
+    is_known_by_time = loaded == digest and clocks.is_settled((found.st_size, found.st_mtime_ns, found.st_ctime_ns), read_ns)
+    return path, found.st_size, found.st_mtime_ns if is_known_by_time else 0, loaded
 
 
 def _error(error: BaseException, question: ClassQuestion) -> ClassAnswer:

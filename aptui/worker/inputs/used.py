@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
@@ -19,6 +20,7 @@ from types import CodeType
 
 from aptui.core.project import Builder, BuilderKind
 from aptui.core.results.run_report import code_digest
+from aptui.shared.files import clocks
 
 _Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"
@@ -109,14 +111,16 @@ def _digest(path: str) -> str:
         return known[1]
     try:
         with open(path, "rb") as file:
+            is_settled = stamp is not None and clocks.is_settled(stamp, time.time_ns())
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
     if stamp is None or _stamp(path) != stamp:
         return _CHANGED
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[path] = stamp, digest
+    if is_settled:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[path] = stamp, digest
     return digest
 
 

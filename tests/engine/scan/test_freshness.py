@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aptui.core.model import FileFact, RelPath
-from aptui.engine.scan.freshness import FINE_RACY_NS, RACY_NS, FileClocks
+from aptui.engine.scan.freshness import FINE_RACY_NS, FileClocks, FreshReads
+from aptui.shared.files.clocks import RACY_NS
 
 SECOND_NS = 1_000_000_000
 LOOKED_NS = 1_700_000_000 * SECOND_NS + 123_456_789
@@ -52,3 +53,27 @@ def test_a_file_system_that_counts_in_seconds_is_told_by_its_digits() -> None:
 def test_who_reckons_with_no_tick_finds_nothing_fresh() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
+
+
+def test_file_read_too_soon_is_trusted_after_a_second_reading_a_tick_later() -> None:
+    reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
+    fact = file(0)
+
+    reads.note(fact, LOOKED_NS, 10.0)
+    assert reads.holds(fact)
+    assert list(reads.pop_noted()) == [""]
+    reads.note(fact, LOOKED_NS, 11.0)
+    assert reads.holds(fact), "less than a tick later"
+    reads.note(fact, LOOKED_NS, 12.0)
+    assert not reads.holds(fact), "although the clock of the server is ahead"
+    assert not reads.folders
+
+
+def test_file_with_other_times_is_read_again_a_tick_after_these() -> None:
+    reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
+    reads.note(file(0), LOOKED_NS, 10.0)
+
+    reads.note(file(-1), LOOKED_NS, 12.0)
+
+    assert reads.holds(file(-1))
+    assert not reads.holds(file(0)), "these times are known to be out of date"

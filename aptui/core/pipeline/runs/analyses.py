@@ -86,7 +86,8 @@ class Analyses:
         """Take note of the files that an analysis read, or looked for in vain, though others hide them, as it found them."""
         hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
         stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}
-        found = {normalize(read.path): outside_file(read.digest, stamps.get(read.path, NO_FILE)) for read in result.reads}
+        began_ns = result.used.began_ns
+        found = {normalize(read.path): outside_file(read.digest, stamps.get(read.path, NO_FILE), began_ns) for read in result.reads}
         self._spread.outside_seen((path, file) for path, file in found.items() if path in hidden)
 
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:

@@ -325,7 +325,9 @@ class Runs:
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
         # Of a result that was fetched nobody has stamps: the next look gives the file its own.
-        self._spread.outside_seen((normalize(path), outside_file(digest, stamps.get(path, NO_FILE))) for path, digest in named)
+        self._spread.outside_seen(
+            (normalize(path), outside_file(digest, stamps.get(path, NO_FILE), result.used.began_ns)) for path, digest in named
+        )
 
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""

@@ -22,6 +22,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import normalize, to_text
 from aptui.core.project import Builder
 from aptui.core.results.run_report import code_digest
+from aptui.shared.files import clocks
 from aptui.sharing.records.keys import Discovered, JobFacts, as_discovered, base_key
 from aptui.sharing.records.record import Record
 from aptui.worker import files
@@ -106,6 +107,7 @@ class Present:
         )
 
     def _digest(self, path: str) -> str:
+        read_ns = time.time_ns()
         try:
             state = files.stat_key(os.stat(path))
             known = self._known.get(path)
@@ -116,9 +118,7 @@ class Present:
             return ""
         if len(self._known) >= _MOST_DIGESTS:
             self._known.clear()
-        if (
-            time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000
-        ):  # else it may change within a tick of the clock
+        if clocks.is_settled(files.stat_key(found), read_ns):
             self._known[path] = files.stat_key(found), digest.hex()
         return digest.hex()
 

@@ -19,12 +19,13 @@ from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
-from aptui.engine.loop.files.single_files import RememberedFiles, SingleFiles
-from aptui.engine.scan.freshness import RACY_NS, FileClocks
+from aptui.engine.loop.files.single_files import RememberedFiles, SingleFiles, without_fresh
+from aptui.engine.scan.freshness import FileClocks, FreshReads
 from aptui.engine.scan.links import FileLinks
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
+from aptui.shared.files.clocks import RACY_NS
 from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Scans:
         """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
         self._single_files = SingleFiles(context)
         self._clocks = FileClocks(context.roots)
+        self.fresh_reads = FreshReads(self._clocks)
         self.links = opening.walk.links if opening.walk is not None else FileLinks()
         self._begun_ns = 0
         self.unknown: dict[tuple[int, str], str] = {}
@@ -138,7 +140,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            RememberedFiles(context.archive.folders, context.pipeline.memory, self._parts_to_save),
+            RememberedFiles(context.archive.folders, context.pipeline.memory, self._parts_to_save, self.fresh_reads),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -228,6 +230,10 @@ class Scans:
         live.check_soon(path)
         return True
 
+    def note_read(self, fact: FileFact, read_ns: int, read_s: float) -> None:
+        """Record that a file was read; the reading began at `read_ns` (since 1970), `read_s` (monotonic), or later."""
+        self.fresh_reads.note(fact, read_ns, read_s, RACY_NS)
+
     # ------------------------------------------------------------------------------------------------------------- products
 
     def check_products(self) -> None:
@@ -266,6 +272,7 @@ class Scans:
         self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]
     ) -> tuple[bytes, tuple[FileFact, ...]]:
         checked_ns, clocks = self._checked_ns.get(folder, self._begun_ns), self._clocks
+        digest, facts = without_fresh(self.fresh_reads, folder, digest, facts)
         if clocks.are_any_fresh(part, facts, checked_ns, RACY_NS):
             facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, checked_ns, RACY_NS) else fact for fact in facts]
             digest = b""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aptui.core.state.pending import PendingFolder
     from aptui.core.state.working_set import WorkingSet
     from aptui.engine.loop.context import EngineContext
+    from aptui.engine.scan.freshness import FreshReads
     from aptui.engine.scan.walk import Digests
     from aptui.store.db.archive.folders import FolderArchive
 
@@ -92,18 +93,21 @@ class RememberedFiles:
         archive: has the rows.
         memory: knows what is pending.
         to_save: makes of what is pending of a folder the rows that would be saved of it.
+        fresh: files that have to be read again, whatever their times say.
     """
 
-    def __init__(self, archive: FolderArchive, memory: WorkingSet, to_save: Callable[[PendingFolder], Parts]) -> None:
-        self._archive, self._memory, self._to_save = archive, memory, to_save
+    def __init__(
+        self, archive: FolderArchive, memory: WorkingSet, to_save: Callable[[PendingFolder], Parts], fresh: FreshReads
+    ) -> None:
+        self._archive, self._memory, self._to_save, self._fresh = archive, memory, to_save, fresh
 
     def folder_digests(self) -> Digests:
         """Return what each relative folder looked like."""
-        pending = self._memory.folders
-        if not pending:
+        unlike = {*self._memory.folders, *self._fresh.folders}
+        if not unlike:
             return self._archive.folder_digests()
         digests = dict(self._archive.folder_digests())
-        for folder in pending:
+        for folder in unlike:
             digests[folder] = tuple((part, digest) for part, (digest, _facts) in self.folder_parts(folder).items())
         return {folder: parts for folder, parts in digests.items() if parts}
 
@@ -112,9 +116,16 @@ class RememberedFiles:
         pending = self._memory.folders.get(folder)
         parts = self._archive.folder_parts(folder) if pending is None else self._to_save(pending)
         extra = self._memory.newer.facts
-        if not extra:
-            return parts
-        return {part: (digest, [_newest(fact, extra) for fact in facts]) for part, (digest, facts) in parts.items()}
+        if extra:
+            parts = {part: (digest, [_newest(fact, extra) for fact in facts]) for part, (digest, facts) in parts.items()}
+        return {part: without_fresh(self._fresh, folder, *row) for part, row in parts.items()}
+
+
+def without_fresh(fresh: FreshReads, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[bytes, Sequence[FileFact]]:
+    """Return a folder's digest and files such that the next scan reads again what was read too soon after its last change."""
+    if folder not in fresh.folders or not any(map(fresh.holds, facts)):
+        return digest, facts
+    return b"", [replace(fact, mtime_ns=0) if fresh.holds(fact) else fact for fact in facts]
 
 
 def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:

@@ -229,7 +229,7 @@ class Hiding(Reading):
     def look(self) -> None:
         """Look at the hidden file, as the engine does by and by, and work."""
         file = self.disk.files["shared"].get("part.txt")
-        seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else ())
+        seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else (), 1 << 62)
         self._post(OutsideSeen(self._next(), (("/disk/shared/part.txt", seen),)))
         self.run()
 

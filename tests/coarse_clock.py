@@ -1,0 +1,111 @@
+"""Files whose times are those of a coarse clock, as on FAT, NFSv3 and ext4 with small inodes: `os` reports them so.
+
+A test that calls `coarsen` has them in its process and in the processes that it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+TICK_VARIABLE = "PYTHON_COARSE_TICK_NS"
+"""Named as a variable that workers inherit."""
+
+
+class _Entry:
+    """An `os.DirEntry` whose `stat` is coarse."""
+
+    def __init__(self, entry: os.DirEntry[Any], coarse: Callable[[os.stat_result], os.stat_result]) -> None:
+        self._entry, self._coarse = entry, coarse
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return self._coarse(self._entry.stat(follow_symlinks=follow_symlinks))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
+
+    def __fspath__(self) -> Any:
+        return self._entry.path
+
+
+class _Entries:
+    """An iterator of `os.scandir` whose entries are coarse."""
+
+    def __init__(self, found: Any, coarse: Callable[[os.stat_result], os.stat_result]) -> None:
+        self._found, self._coarse = found, coarse
+
+    def __iter__(self) -> Iterator[_Entry]:
+        return (_Entry(entry, self._coarse) for entry in self._found)
+
+    def __next__(self) -> _Entry:
+        return _Entry(next(self._found), self._coarse)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_ending: object) -> None:
+        self._found.close()
+
+    def close(self) -> None:
+        self._found.close()
+
+
+def coarse_functions(tick_ns: int) -> dict[str, Callable[..., Any]]:
+    """Return functions of `os` that report times in whole ticks."""
+
+    def coarse(found: os.stat_result) -> os.stat_result:
+        reduced: Any = found.__reduce__()
+        values, more = reduced[1]
+        times = {name: ns - ns % tick_ns for name, ns in more.items() if name in ("st_mtime_ns", "st_ctime_ns")}
+        seconds = {name.removesuffix("_ns"): ns / 1e9 for name, ns in times.items()}
+        return os.stat_result(values, {**more, **times, **seconds})
+
+    def of(name: str) -> Callable[..., os.stat_result]:
+        real = getattr(os, name)
+        return lambda *words, **more: coarse(real(*words, **more))
+
+    scandir = os.scandir
+    return {
+        **{name: of(name) for name in ("stat", "lstat", "fstat")},
+        "scandir": lambda *words: _Entries(scandir(*words), coarse),
+    }
+
+
+def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
+    """Have all files of this test have coarse times; what its processes need for that lies in `folder`."""
+    from aptui.engine.scan import walk
+
+    functions = coarse_functions(tick_ns)
+    for name, function in functions.items():
+        patch.setattr(os, name, function)
+    patch.setattr(walk, "scandir", functions["scandir"])
+    for name, value in variables_for_programs(folder, tick_ns).items():
+        patch.setenv(name, value)
+
+
+def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
+    """Wait until a tick has just begun: what is done next is done within it. `is_over` waits for a condition."""
+    is_over(lambda: time.time_ns() % tick_ns < tick_ns // 10)
+
+
+def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
+    """Return variables with which each Python process has coarse times; what they name lies in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(
+        f"import os, sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"import coarse_clock\nsys.path.pop(0)\ncoarse_clock.install()\n"
+    )
+    return {TICK_VARIABLE: str(tick_ns), "PYTHONPATH": str(folder)}
+
+
+def install() -> None:
+    """Have this process have coarse times from now on."""
+    for name, function in coarse_functions(int(os.environ[TICK_VARIABLE])).items():
+        setattr(os, name, function)
+        setattr(sys.modules["posix"], name, function)

@@ -1,0 +1,104 @@
+"""File systems whose times stand still for a second or two: a second save within a tick leaves no trace in the times.
+
+Whatever file it is that is saved twice, the products are those of the second save.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from coarse_clock import coarsen, wait_for_tick
+from disk_project import HOST
+from live_project import LiveProject, own_live_project
+
+pytestmark = pytest.mark.real
+
+TICK_NS = 2_000_000_000
+SETTINGS = """
+undeclared_reads: add
+scan_folders: [{name: game, path: assets}, {name: more, path: more, order: 1}]
+companions: {"*.up": cfg}
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - name: upper
+    patterns: ["*.up"]
+    tools: [bin/tool]
+    params: {mark: none}
+    depfile: "{stem}.d"
+    command: >-
+      ROOT/bin/tool {source} {products_dir}/{name}.out {params.mark} ROOT;
+      echo out: ROOT/assets/a.inc ROOT/far.inc > {depfile}
+"""
+TOOL = '#!/bin/sh\ncat "$1" "$1.cfg" "$4/assets/a.inc" "$4/far.inc" > "$2"; echo "$3 tool1" >> "$2"\n'
+BUILDER = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+class Own:
+    name = "own"
+    version = "1"
+    patterns = ("*.own",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("own", item.id) for item in request.platforms])
+
+    def process_job(self, request):
+        texts = ["text1"]
+        for name in ("a.own", "read.dat", "hidden.dat"):
+            with open(f"{ROOTS[name == 'hidden.dat']}/{name}") as file:
+                texts.append(file.read())
+        with open(request.product_path("own.out"), "w") as file:
+            file.write(str(texts))
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct("own.out")])
+"""
+FILES = {
+    "assets/a.txt": "text1",
+    "more/target.bin": "text1",
+    "assets/a.up": "text1",
+    "assets/a.up.cfg": "text1",
+    "assets/a.inc": "text1",
+    "assets/.aptui.yaml": "builders: {upper: {params: {mark: text1}}}",
+    "far.inc": "text1",
+    "bin/tool": TOOL.replace("tool1", "text1"),
+    "builders/own.py": BUILDER,
+    "assets/a.own": "text1",
+    "assets/read.dat": "text1",
+    "assets/hidden.dat": "this one hides the other",
+    "more/hidden.dat": "text1",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    roots = [str(tmp_path / "project" / name) for name in ("assets", "more")]
+    files = {**FILES, "builders/own.py": f"ROOTS = {roots}\n{BUILDER}"}
+    coarsen(monkeypatch, tmp_path / "coarse", TICK_NS)
+    project = own_live_project(tmp_path, monkeypatch, SETTINGS.replace("ROOT", str(tmp_path / "project")), files)
+    project.path("bin/tool").chmod(0o755)
+    project.path("assets/link.txt").symlink_to("../more/target.bin")
+    return project
+
+
+@pytest.mark.parametrize(
+    ("rel", "product"),
+    [
+        ("assets/a.txt", "a.txt"),
+        ("more/target.bin", "link.txt"),
+        *((rel, "a.up.out") for rel in list(FILES)[2:8]),
+        *((rel, "own.out") for rel in ("builders/own.py", "assets/a.own", "assets/read.dat", "more/hidden.dat")),
+    ],
+)
+def test_second_save_within_a_tick_is_processed(project: LiveProject, rel: str, product: str) -> None:
+    with project.running():
+        wait_for_tick(TICK_NS, project.until)
+        save(project, rel, "text1", "text2")
+        project.until(lambda: b"text2" in (project.product(f"{HOST}/{product}") or b""), "the first save")
+        save(project, rel, "text2", "text3")
+
+        project.until(lambda: b"text3" in (project.product(f"{HOST}/{product}") or b""), "the second save")
+
+
+def save(project: LiveProject, rel: str, earlier: str, text: str) -> None:
+    path = project.path(rel)
+    path.write_text(path.read_text().replace(earlier, text))
