@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
 from aptui.config.dirs import asset_database
+from aptui.config.own_files import note_written
 from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import line
 from aptui.store.queries.reader import JobRow, open_reader
@@ -35,6 +36,7 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))
+    note_written(file)
 
 
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:

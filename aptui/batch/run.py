@@ -20,7 +20,7 @@ from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, sto
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, options_of
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
-from aptui.config import load
+from aptui.config import load, own_files
 from aptui.config import model as configuration
 from aptui.config.dirs import engine_record, own_folder
 from aptui.shared import printing, trace
@@ -59,7 +59,7 @@ def batch(arguments: Namespace) -> int:
         config, options = load.without_disabled(config), replace(options, removes_disabled=True)
     if arguments.stop_after is not None:
         options = replace(options, stop_after=stop_after(arguments.stop_after))
-    with trace.write_trace_to(arguments.trace):
+    with own_files.writing(arguments.trace), trace.write_trace_to(arguments.trace):
         _, code = run_and_report(arguments, config, options)
     return code
 
@@ -68,6 +68,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
     """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
     if arguments.junit:
         refuse_unwritable(arguments.junit)
+        own_files.note_written(arguments.junit)  # an existing report, whoever wrote it, is replaced
     adopt_cache(arguments, config)
     with _accept_scan_folders(config, options.accepts_empty):
         summary = run(config, options)

@@ -128,6 +128,8 @@ class Parser(ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
     starting.prepare()
+    if printing.find_redirected():
+        import_module("aptui.config.own_files").note_printing()  # most output goes to a terminal or a pipe
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -146,6 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
         return _report_crash(error)
+    finally:
+        if printing.find_redirected():
+            import_module("aptui.config.own_files").note_printing(is_over=True)
     return code
 
 

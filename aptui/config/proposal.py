@@ -350,8 +350,10 @@ def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _root_documents(folder: Path) -> list[str]:
-    """Return rules for what stands in the folder of nearly every project and is no asset."""
+    """Return rules for files in the folder of nearly every project that are not assets; CI's are often written later."""
     names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
+    hidden = sorted(path.name for path in folder.glob(".*") if not path.name.startswith(".git") and not is_settings(path.name))
+    names += ["/.git*", *(f"/{name}" for name in hidden)]
     return [*names, *(["/builders/"] if (folder / "builders").is_dir() else [])]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -49,6 +50,19 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:
         return False
+
+
+def find_redirected() -> list[tuple[int, os.stat_result]]:
+    """Return (descriptor, status) of standard output and standard error if they are regular files."""
+    found = []
+    for descriptor in (1, 2):
+        try:
+            seen = os.fstat(descriptor)
+        except OSError:
+            continue
+        if stat.S_ISREG(seen.st_mode):
+            found.append((descriptor, seen))
+    return found
 
 
 def width(stream: TextIO) -> int | None:

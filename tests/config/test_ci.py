@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from homes import own_homes
 from ruamel.yaml import YAML
 
 from aptui.cli import main
@@ -34,6 +35,22 @@ def test_nothing_asks_the_asset_database_before_a_batch_made_one(name: str) -> N
 
     assert lines[0] == "batch"
     assert {"lint", "verify"} <= set(lines[1:])
+
+
+@pytest.mark.real
+def test_gitlab_recipe_passes_in_a_project_that_init_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path / "home", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".aptui-store"))
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"a.json": "{}", "b.xml": "<b/>", "c.yml": "c: 1", ".gitlab-ci.yml": "x: !reference [a, b]"}.items():
+        (tmp_path / name).write_text(text)
+    assert main.main(["init"]) == 0
+
+    lines = re.findall(r"- aptui (.*)", Path(FOLDER, "gitlab-ci.yml").read_text(encoding="utf-8"))
+    codes = [main.main(shlex.split(line)) for line in (*lines, *lines)]
+
+    assert codes == [0] * 2 * len(lines)
+    assert {path.name for path in (tmp_path / "Cache/linux").iterdir()} == {"a.json", "b.xml", "c.yml"}
 
 
 def test_the_image_runs_a_verb_by_default() -> None:

@@ -17,7 +17,7 @@ import queue
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -330,13 +330,21 @@ class ChangeTracker:
             self._writing.finish(rels)
             for rel in rels:
                 self._place_folder(engine, path, key_of(rel), by_folder)
+        elif engine.scans.is_own(path, seen):
+            self._writing.finish(rels)
+            for key in (key for key in map(key_of, rels) if not engine.is_unheard_of(key)):  # it was a source before aptui wrote it
+                self._whole.add(parent(key))
+                by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):
             self._writing.finish(rels)
-            for rel in rels:
-                self._name(key_of(rel), path)
-                by_folder.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
-                if self._is_folder_so_far(engine, key_of(rel)):
-                    self._trees[key_of(rel)] = None
+            self._place_file(engine, path, [key_of(rel) for rel in rels], by_folder)
+
+    def _place_file(self, engine: Engine, path: bytes, keys: Sequence[PathKey], by_folder: dict[str, set[PathKey]]) -> None:
+        for key in keys:
+            self._name(key, path)
+            by_folder.setdefault(parent(key), set()).add(key)
+            if self._is_folder_so_far(engine, key):
+                self._trees[key] = None
 
     def _is_folder_so_far(self, engine: Engine, key: PathKey) -> bool:
         if self._pending_folders is None:
@@ -372,7 +380,7 @@ class ChangeTracker:
 
     def _take_written(self, engine: Engine, now: float) -> None:
         """Look at the files that nobody writes any more."""
-        for path, is_there in self._writing.find_ended(now):
+        for path, is_there in self._writing.find_ended(now, engine.scans.is_own):
             if not is_there:
                 self._paths[path] = None  # it counts as it was until it was asked twice
                 continue

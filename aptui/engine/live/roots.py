@@ -23,13 +23,14 @@ def cookie_folder(cache: bytes) -> bytes:
     return os.path.join(cache, b"fence")
 
 
-def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]) -> list[NotifiedRoot]:
+def roots_of(project: Project, cache: str, own_paths: Iterable[str], settings: Iterable[str]) -> list[NotifiedRoot]:
     """Return what is watched for a project.
 
     Args:
+        own_paths: absolute paths of aptui's own files, whose changes are not reported.
         settings: folders whose direct files are configuration or builders.
     """
-    skips = (os.fsencode(cache), os.fsencode(log_dir))
+    skips = tuple(map(os.fsencode, own_paths))
     roots = [
         NotifiedRoot(os.fsencode(folder.path), f"{SOURCES}:{folder.name}", folder.recursive, skips=skips)
         for folder in project.scan_folders

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from aptui.config import dirs
 from aptui.config.model import Config
+from aptui.config.own_files import own_paths
 from aptui.core.notices import LogLevel
 from aptui.core.project import INTERMEDIATES
 from aptui.engine import registry
@@ -111,7 +112,7 @@ class WatchedRoots:
         return roots_of(
             config.project,
             str(config.cache_dir),
-            str(config.log_dir),
+            own_paths(config),
             [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
         )
 

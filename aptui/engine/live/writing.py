@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -83,11 +83,16 @@ class FilesBeingWritten:
         self.release(path, now)
         return True
 
-    def find_ended(self, now: float) -> Iterator[tuple[bytes, bool]]:
-        """Yield (path, whether it is there) of each file that is due and that no process writes any more."""
+    def find_ended(self, now: float, is_own: Callable[[bytes, os.stat_result], bool]) -> Iterator[tuple[bytes, bool]]:
+        """Yield (path, whether it is there) of each file that is due and that no process writes any more.
+
+        Args:
+            is_own: whether a file is aptui's own. The client that prints to it may wait for this engine.
+        """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
-            is_there = stat_of(path) is not None
-            if is_there and is_open_for_writing(path) is True:
+            seen = stat_of(path)
+            is_there = seen is not None
+            if seen is not None and is_open_for_writing(path) is True and not is_own(path, seen):
                 written.delay_s = min(max(2 * written.delay_s, _PROBE_S[0]), _PROBE_S[1])
                 written.due = now + written.delay_s
                 continue
@@ -107,7 +112,7 @@ class FilesBeingWritten:
         """A file is not looked at yet after all."""
         self._released.pop(path, None)
 
-    def finish(self, rels: Sequence[RelPath]) -> None:
+    def finish(self, rels: Iterable[RelPath]) -> None:
         """These sources count as they are now."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.config import own_files
 from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
+from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
@@ -47,16 +49,16 @@ class PreparedSession:
     Args:
         config: the checked configuration.
         trusts_times: whether a file with the remembered size and times counts as unchanged; else its bytes are read.
-        never: absolute folders that are no sources, besides cache and logs.
+        own_paths: absolute paths that are not sources, besides aptui's own files of this configuration.
         starts_worker: start a worker as soon as it is known that there is something to do.
     """
 
     def __init__(
-        self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = (), starts_worker: bool = False
+        self, config: Config, *, trusts_times: bool = True, own_paths: tuple[str, ...] = (), starts_worker: bool = False
     ) -> None:
         self.guard = RootGuard(str(own_folder(config.cache_dir)))
         self.config = config
-        self._never = never
+        self.own = OwnFiles((*own_files.own_paths(config), *own_paths))
         self._trusts_times = trusts_times
         self._starts_worker = starts_worker
         self.early: EarlyWorker | None = None
@@ -140,7 +142,7 @@ class PreparedSession:
             texts = archive.settings() if is_settled else {}
         finally:
             archive.close()
-        self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
+        self.walk = Walk(replace(self.project, scan_folders=folders), self.own)
         opens = contextlib.nullcontext if self._trusts_times else self._verification
         self.check = check(self.walk, digests, opens, files)
         self.is_current = is_settled and self.check is not None and self.check.is_clean
@@ -163,11 +165,6 @@ class PreparedSession:
         from aptui.engine.cache import runtime_catalog  # O3DE's projects alone have them
 
         return runtime_catalog.is_current(self.config.cache_dir, platforms)
-
-    @property
-    def never(self) -> tuple[str, ...]:
-        """Absolute folders that are no sources, wherever they lie."""
-        return (str(self.config.cache_dir), str(self.config.log_dir), *self._never)
 
     def close(self) -> None:
         """Let go of the cache."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aptui.config.model import Config
+from aptui.config.own_files import own_paths
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
@@ -28,11 +29,11 @@ def native(path: str) -> str:
 class DiskTree:
     """The scan folders of a project (`relocate.paths.Tree`).
 
-    Those in the cache, and what lies in cache and logs, cannot be moved.
+    Those in the cache, and aptui's own files, cannot be moved.
     """
 
     def __init__(self, config: Config) -> None:
-        self._never = tuple(str(path) for path in (config.cache_dir, config.log_dir))
+        self._own = (str(config.cache_dir), str(config.log_dir), *own_paths(config))
         self._folders = tuple(folder for folder in config.project.scan_folders if not self._is_ours(folder.path))
         self.is_ignored = ignore_matcher(config.project.ignore_regex)
         self._listed: dict[str, tuple[list[str], list[str]]] = {}
@@ -43,7 +44,7 @@ class DiskTree:
         return self._folders
 
     def _is_ours(self, path: str) -> bool:
-        return any(path == never or is_below(path, never) for never in self._never)
+        return any(path == own or is_below(path, own) for own in self._own)
 
     def owner(self, path: str) -> tuple[ScanFolder, str] | None:
         """Return the scan folder that an absolute path belongs to, and the path in it; None = outside of all."""

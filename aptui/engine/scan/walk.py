@@ -1,8 +1,7 @@
 """The walk over the union of the scan folders, one relative folder (in lower case) at a time; `scanner` judges the finds.
 
 Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that
-stands earlier in the order owns all it contains (a non-recursive one: its direct files), and the cache and log folders are
-never walked.
+stands earlier in the order owns all it contains (a non-recursive one: its direct files), and aptui's own files are left out.
 
 This module is imported by runs that find nothing to do: it must stay light.
 
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from aptui.config.own_files import OwnFiles
 from aptui.core.model import RelPath
 from aptui.core.paths import key_of, to_text
 from aptui.core.patterns import ignore_matcher
@@ -59,7 +59,7 @@ class Walk:
 
     Args:
         project: scan folders and ignore rules.
-        never: absolute folders that are not walked (cache, logs).
+        own: tells aptui's own files and folders, which are not sources.
         links: takes the links to files that are met.
         check_root: called with each scan folder before it is walked; raises HostError where it cannot be trusted.
     """
@@ -67,7 +67,7 @@ class Walk:
     def __init__(
         self,
         project: Project,
-        never: Sequence[str],
+        own: OwnFiles | None = None,
         links: FileLinks | None = None,
         check_root: Callable[[ScanFolder], None] = lambda _folder: None,
     ) -> None:
@@ -77,7 +77,7 @@ class Walk:
         """{(scan folder id, relative folder in lower case): why it cannot be read}; what is remembered of it, and below, stays."""
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)
-        self._never = frozenset(never)
+        self.own = own or OwnFiles()
         owned = {folder.id: _find_owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
         self._owned_elsewhere = {scan_folder: whole for scan_folder, (whole, _files) in owned.items()}
         self._files_elsewhere = {scan_folder: files for scan_folder, (_whole, files) in owned.items()}
@@ -94,6 +94,7 @@ class Walk:
             HostError: one is not there; to call its files gone would throw all its products away.
         """
         roots = []
+        self.own.refresh()
         for folder in self.scan_folders:
             if folder.is_intermediate:
                 if os.path.isdir(folder.path):
@@ -141,6 +142,8 @@ class Walk:
                             self._explain(entry, error)
                             continue
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
+                            if self.own.is_own_file(entry.path, seen):
+                                continue
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode):
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
@@ -196,7 +199,7 @@ class Walk:
         self.sentences.append(sentence)
 
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
-        if not part.scan_folder.recursive or path in self._never or path in self._owned_elsewhere[part.scan_folder.id]:
+        if not part.scan_folder.recursive or self.own.is_own_folder(path) or path in self._owned_elsewhere[part.scan_folder.id]:
             return
         rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
         if not self.is_ignored(rel):

@@ -11,6 +11,7 @@ from typing import Any
 
 from aptui.config.load import tree
 from aptui.config.model import Config
+from aptui.config.own_files import is_own
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.project import Builder, Pattern
 from aptui.core.settings import is_settings
@@ -38,6 +39,8 @@ def explain(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
     if is_settings(named.rel):
         return {**answer, "is": "settings", "said": "it holds settings of its folder; 'aptui explain' shows what they adjust"}
+    if is_own(named.path, project.config):
+        return {**answer, "is": "own", "said": "aptui itself keeps or wrote it, so it is not a source"}
     rule = find_ignore_rule(named.rel, project.config)
     if rule:
         return {**answer, "is": "ignored", "said": f"it is ignored by {rule}"}

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from aptui.config import load
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
+from aptui.config.own_files import own_paths
 from aptui.core.notices import EngineMessage
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, open_reader
@@ -52,7 +53,7 @@ def look_up(config: Config) -> CommitReadiness:
         raise UserError("no results are kept or shared here", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
     with _private(sharing.local_store) as folder:
         dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
-        opening = PreparedSession(dry, never=(str(config.cache_dir), str(config.log_dir)))
+        opening = PreparedSession(dry, own_paths=own_paths(config))
         opening.take()
         builders = {builder.uuid: builder.name for builder in opening.builders}
         troubles: dict[str, None] = {}
@@ -158,11 +159,10 @@ def _name(row: JobRow) -> str:
 
 @contextmanager
 def _private(store: str) -> Iterator[Path]:
-    """Make a folder that is thrown away; beside the store of this machine, from where results can be linked."""
-    beside = os.path.dirname(store) if store else None
-    if beside:
-        os.makedirs(beside, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="aptui-look-", dir=beside, ignore_cleanup_errors=True) as folder:
+    """Make a folder that is thrown away; in the store of this machine, from where results can be linked."""
+    if store:
+        os.makedirs(store, mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="aptui-look-", dir=store or None, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

@@ -29,6 +29,7 @@ from msgspec import Struct, field
 from aptui import __version__
 from aptui.config import load
 from aptui.config.model import Config
+from aptui.config.own_files import note_written
 from aptui.core.fingerprint import MISSING
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder
@@ -240,6 +241,7 @@ def write(capsule: Capsule, file: str) -> int:
     ):
         for name in sorted(capsule.files, key=lambda name: (name != FACTS, name)):
             _add(tar, name, capsule.files[name])
+    note_written(file)
     return path.stat().st_size
 
 

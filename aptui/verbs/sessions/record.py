@@ -22,6 +22,7 @@ import msgspec
 from aptui import __version__
 from aptui.batch.options import load_last_config
 from aptui.config.dirs import DATABASE, asset_database
+from aptui.config.own_files import writing
 from aptui.core.notices import JobChanged, Progress
 from aptui.link import codec, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
@@ -86,7 +87,7 @@ def record(arguments: Namespace) -> int:
         raise HostError("no engine runs here, so there is nothing to record", hint="'aptui start' starts one") from None
     path = Path(os.path.abspath(arguments.file))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with client, _open_target(path) as stream:
+    with client, writing(arguments.file), _open_target(path) as stream:
         recorder = Recorder(config, client, RecordingWriter(stream, arguments.limit * _MIB))
         printing.say(f"recording {printing.line(config.name)} in '{printing.line(arguments.file)}'; Ctrl+C ends it")
         try:

@@ -9,6 +9,7 @@ import html
 import os
 from collections.abc import Sequence
 
+from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.files.replacing import not_written
 from aptui.store.history.sessions import WorkSession
@@ -59,6 +60,7 @@ def write_page(file: str, page: str) -> None:
     try:
         with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
             out.write(page)
+        note_written(os.path.expanduser(file))
     except OSError as error:
         raise not_written(f"'{file}'", error) from error
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
 from aptui.store.history.sessions import OUTCOMES, WorkSession, session_named
@@ -106,6 +107,7 @@ def _flows(found: Timeline, spans: dict[int, Span]) -> Iterator[dict[str, Any]]:
 def _write(file: str, document: dict[str, Any]) -> None:
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.write(json.dumps(document, separators=(",", ":")).encode())
+    note_written(file)
 
 
 def _print(session: WorkSession, found: Timeline, file: str | None) -> None:

@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 from msgspec import Struct, to_builtins
 
+from aptui.config.own_files import note_written
 from aptui.core.paths import from_text
 from aptui.shared import printing
 from aptui.shared.errors import HostError
@@ -197,6 +198,7 @@ def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding])
     """Write a test case for each check, and a failure for each finding."""
     try:
         Path(file).write_text("\n".join(_junit(wanted, found)) + "\n", encoding="utf-8")
+        note_written(file)
     except OSError as error:
         raise HostError(
             f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another FILE"

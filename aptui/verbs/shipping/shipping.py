@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.files.replacing import replace_bytes, replacing
@@ -49,6 +50,7 @@ def assetlist(arguments: Namespace) -> int:
         found = orphans(graph, seeds, platform) if arguments.orphans else closure(graph, seeds, arguments.seeds, platform)
     if arguments.output:
         replace_bytes(Path(arguments.output), as_json(found).encode("ascii"), what=f"'{arguments.output}'")
+        note_written(arguments.output)
     if arguments.json:
         sys.stdout.write(as_json(found))
     elif not arguments.output:
@@ -152,6 +154,7 @@ def bundle(arguments: Namespace) -> int:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
         with replacing(Path(arguments.output), what=f"'{arguments.output}'") as stream:
             size = pack(found, place.cache_dir, stream, is_compressed=not arguments.store)
+        note_written(arguments.output)
     for end in found.loose_ends:
         if end.kind != "missing":
             printing.complain(

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from aptui.config.model import Config
 from aptui.core.notices import LogLevel
 from aptui.core.project import INTERMEDIATES
 from aptui.engine.live import watched_roots
@@ -48,9 +49,7 @@ def room(tmp_path, monkeypatch):
     folder = SimpleNamespace(name="game", path=str(tmp_path / "assets"), recursive=True)
     project = SimpleNamespace(scan_folders=[folder], platforms=[SimpleNamespace(id="linux")], builders=())
     cache = tmp_path / "Cache"
-    config = SimpleNamespace(
-        project_dir=tmp_path, settings_folders=(), layers=(), project=project, cache_dir=cache, log_dir=cache / "logs"
-    )
+    config = Config(tmp_path, "p", cache, cache / "logs", cache / "temp", project)  # type: ignore[arg-type]  # three fields are read
     roots = WatchedRoots(lambda: config, lambda _hint: None, lambda: None, lambda text, level: said.append((level, text)))
     return SimpleNamespace(roots=roots, watchers=watchers, said=said, cache=cache, assets=folder.path)
 

@@ -51,7 +51,7 @@ class Room:
         project = Project((), "linux", parts, (), metadata_types=self.types)
         self.metadata.types = self.types
         self.metadata.roots = {part.id: part.path for part in parts}
-        scanner = Scanner(project, Walk(project, ()), self, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess)
+        scanner = Scanner(project, Walk(project), self, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess)
         answer = None
         for event in [event for step in scanner.steps() for event in step]:
             if isinstance(event, FoldersUnchanged):

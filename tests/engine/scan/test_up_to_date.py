@@ -27,7 +27,7 @@ def tree(root, count=12):
 
 def walk_of(*roots):
     folders = tuple(ScanFolder(number, root.name, str(root), number) for number, root in enumerate(roots, 1))
-    return Walk(Project((), "linux", folders, ()), ())
+    return Walk(Project((), "linux", folders, ()))
 
 
 def remembered(*roots):

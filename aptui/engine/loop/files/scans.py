@@ -58,7 +58,7 @@ class Scans:
         self._again: dict[PathKey, float] = {}
         self._checked_ns: dict[str, int] = {}
         """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
-        self._single_files = SingleFiles(context)
+        self._single_files = SingleFiles(context, self.is_own)
         self._clocks = FileClocks(context.roots)
         self.fresh_reads = FreshReads(self._clocks)
         self.links = opening.walk.links if opening.walk is not None else FileLinks()
@@ -134,7 +134,7 @@ class Scans:
 
     def _make_scanner(self, **how: Any) -> Scanner:
         context, opening = self._context, self._opening
-        self._walk, opening.walk = opening.walk or Walk(context.project, opening.never, self.links), None
+        self._walk, opening.walk = opening.walk or Walk(context.project, opening.own, self.links), None
         self._walk.check_root = self._check_root
         unfinished: Mapping[PathKey, FileFact | None] = context.live.unfinished if context.live is not None else {}
         return Scanner(
@@ -189,6 +189,11 @@ class Scans:
         inbox = self._context.inbox
         inbox.post(FilesSeen(inbox.next_seq(), facts))
         return True
+
+    def is_own(self, path: bytes, seen: os.stat_result) -> bool:
+        """Whether a file (absolute path, its status) is aptui's own now."""
+        self._opening.own.refresh()
+        return self._opening.own.is_own_file(os.fsdecode(path), seen)
 
     @property
     def due_times(self) -> Collection[float]:

@@ -41,10 +41,11 @@ class SingleFiles:
 
     Args:
         context: of the engine.
+        is_own: whether a file is aptui's own now.
     """
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
+    def __init__(self, context: EngineContext, is_own: Callable[[bytes, os.stat_result], bool]) -> None:
+        self._context, self._is_own = context, is_own
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
@@ -78,6 +79,8 @@ class SingleFiles:
             now = os.lstat(path)
         except OSError:
             return None
+        if self._is_own(path, now):
+            return None  # it is no longer a source
         if not stat.S_ISREG(now.st_mode):
             return None  # of a link it is to be known where it leads, which is found out with its folder
         return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)

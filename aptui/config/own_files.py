@@ -1,0 +1,181 @@
+"""The files and folders that aptui itself keeps or writes: they are never sources, wherever they lie.
+
+Two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote for
+its user (`--junit FILE`, `--json > FILE`). A file of the second kind is known by its stamp: after an edit it is a source.
+
+This module is imported by runs that find nothing to do: it must stay light.
+
+Tests: `tests/engine/test_own_files.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from aptui.config.dirs import xdg
+from aptui.core.paths import is_below
+from aptui.shared import printing
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+_LARGEST_LIST_BYTES = 32_768
+"""Size at which the older half of the list of written files is dropped."""
+_PRINTING = "printing "
+"""Begins the state of a file that a process prints to; its process id follows. Other states are size and time."""
+_being_written: set[str] = set()
+"""Real paths of the files that this process writes for its user now."""
+
+
+def own_paths(config: Config) -> tuple[str, ...]:
+    """Return the absolute paths below the scan folders that aptui keeps, as a walk of the scan folders spells them."""
+    sharing, cluster = config.sharing, config.cluster
+    places = (
+        *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
+        *(each for each in (sharing.local_store, sharing.store, cluster.scheduler) if os.path.isabs(each)),
+        *(sharing.team_key_file, sharing.signing_key_file, config.serve.tls_key, cluster.tls_key),
+        *(xdg("XDG_CACHE_HOME", "~/.cache"), xdg("XDG_STATE_HOME", "~/.local/state"), xdg("XDG_CONFIG_HOME", "~/.config")),
+    )
+    roots = [(folder.path, os.path.realpath(folder.path)) for folder in config.project.scan_folders]
+    found: dict[str, None] = {}
+    for path in filter(None, places):
+        real = os.path.realpath(path)
+        for root, real_root in roots:
+            if is_below(path, root):
+                found[path] = None
+            if is_below(real, real_root):
+                found[root + real[len(real_root) :]] = None
+    return tuple(found)
+
+
+class OwnFiles:
+    """Tells aptui's own files from sources.
+
+    Args:
+        paths: absolute paths of own folders and files (`own_paths`).
+    """
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.paths = frozenset(paths)
+        self._written: frozenset[str] = frozenset()
+        self._list_stamp = ""
+        self._names: set[str] = set()
+        self._inodes: set[int] = set()
+        self._printed: set[tuple[int, int]] = set()
+
+    def refresh(self) -> None:
+        """Read the list of written files again if it changed; find the files that processes of aptui print to now."""
+        path = _list_path()
+        with suppress(OSError):
+            now = _stamp(os.stat(path))
+            if now != self._list_stamp:
+                with open(path, encoding="ascii", errors="replace") as stream:
+                    self._written = frozenset(stream.read().split("\n"))
+                self._list_stamp = now
+        self._names = {os.path.basename(path) for path in (*self.paths, *_being_written)}
+        self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
+        self._inodes = {inode for inode, _device in self._printed}
+        for line in self._written:
+            with suppress(ValueError):  # a line that is half written
+                inode, device, state = line.split(" ", 2)
+                self._inodes.add(int(inode))
+                if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):
+                    self._printed.add((int(inode), int(device)))
+
+    def is_own_folder(self, path: str) -> bool:
+        """Whether a folder is aptui's."""
+        return path in self.paths
+
+    def is_own_file(self, path: str, seen: os.stat_result) -> bool:
+        """Whether a file is aptui's.
+
+        Args:
+            seen: its status, links followed.
+        """
+        if seen.st_ino in self._inodes and ((seen.st_ino, seen.st_dev) in self._printed or _stamp(seen) in self._written):
+            return True
+        is_named = path.rpartition("/")[2] in self._names
+        return is_named and (path in self.paths or os.path.realpath(path) in _being_written)
+
+
+def is_own(path: str, config: Config) -> bool:
+    """Whether a file of a scan folder (absolute path), or a folder above it, is aptui's."""
+    own = OwnFiles(own_paths(config))
+    own.refresh()
+    with suppress(OSError):
+        if own.is_own_file(path, os.stat(path)):
+            return True
+    return any(path == each or is_below(path, each) for each in own.paths)
+
+
+def note_written(path: str | int) -> None:
+    """Note that aptui wrote a file (path or descriptor) for its user: until it is changed it is not a source."""
+    with suppress(OSError):
+        _append(_stamp(os.stat(path)))
+
+
+def note_printing(*, is_over: bool = False) -> None:
+    """Note the files that standard output and standard error go to, while this process runs or at its end."""
+    for descriptor, seen in printing.find_redirected():
+        if is_over:
+            note_written(descriptor)
+        else:
+            _append(f"{seen.st_ino} {seen.st_dev} {_PRINTING}{os.getpid()}")
+
+
+@contextmanager
+def writing(path: str | None) -> Iterator[None]:
+    """Keep the file that the block writes for its user from being a source, in the block and after it; None = no file."""
+    if path is None:
+        yield
+        return
+    real = os.path.realpath(path)
+    _being_written.add(real)
+    try:
+        yield
+    finally:
+        _being_written.discard(real)
+        note_written(path)
+
+
+def _append(line: str) -> None:
+    with suppress(OSError):  # without a state folder the file is a source of the next scan
+        path = _list_path()
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            _shorten(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)
+
+
+def _shorten(path: str) -> None:
+    if os.stat(path).st_size > _LARGEST_LIST_BYTES:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            lines = stream.read().splitlines()
+        with open(f"{path}.{os.getpid()}", "w", encoding="ascii") as stream:
+            stream.writelines(f"{line}\n" for line in lines[len(lines) // 2 :])
+        os.replace(f"{path}.{os.getpid()}", path)
+
+
+def _stamp(seen: os.stat_result) -> str:
+    return f"{seen.st_ino} {seen.st_dev} {seen.st_size} {seen.st_mtime_ns}"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _list_path() -> str:
+    return os.path.join(xdg("XDG_STATE_HOME", "~/.local/state"), "written-files")
