@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from aptui.o3de.bundling import asset_lists, seeds
+from aptui.o3de.bundling.asset_lists import ListedAsset
 from aptui.o3de.bundling.seeds import Seed, SeedList
 from aptui.o3de_programs import start, switches
 from aptui.o3de_programs.bundler import bundles as bundler_bundles
 from aptui.o3de_programs.bundler import compare as bundler_compare
 from aptui.o3de_programs.bundler import switches as bundler_switches
 from aptui.o3de_programs.bundler.output import BundlerOutput
-from aptui.o3de_programs.bundler.project import AssetKey, BundlerProject, PlatformProducts, applying, for_platform, load_seeds
+from aptui.o3de_programs.bundler.project import (
+    AssetKey,
+    BundlerProject,
+    PlatformProducts,
+    applying,
+    for_platform,
+    load_seeds,
+    refuse_missing_lists,
+)
 from aptui.o3de_programs.bundler.switches import BundlerSwitches
 from aptui.o3de_programs.output.log_file import BATCH
 from aptui.shared import starting
@@ -37,7 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         output.say_all(given.notes)
         output.is_verbose = given.has("verbose")
-        _COMMANDS[given.command](given, _project(given), output)
+        try:
+            project = _project(given)
+        except KnownError:
+            refuse_missing_lists(given)
+            raise
+        _COMMANDS[given.command](given, project, output)
     except KnownError as error:
         for each in getattr(error, "errors", (error,)):
             output.complain(each)
@@ -73,12 +87,14 @@ def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutpu
     if given.has("removeSeedPath"):
         for seed in listed.seeds:
             listed.set(seed, hint="")
-    if listed.text() != before:
-        output.write(path, listed.text())
     if given.has("print"):
         for seed in listed.seeds:
             output.say(f"{seed.guid}:{seed.sub_id:x}\t{', '.join(seeds.platforms_in(seed.flags))}\t{seed.hint}")
         output.say(f"Total number of seeds: {len(listed.seeds)}.")
+    if listed.text() != before:
+        output.save(path, listed.text(), "Seed List")
+    elif not given.has("print"):
+        output.say(f"Seed List ( {path} ) is as it was.")
 
 
 def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts]) -> None:
@@ -150,27 +166,27 @@ def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: Bundle
     paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}
     if not makes:
         for platform in platforms:
-            output.print_assets(
-                platform, asset_lists.load(project.existing(for_platform(name, platform), asset_lists.SUFFIX)) if name else []
-            )
+            output.print_assets(platform, asset_lists.load(project.asset_list(name, platform)) if name else [])
         return
     is_written = bool(paths) and not given.has("dryRun")
     if is_written:
         output.refuse_overwriting(paths.values(), is_allowed=given.has("allowOverwrites"))
-    listed = seeds.merge_seeds(SeedList.load(project.existing(each, seeds.SUFFIX)) for each in given.all("seedListFile"))
-    texts: dict[Path, str] = {}
+    listed = seeds.merge_seeds(map(project.seed_list, given.all("seedListFile")))
+    lists: dict[Path, list[ListedAsset]] = {}
+    debug_texts: dict[Path, str] = {}
     for platform in platforms:
         products = project.products(platform)
         reached = products.closure(_starts(given, project, products, listed, output), given.all("skip"))
         assets = sorted(products.list_assets(reached), key=lambda item: item.path)
         if is_written:
-            texts[paths[platform]] = asset_lists.text_of(assets)
-        if is_written and given.has("generateDebugFile"):
-            texts[paths[platform].with_suffix(".assetlistdebug")] = _debug_text(products, reached)
+            lists[paths[platform]] = assets
+        if is_written and assets and given.has("generateDebugFile"):
+            debug_texts[paths[platform].with_suffix(".assetlistdebug")] = _debug_text(products, reached)
         if given.has("print"):
             output.print_assets(platform, assets)
-    for path, text in texts.items():
-        output.write(path, text)
+    for path, text in debug_texts.items():
+        output.save(path, text, "Asset List Debug file")
+    output.save_lists(lists)
 
 
 def _starts(

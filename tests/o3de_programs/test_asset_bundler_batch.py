@@ -1,7 +1,9 @@
 """`AssetBundlerBatch` over a project that was processed once: every command, its switches, its refusals."""
 
+import shutil
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
@@ -88,16 +90,17 @@ def test_seeds_are_added_and_removed_for_platforms(bundler: Bundler) -> None:
 
     lines = bundler.run("seeds", "--seedListFile=s.seed", "--updateSeedPath", "--print")
     assert bundler.seeds("s.seed") == [("level.scene", 2), ("rock.txt", 1)]
-    assert lines[-1] == "Total number of seeds: 2."
+    assert lines[-3:] == ["Total number of seeds: 2.", f"Saving Seed List to ( {bundler.root / 's.seed'} )...", "Save successful!"]
 
 
 def test_what_nobody_changed_in_a_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
     path = bundler.root / "s.seed"
-    before = path.read_text().replace("\t", "  ").replace("vector&lt;SeedInfo, allocator&gt;", "vector").rstrip()
+    before = path.read_text() + "\n"
     path.write_text(before)
 
-    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--print")
+    lines = bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
+    assert lines == [f"Seed List ( {path} ) is as it was."]
     assert path.read_text() == before
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=tree.txt")
     bundler.run("seeds", "--seedListFile=s.seed", "--removeSeed=tree.txt")
@@ -149,6 +152,8 @@ def test_an_asset_list_has_what_its_seeds_need_and_is_not_written_over(bundler: 
         "Printing assets for Platform ( pc ):",
         *(f"- {path}" for path in ("level.scene", "rock.txt", "sub/other.scene", "tree.txt")),
         "Total number of assets for Platform ( pc ): 4.",
+        f"Saving Asset List file to ( {bundler.root / 'l_pc.assetlist'} )...",
+        "Save successful!",
     ]
     assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt", "sub/other.scene", "tree.txt"]
 
@@ -164,11 +169,97 @@ def test_an_asset_list_has_what_its_seeds_need_and_is_not_written_over(bundler: 
 def test_seeds_wildcards_defaults_and_what_is_skipped_make_a_list(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
 
-    lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*")
-    assert (bundler.paths("l_pc.assetlist"), bundler.paths("l_linux.assetlist")) == (["level.scene", "rock.txt"], [])
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
+    assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt"]
     lines = bundler.run("assetLists", "--addSeed=*.txt", "--addDefaultSeedListFiles", "--print", "--platform=linux", "--dryRun")
     assert [line for line in lines if line.startswith("- ")] == ["- a.ini", "- lone.txt", "- rock.txt", "- tree.txt"]
     assert any("names 'gone.cfg', and platform 'linux' has no such product" in line for line in lines)
+
+
+def test_seeds_may_be_absolute_paths_below_the_cache(bundler: Bundler) -> None:
+    """The path of one platform's product names the product of every platform."""
+    path = bundler.project / "Cache" / "linux" / "Level.scene"
+
+    bundler.run("seeds", "--seedListFile=s.seed", f"--addSeed={path}", "--platform=pc,linux")
+    bundler.run("assetLists", "--assetListFile=l.assetlist", f"--addSeed={path}", "--platform=pc")
+
+    assert bundler.seeds("s.seed") == [("level.scene", 3)]
+    assert "level.scene" in bundler.paths("l_pc.assetlist")
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=/elsewhere/linux/level.scene", code=1)
+
+
+@pytest.mark.parametrize("skip", ["rock.txt", "*"])
+def test_an_empty_asset_list_fails_and_is_not_written(bundler: Bundler, skip: str) -> None:
+    lines = bundler.run(
+        "assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", f"--skip={skip}", "--platform=pc", "--generateDebugFile",
+        code=1,
+    )  # fmt: skip
+
+    assert lines == [f"ERROR: Unable to save Asset List file ({bundler.root / 'l_pc.assetlist'}): list is empty."]
+    assert not list(bundler.root.glob("l_*"))
+
+
+def test_a_list_that_is_empty_on_one_platform_is_written_for_the_others(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
+
+    lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
+
+    assert lines[-1] == f"ERROR: Unable to save Asset List file ({bundler.root / 'l_linux.assetlist'}): list is empty."
+    assert bundler.paths("l_pc.assetlist") == ["rock.txt"]
+
+
+def test_an_empty_result_of_a_comparison_fails_and_is_not_written(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
+    files = ["--firstAssetFile=l.assetlist", "--secondAssetFile=l.assetlist", "--output=r.assetlist"]
+
+    lines = bundler.run("compare", "--comparisonType=delta", *files, "--platform=pc", code=1)
+
+    assert "list is empty." in lines[-1]
+    assert not (bundler.root / "r_pc.assetlist").exists()
+
+
+def test_names_with_dots_get_the_platform_before_their_suffix(bundler: Bundler) -> None:
+    (bundler.root / "run.1").mkdir()
+    try:
+        names = [f"run.1/my.{kind}" for kind in ("list.assetlist", "settings.bundlesettings", "game.pak")]
+        bundler.run("assetLists", f"--assetListFile={names[0]}", "--addSeed=rock.txt", "--platform=pc")
+        lines = bundler.run(
+            "bundleSettings", f"--bundleSettingsFile={names[1]}", f"--assetListFile={names[0]}", f"--outputBundlePath={names[2]}",
+            "--platform=pc",
+        )  # fmt: skip
+        assert lines[0] == f"Saving Bundle Settings file to ( {bundler.root / 'run.1/my.settings_pc.bundlesettings'} )..."
+        bundler.run("bundles", f"--bundleSettingsFile={names[1]}", "--platform=pc")
+        made = sorted(path.name for path in (bundler.root / "run.1").iterdir())
+    finally:
+        shutil.rmtree(bundler.root / "run.1")
+
+    assert made == ["my.game_pc.pak", "my.list_pc.assetlist", "my.settings_pc.bundlesettings"]
+
+
+def test_a_file_that_does_not_exist_is_reported_in_the_words_of_the_engine(
+    bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (line,) = bundler.run("bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
+    assert line.startswith(f"ERROR: Cannot load Asset List file ( {bundler.root / 'gone.assetlist'} ): File does not exist.")
+    (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
+    assert line == f"ERROR: Cannot load Seed List file ( {bundler.root / 'gone.seed'} ): File does not exist."
+
+    monkeypatch.chdir(tmp_path)  # where no project is
+    assert asset_bundler_batch.main(["bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak"]) == 1
+    assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
+
+
+def test_default_seeds_are_read_as_the_engine_writes_them(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
+    seeds = (bundler.root / "s.seed").read_text()
+    assert seeds.startswith('{\n    "Type": "JsonSerialization"')
+    bundler.write("Assets/Engine/SeedAssetList.seed", seeds)
+    try:
+        bundler.run("assetLists", "--assetListFile=l.assetlist", "--addDefaultSeedListFiles", "--platform=pc")
+    finally:
+        (bundler.root / "Assets/Engine/SeedAssetList.seed").unlink()
+
+    assert "level.scene" in bundler.paths("l_pc.assetlist")
 
 
 def test_lists_are_compared_step_by_step_with_names_for_what_is_between(bundler: Bundler) -> None:

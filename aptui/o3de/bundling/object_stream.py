@@ -94,15 +94,33 @@ def load(path: Path, type_id: str) -> ObjectStream:
     Raises:
         UserError: it holds something else, or no stream. HostError: it cannot be read.
     """
+    return load_text(read(path), path, type_id)
+
+
+def read(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        UserError: it is too large. HostError: it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise HostError(f"'{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
+    if len(data) > MOST_BYTES:
+        raise UserError(f"'{path}' has more than {MOST_BYTES >> 20} MiB", hint=DAMAGED)
+    return data.decode("utf-8", "surrogateescape")
+
+
+def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
+    """Return the stream in the text of a file, whose object is of this type.
+
+    Raises:
+        UserError: it holds something else, or no stream.
+    """
     try:
-        if len(data) > MOST_BYTES:
-            raise UserError(f"it has more than {MOST_BYTES >> 20} MiB")
-        stream = parse(data.decode("utf-8", "surrogateescape"))
+        stream = parse(text)
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
             raise UserError("it is a file of another kind")
     except UserError as error:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aptui.config.yaml.nodes import Node
 from aptui.o3de.bundling import object_stream
 from aptui.o3de.bundling.object_stream import Element, ObjectStream
+from aptui.o3de.registry.json_reader import read_json
 from aptui.shared.errors import UserError
 
 SUFFIX = ".seed"
@@ -17,6 +22,7 @@ PLATFORMS = {
 }
 """The bit of each platform that the engine knows by name."""
 _ALL, _ALL_CLIENTS = 1 << 30, 1 << 31
+_JSON_TYPE, _NAME, _NO_GUID = "JsonSerialization", "AZStd::vector<SeedInfo, allocator>", f"{{{UUID(int=0)}}}"
 _VECTOR, _SEED = "{82FC5264-88D0-57CD-9307-FC52E4DAD550}", "{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}"
 
 
@@ -53,67 +59,83 @@ class Seed(Struct, frozen=True):
 
 
 class SeedList:
-    """The seeds of one file, in their order."""
+    """The seeds of one file, in their order.
 
-    def __init__(self, stream: ObjectStream | None = None) -> None:
-        self.stream = stream or object_stream.stream_of(Element("AZStd::vector<SeedInfo, allocator>", _VECTOR))
+    A file keeps its form, JSON or XML (ObjectStream); a new one is JSON, as the engine writes them.
+
+    Args:
+        text: the file, "" for a new one.
+        seeds: what it lists.
+        stream: its XML, None when it is JSON.
+    """
+
+    def __init__(self, text: str = "", seeds: Iterable[Seed] = (), stream: ObjectStream | None = None) -> None:
+        self.seeds = list(seeds)
+        self._text, self._stream, self._read = text, stream, tuple(self.seeds)
 
     @classmethod
     def load(cls, path: Path) -> SeedList:
         """Return the list in a file.
 
         Raises:
-            UserError: it is none. HostError: it cannot be read.
+            UserError: it is not a seed list. HostError: it cannot be read.
         """
-        return cls(object_stream.load(path, _VECTOR))
+        text = object_stream.read(path)
+        if text.startswith("<"):
+            stream = object_stream.load_text(text, path, _VECTOR)
+            return cls(text, map(_read_element, stream.object.children), stream)
+        return cls(text, _read_json(text, path))
 
     def text(self) -> str:
-        """Return the file."""
-        return object_stream.dump(self.stream)
-
-    @property
-    def seeds(self) -> list[Seed]:
-        """The seeds as they are now."""
-        return [_seed(element) for element in self.stream.object.children]
+        """Return the file; without a change it is the text that was read."""
+        if self._text and tuple(self.seeds) == self._read:
+            return self._text
+        return _json_text(self.seeds, self._text) if self._stream is None else self._xml_text(self._stream)
 
     def add(self, guid: str, sub_id: int, flags: int, hint: str) -> None:
-        """Add an asset for some platforms; one that is there gets these platforms too."""
-        element = self._find(guid, sub_id)
-        if element is None:
-            fields = [
-                object_stream.asset_id("assetId", guid, sub_id),
-                object_stream.make_unsigned("platformFlags", flags),
-                object_stream.string("pathHint", hint),
-            ]
-            self.stream.object.children.append(Element("SeedInfo", _SEED, "element", version=2, children=fields))
+        """Add an asset for some platforms, or add the platforms to an asset that is listed."""
+        at = self._find(guid, sub_id)
+        if at is None:
+            self.seeds.append(Seed(guid, sub_id, flags, hint))
         else:
-            element.set("platformFlags", str(element.number("platformFlags") | flags))
+            self.seeds[at] = replace(self.seeds[at], flags=self.seeds[at].flags | flags)
 
     def remove(self, guid: str, sub_id: int, flags: int) -> bool:
-        """Take some platforms from an asset, and the asset away when none is left; return whether it was there."""
-        element = self._find(guid, sub_id)
-        if element is None:
+        """Remove some platforms of an asset, and the asset with its last platform; return whether it was listed."""
+        at = self._find(guid, sub_id)
+        if at is None:
             return False
-        left = element.number("platformFlags") & ~flags
+        left = self.seeds[at].flags & ~flags
         if left & ~(_ALL | _ALL_CLIENTS):
-            element.set("platformFlags", str(left))
+            self.seeds[at] = replace(self.seeds[at], flags=left)
         else:
-            self.stream.object.children.remove(element)
+            del self.seeds[at]
         return True
 
     def set(self, seed: Seed, *, flags: int | None = None, hint: str | None = None) -> None:
         """Give a seed other platforms or another hint."""
-        element = self._find(seed.guid, seed.sub_id)
-        if element is None:
-            return
-        if flags is not None:
-            element.set("platformFlags", str(flags))
-        if hint is not None:
-            element.set("pathHint", hint)
+        at = self._find(seed.guid, seed.sub_id)
+        if at is not None:
+            now = self.seeds[at]
+            self.seeds[at] = replace(now, flags=now.flags if flags is None else flags, hint=now.hint if hint is None else hint)
 
-    def _find(self, guid: str, sub_id: int) -> Element | None:
+    def _find(self, guid: str, sub_id: int) -> int | None:
         wanted = guid.upper(), sub_id
-        return next((each for each in self.stream.object.children if _id_of(each) == wanted), None)
+        return next((at for at, seed in enumerate(self.seeds) if (seed.guid, seed.sub_id) == wanted), None)
+
+    def _xml_text(self, stream: ObjectStream) -> str:
+        known: dict[tuple[str, int], list[Element]] = {}
+        for element in stream.object.children:
+            known.setdefault(_id_of(element), []).append(element)
+        children = []
+        for seed in self.seeds:
+            elements = known.get((seed.guid, seed.sub_id))
+            element = elements.pop(0) if elements else _make_element(seed)
+            element.set("platformFlags", str(seed.flags))
+            element.set("pathHint", seed.hint)
+            children.append(element)
+        stream.object.children[:] = children
+        return object_stream.dump(stream)
 
 
 def merge_seeds(lists: Iterable[SeedList]) -> list[Seed]:
@@ -126,7 +148,10 @@ def merge_seeds(lists: Iterable[SeedList]) -> list[Seed]:
     return list(found.values())
 
 
-def _seed(element: Element) -> Seed:
+# ----------------------------------------------------------------------------------------------------------------- XML, JSON
+
+
+def _read_element(element: Element) -> Seed:
     return Seed(*_id_of(element), element.number("platformFlags"), element.text("pathHint"))
 
 
@@ -135,3 +160,62 @@ def _id_of(element: Element) -> tuple[str, int]:
     if found is None:
         raise UserError("a seed has no asset id", hint=object_stream.DAMAGED)
     return found.text("guid").upper(), found.number("subId")
+
+
+def _make_element(seed: Seed) -> Element:
+    fields = [
+        object_stream.asset_id("assetId", seed.guid, seed.sub_id),
+        object_stream.make_unsigned("platformFlags", seed.flags),
+        object_stream.string("pathHint", seed.hint),
+    ]
+    return Element("SeedInfo", _SEED, "element", version=2, children=fields)
+
+
+def _read_json(text: str, path: Path) -> Iterator[Seed]:
+    """Yield the seeds of a file that the engine's JSON serialization wrote; values that it left out have their defaults."""
+    root = read_json(text.encode("utf-8", "surrogateescape"), str(path))
+    kind, name, data = (root.get(key) for key in ("Type", "ClassName", "ClassData"))
+    is_list = (
+        kind is not None and str(kind.value).lower() == _JSON_TYPE.lower() and name is not None and "SeedInfo" in str(name.value)
+    )
+    entries = data.value or [] if data is not None else []
+    if not is_list or not isinstance(entries, list):
+        raise UserError(f"'{path}' is not a seed list", hint=object_stream.DAMAGED)
+    for node in entries:
+        owner = node.get("assetId")
+        if owner is None:
+            raise UserError("a seed has no asset id", where=node.where, hint=object_stream.DAMAGED)
+        guid, hint = owner.get("guid"), node.get("pathHint")
+        yield Seed(
+            _guid(guid) if guid is not None else _NO_GUID,
+            _number(owner.get("subId")),
+            _number(node.get("platformFlags")),
+            str(hint.value) if hint is not None else "",
+        )
+
+
+def _guid(node: Node) -> str:
+    try:
+        return f"{{{str(UUID(str(node.value))).upper()}}}"
+    except ValueError:
+        raise UserError(f"'{str(node.value)[:60]}' is not a UUID", where=node.where, hint=object_stream.DAMAGED) from None
+
+
+def _number(node: Node | None) -> int:
+    value = 0 if node is None else node.value
+    if not isinstance(value, int) or not 0 <= value < 1 << 32:
+        where = "" if node is None else node.where
+        raise UserError(f"'{str(value)[:60]}' is not a number of 32 bits", where=where, hint=object_stream.DAMAGED)
+    return int(value)
+
+
+def _json_text(seeds: Iterable[Seed], before: str) -> str:
+    """Return a file as the engine's JSON serialization writes it, with the line ends of the file that it replaces."""
+    listed = []
+    for seed in seeds:
+        owner = {"guid": seed.guid, **({"subId": seed.sub_id} if seed.sub_id else {})}
+        listed.append({"assetId": owner, "platformFlags": seed.flags, **({"pathHint": seed.hint} if seed.hint else {})})
+    root = {"Type": _JSON_TYPE, "Version": 1, "ClassName": _NAME, "ClassData": listed}
+    text = json.dumps(root, indent=4, ensure_ascii=False)
+    end = before[len(before.rstrip()) :]
+    return (text.replace("\n", "\r\n") if "\r\n" in before else text) + end

@@ -48,7 +48,7 @@ def bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bun
                 )
             )
     for path, text in texts.items():
-        output.write(path, text)
+        output.save(path, text, "Bundle Settings file")
 
 
 def _version(given: BundlerSwitches) -> int:
@@ -102,7 +102,7 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
         _version(given) or settings_files.version,
         given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib,
-        project.existing(for_platform(asset_list, platform), asset_lists.SUFFIX),
+        project.asset_list(asset_list, platform),
     )
 
 

@@ -32,7 +32,7 @@ def comparison_rules(given: BundlerSwitches, project: BundlerProject, output: Bu
         steps = [*settings_files.load_rules(path), *steps]
     elif not given.has("addComparison"):
         output.refuse_overwriting([path], is_allowed=given.has("allowOverwrites"))
-    output.write(path, settings_files.rules_text(steps))
+    output.save(path, settings_files.rules_text(steps), "Comparison Rules file")
 
 
 def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
@@ -92,7 +92,7 @@ class _Run:
             return self._results[name]
         if name.startswith(_VARIABLE):
             raise UserError(f"no comparison before has the output '{name}'", hint="give an earlier comparison this --output")
-        return asset_lists.load(self._project.existing(for_platform(name, self._platform), asset_lists.SUFFIX))
+        return asset_lists.load(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
         """Print what was asked for: the last result, or lists by name."""
@@ -113,9 +113,8 @@ class _Run:
         if not files:
             return
         self._output.say("Saving results of comparison operation...")
-        for name, assets in files.items():
-            path = self._project.path(for_platform(name, self._platform), asset_lists.SUFFIX)
-            self._output.write(path, asset_lists.text_of(assets))
+        paths = {name: self._project.path(for_platform(name, self._platform), asset_lists.SUFFIX) for name in files}
+        self._output.save_lists({paths[name]: assets for name, assets in files.items()}, is_quiet=True)
         self._output.say("Save successful!")
 
 

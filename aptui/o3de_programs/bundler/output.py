@@ -5,10 +5,11 @@ Tests: `tests/o3de_programs/test_asset_bundler_batch.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from aptui.o3de.bundling import asset_lists
 from aptui.o3de.bundling.asset_lists import ListedAsset
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
@@ -58,6 +59,29 @@ class BundlerOutput:
         there = [path for path in paths if path.exists()]
         if there and not is_allowed:
             raise UserError(f"'{there[0]}' is there already", hint="--allowOverwrites writes over it")
+
+    def save(self, path: Path, text: str, kind: str) -> None:
+        """Write a file of a kind, and say so as the engine does."""
+        self.say(f"Saving {kind} to ( {path} )...")
+        self.write(path, text)
+        self.say("Save successful!")
+
+    def save_lists(self, lists: Mapping[Path, Sequence[ListedAsset]], *, is_quiet: bool = False) -> None:
+        """Write asset lists, all but empty ones.
+
+        Raises:
+            UserError: one is empty: a bundle of it would have nothing in it.
+        """
+        errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
+        for path, assets in lists.items():
+            if assets and is_quiet:
+                self.write(path, asset_lists.text_of(assets))
+            elif assets:
+                self.save(path, asset_lists.text_of(assets), "Asset List file")
+        for error in errors[:-1]:
+            self.complain(error)
+        if errors:
+            raise errors[-1]
 
     def write(self, path: Path, text: str) -> None:
         """Write a file, whole or not at all.

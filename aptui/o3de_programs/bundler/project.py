@@ -19,7 +19,7 @@ from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
-from aptui.o3de.bundling import object_stream, seeds
+from aptui.o3de.bundling import asset_lists, object_stream, seeds
 from aptui.o3de.bundling.asset_lists import ListedAsset
 from aptui.o3de.bundling.seeds import Seed, SeedList
 from aptui.o3de.facts import ProjectFacts, facts_of
@@ -43,8 +43,12 @@ class PlatformProducts(Struct, frozen=True):
     by_path: Mapping[str, AssetKey]
 
     def find_named(self, word: str) -> list[AssetKey]:
-        """Return the products that a path or a pattern names, relative to the platform's folder."""
-        path = word.replace("\\", "/").lower().removeprefix(f"{self.platform}/")
+        """Return the products that a path or a pattern names: relative to the platform's folder, or absolute below the cache."""
+        path = word.replace("\\", "/").lower()
+        for cache in (self.folder.parent, self.folder.parent.resolve()):
+            if path.startswith(f"{cache}/".lower()):
+                path = path[len(f"{cache}/") :].partition("/")[2]  # without the platform: a path names the product of each platform
+        path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]
         if not ("*" in path or "?" in path):
@@ -216,12 +220,51 @@ class BundlerProject:
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path
 
+    def asset_list(self, name: str, platform: str) -> Path:
+        """Return the asset list of a platform that is to be read.
+
+        Raises:
+            UserError: it does not exist.
+        """
+        path = self.existing(for_platform(name, platform), asset_lists.SUFFIX)
+        if not path.exists():
+            raise missing_list(self.path(name, asset_lists.SUFFIX), f" For platform '{platform}' it is '{path.name}'")
+        return path
+
+    def seed_list(self, name: str) -> SeedList:
+        """Return a seed list that is to be read.
+
+        Raises:
+            UserError: it does not exist, or is not a seed list.
+        """
+        path = self.existing(name, seeds.SUFFIX)
+        if not path.exists():
+            raise UserError(f"Cannot load Seed List file ( {path} ): File does not exist.")
+        return SeedList.load(path)
+
 
 def platform_of(name: str) -> str:
     """Return the platform that a file is named after (`list_pc.assetlist`), "" = none."""
     stem = os.path.basename(name.replace("\\", "/")).rpartition(".")[0]
     last = stem.rpartition("_")[2].lower()
     return last if "_" in stem and last in seeds.PLATFORMS else ""
+
+
+def missing_list(path: Path, more: str = "") -> UserError:
+    """Return the error for an asset list that does not exist, in the engine's words."""
+    return UserError(f"Cannot load Asset List file ( {path} ): File does not exist.{more}")
+
+
+def refuse_missing_lists(given: BundlerSwitches) -> None:
+    """Refuse asset lists to pack that exist for no platform: no project is needed to see that.
+
+    Raises:
+        UserError: one does not exist.
+    """
+    for name in given.all("assetListFile") if given.command == "bundles" else ():
+        path = Path(os.path.abspath(name.replace("\\", "/")))
+        if not any(map(os.path.exists, (str(path), *(for_platform(str(path), platform) for platform in seeds.PLATFORMS)))):
+            raise missing_list(path)
 
 
 def for_platform(name: str, platform: str) -> str:

@@ -55,10 +55,10 @@ _BUNDLE = {
     "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
     "maxSize": (Takes.ONE, "how large a bundle may be, in MB; more is split"),
 }
-_SEEDS = {"addSeed": (Takes.MANY, "products to begin with, relative to the platform's folder; * and ? are wildcards")}
+_SEEDS = {"addSeed": (Takes.MANY, "products to begin with, relative to the platform's folder or absolute; * and ? are wildcards")}
 COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     "seeds": {
-        "seedListFile": (Takes.ONE, "the seed list to change (.seed); made if it is not there"),
+        "seedListFile": (Takes.ONE, "the seed list to change (.seed), JSON or XML; a new one is JSON"),
         **_SEEDS,
         "removeSeed": (Takes.MANY, "take the platforms from these; what has none left goes"),
         "addPlatformToSeeds": (Takes.NOTHING, "add the platforms to every seed that has a product for them"),
@@ -69,7 +69,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         **_PLATFORM,
     },
     "assetLists": {
-        "assetListFile": (Takes.ONE, "the list to write, one for each platform (.assetlist)"),
+        "assetListFile": (Takes.ONE, "the list to write, one for each platform (.assetlist); an empty one fails"),
         "seedListFile": (Takes.MANY, "seed lists to begin with"),
         **_SEEDS,
         "addDefaultSeedListFiles": (Takes.NOTHING, "begin with the default seeds of engine, gems and project too"),
