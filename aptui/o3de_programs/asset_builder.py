@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.say_all(help_lines(), WINDOW)
             return 0
         console.say_all(given.notes, WINDOW)
-        config = _config(given)
+        config = _find_config(given, console)
         return _Session(config, given, console).run()
     except KnownError as error:
         for each in error.errors if isinstance(error, ConfigErrors) else (error,):
@@ -58,25 +58,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.close()
 
 
-def _config(given: BuilderSwitches) -> Config:
-    project = given.project or _project_above(given.source)
+def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
+    """Return the configuration of the named project, or of the one that the source lies in if that is another one.
+
+    Scripts name the project by a relative path, which may lead to a different folder of that name.
+
+    Raises:
+        KnownError: no project has the source.
+    """
+    above = next((folder for folder in map(str, Path(given.source).parents) if is_project(folder)), "")
+    named = given.project or above
+    if not named:
+        raise UserError(f"no project is found above '{given.source}'", hint="say which: --project-path=DIR")
+    try:
+        config = _config(named, given)
+    except UserError:
+        if above in ("", named):
+            raise
+    else:
+        if above in ("", named) or builder_source.find_folder(given.source, config.project.scan_folders) is not None:
+            return config
+    console.warn(f"'{given.source}' is not in project '{named}': project '{above}', in which it lies, is used")
+    return _config(above, given)
+
+
+def _config(project: str, given: BuilderSwitches) -> Config:
     words = [f"--project-path={project}", *given.forwarded]
     config = start.load(switches.parse(words), BATCH)
     return replace(config, project=replace(config.project, debug_output=True))
-
-
-def _project_above(source: str) -> str:
-    """Return the project that a file lies in: the nearest one above it.
-
-    Raises:
-        UserError: there is none.
-    """
-    folder = os.path.dirname(source)
-    while not is_project(folder):
-        folder, before = os.path.dirname(folder), folder
-        if folder == before:
-            raise UserError(f"no project is found above '{source}'", hint="say which: --project-path=DIR")
-    return folder
 
 
 class _Work(Struct, frozen=True):

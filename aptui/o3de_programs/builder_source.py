@@ -8,7 +8,7 @@ Tests: `tests/o3de_programs/test_asset_builder.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 
 from msgspec.structs import replace
@@ -34,11 +34,16 @@ def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> t
     """
     if not os.path.isfile(path):
         raise UserError(f"'{path}' is no file", hint="-debug=<absolute path of a source>")
-    for scan_folder in sorted(folders, key=lambda item: -len(item.path)):
-        if path.startswith(f"{scan_folder.path}/"):
-            rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
-            return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
-    raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
+    scan_folder = find_folder(path, folders)
+    if scan_folder is None:
+        raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
+    rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
+    return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
+
+
+def find_folder(path: str, folders: Iterable[ScanFolder]) -> ScanFolder | None:
+    """Return the innermost scan folder of a file, None if it is in none."""
+    return max((each for each in folders if path.startswith(f"{each.path}/")), key=lambda each: len(each.path), default=None)
 
 
 def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:

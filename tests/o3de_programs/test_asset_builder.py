@@ -65,6 +65,27 @@ def test_a_sound_source_succeeds_and_a_broken_one_fails_by_name(project: O3dePro
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_source_outside_the_named_project_is_processed_in_its_own(
+    project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
+) -> None:
+    """A relative `--project-path` may lead to another folder of that name, or to none."""
+    text = project.source("a.txt", "text")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / project.project.name).mkdir(parents=True)
+    if is_there:
+        (elsewhere / project.project.name / "project.json").write_text('{"project_name": "Other"}')
+    monkeypatch.chdir(elsewhere)
+
+    code = asset_builder.main([f"-debug={text}", f"--project-path={project.project.name}", f"--engine-path={project.root}"])
+
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert "AssetBuilder: Source = a.txt" in said
+    assert f"project '{project.project}', in which it lies, is used" in said
+
+
+@pytest.mark.real
 def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
     project: O3deProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
