@@ -176,13 +176,20 @@ class EventPrinter:
 
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
-            self._console.complain(lines.format_preload_cycle(message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)))
+            products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
+            for at in range(len(products)):  # the reference has a line for each product
+                self._complain(lines.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
-            self._console.complain(message.text)
+            self._complain(message.text)
         elif message.level >= LogLevel.WARNING:
+            self.warnings += 1
             self._console.warn(message.text)
         else:
             self._console.say(message.text)
+
+    def _complain(self, text: str) -> None:
+        self.errors += 1
+        self._console.complain(text)
 
     def _path(self, job: JobChanged) -> str:
         root = self._root_of(job.scan_folder)

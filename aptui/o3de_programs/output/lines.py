@@ -147,9 +147,9 @@ def job_log(time_ms: int, level: int, window: str, text: str) -> str:
 
 
 def format_preload_cycle(chain: Sequence[str]) -> str:
-    """Say that products load each other before themselves; `chain` begins and ends with the same one."""
+    """Say that products load each other before themselves, for the one that `chain` begins and ends with."""
     return (
-        f"Preload circular dependency detected while processing asset ({chain[0]}).\n"
+        f"Preload circular dependency detected while processing asset ({chain[0]})."
         f" Preload hierarchy is {' -> '.join(chain)} . One of these must not be loaded before the one that needs it."
     )
 

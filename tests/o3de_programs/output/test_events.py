@@ -188,6 +188,15 @@ def test_what_the_engine_says_as_an_error_is_one(room: Room) -> None:
 def test_products_that_load_each_other_are_an_error_in_the_words_of_the_reference(room: Room) -> None:
     lines = room.tell(EngineMessage(1, LogLevel.ERROR, f"{CYCLE_PROBLEM}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
 
-    assert "System: Trace::Error" in lines
-    assert "Preload circular dependency detected while processing asset (linux/a.slice)." in lines
-    assert any(line.startswith(" Preload hierarchy is linux/a.slice -> linux/b.slice -> linux/a.slice ") for line in lines)
+    said = [line for line in lines if line.startswith("Preload circular dependency detected while processing asset (")]
+    assert len(said) == 2
+    assert "(linux/a.slice). Preload hierarchy is linux/a.slice -> linux/b.slice -> linux/a.slice " in said[0]
+    assert "(linux/b.slice). Preload hierarchy is linux/b.slice -> linux/a.slice -> linux/b.slice " in said[1]
+    assert lines.count("System: Trace::Error") == 2
+    assert (room.teller.errors, room.teller.warnings) == (2, 0)
+
+
+def test_warnings_of_the_engine_are_counted(room: Room) -> None:
+    room.tell(EngineMessage(1, LogLevel.WARNING, "a link is not followed"), EngineMessage(1, LogLevel.INFO, "so"))
+
+    assert (room.teller.errors, room.teller.warnings) == (0, 1)
