@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
 
+from aptui.config.signature import sign_project
 from aptui.core.messages import (
     Command,
     CommitProducts,
@@ -83,6 +84,7 @@ from aptui.core.records.plain_copies import PlainCopy
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merge_params
+from aptui.engine.scan.up_to_date import signature
 
 _COMMON = f"{COMMON_PLATFORM}/"
 Order = AnalyseOrder | ProcessOrder | CopyOrder
@@ -358,13 +360,13 @@ class World:
             self._save_some(len(self.saves))
         self.boot()
 
-    def settle(self, *, restart: bool = False, is_full: bool = False) -> None:
+    def settle(self, *, restart: bool = False, is_full: bool = False, retries: bool = True) -> None:
         """Look at all files and work until nothing is owed. After a crash, start again and do the same."""
         while True:
             try:
                 if restart:
                     self.restart()
-                self.scan(is_full=is_full)
+                self.scan(is_full=is_full, retries=retries)
                 self.run()
                 if self.pipeline.is_outdated:
                     restart = True
@@ -385,7 +387,7 @@ class World:
         self._scan = self._scan_steps(reassess=reassess, is_full=is_full)
 
     def _signature(self) -> str:
-        return sha(repr(replace(self.project, makes_finals=True))).hex()  # each run says anew whether it makes finals
+        return signature(sign_project(self.project), self.project.builders)
 
     def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
         for folder in self._scanner.folders():

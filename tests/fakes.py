@@ -33,10 +33,22 @@ from aptui.core.orders import Outcome
 from aptui.core.overrides import merge_folder
 from aptui.core.paths import key_of, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
-from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
+from aptui.core.project import (
+    COMMON_PLATFORM,
+    Builder,
+    BuilderKind,
+    Companion,
+    Pattern,
+    PatternKind,
+    Platform,
+    Project,
+    RetryFailed,
+    ScanFolder,
+)
 from aptui.core.records import rows
 from aptui.core.records.archive import ROW_OPERATIONS, SETTINGS_STATE
-from aptui.core.results import outside
+from aptui.core.results import failure, outside
+from aptui.core.results.checks import Check
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.results.retry import RetryRule
 from aptui.core.settings import file_key
@@ -100,6 +112,10 @@ class Setup(Struct, frozen=True):
     retry: RetryRule | None = None
     resources: tuple[tuple[str, int], ...] = ()
     makes_finals: bool = True
+    checks: tuple[Check, ...] = ()
+    retry_failed: RetryFailed = RetryFailed.ALWAYS
+    run_settings: tuple[tuple[str, str, str], ...] = ()
+    memory_settings: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def all_folders(self) -> tuple[str, ...]:
@@ -131,6 +147,10 @@ class Setup(Struct, frozen=True):
             retry=self.retry,
             resources=self.resources,
             makes_finals=self.makes_finals,
+            checks=self.checks,
+            retry_failed=self.retry_failed,
+            run_settings=self.run_settings,
+            memory_settings=self.memory_settings,
         )
 
 
@@ -383,9 +403,10 @@ class FakeArchive:
     @staticmethod
     def _add_analysis(source: Source, row: Row) -> None:
         job = Job(source, row[1], "", ANALYSIS_KEY, state=JobState(row[2]), fingerprint=row[3] or 0, error=row[4])  # type: ignore[arg-type]
-        job.planned = row[3] if job.state is JobState.COMPLETED else None  # type: ignore[assignment]
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]  # type: ignore[assignment]
         job.plans, job.edges = rows.unpack_analysis(row[11])  # type: ignore[arg-type]
+        job.failure = failure.load(row[12])  # type: ignore[arg-type]
+        job.planned = rows.planned_of_analysis(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
     def _add_job(self, source: Source, row: Row) -> None:
@@ -396,8 +417,9 @@ class FakeArchive:
             job.warnings,
         ) = row[8:16]  # type: ignore[assignment]  # fmt: skip
         job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[
-            18:
+            18:27
         ]  # type: ignore[assignment]
+        job.failure = failure.load(row[27])  # type: ignore[arg-type]
         tried_key, kinds = self.tables.retries.get(job_id, (0, ""))  # type: ignore[call-overload]
         job.flaky = kinds if tried_key == run_key else ""
         job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]
@@ -440,15 +462,6 @@ class FakeArchive:
             row[0]
             for row in self.tables.analyses.values()
             if (row[2] != "completed" or row[3] is None) and (row[2] != "cancelled" or row[3] is None)
-        }
-        return sorted(self.tables.sources[source_id][4] for source_id in ids)  # type: ignore[index,type-var,misc]
-
-    def pending(self) -> list[PathKey]:
-        ids = {row[1] for row in self.tables.jobs.values() if row[6] != 4 and row[16] not in ("cancelled", "failed")}
-        ids |= {
-            row[0]
-            for row in self.tables.analyses.values()
-            if row[2] not in ("completed", "cancelled", "failed") or (row[3] is None and row[2] != "failed")
         }
         return sorted(self.tables.sources[source_id][4] for source_id in ids)  # type: ignore[index,type-var,misc]
 

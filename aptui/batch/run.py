@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
 from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, options_of
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_slower, collect
+from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
 from aptui.config import load, own_files
 from aptui.config import model as configuration
 from aptui.config.dirs import engine_record, own_folder
@@ -70,8 +70,10 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
         refuse_unwritable(arguments.junit)
         own_files.note_written(arguments.junit)  # an existing report, whoever wrote it, is replaced
     adopt_cache(arguments, config)
+    began_ms = time.time_ns() // 1_000_000
     with _accept_scan_folders(config, options.accepts_empty):
         summary = run(config, options)
+    add_left(summary, config, began_ms)
     limit = arguments.fail_slower
     if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)

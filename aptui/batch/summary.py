@@ -8,6 +8,7 @@ Tests: `tests/batch/test_run.py`.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,9 @@ from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import asset_database
+from aptui.core.project import RetryFailed
 from aptui.core.results.checks import CheckLevel
+from aptui.core.results.retry import FailureKind
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 _MOST_SLOWER = 10
 _MOST_MARKED = 10
 _MOST_FINDINGS = 20
+_LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
 """On a terminal; a pipe gets all."""
 
@@ -126,6 +130,8 @@ class Summary(Struct):
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     """What the checks of the configuration found."""
+    left: list[tuple[str, str]] = field(default_factory=list)
+    """(source, kind of its failure) of the failed jobs that did not run again because nothing changed (`retry_failed`)."""
 
     @property
     def is_refused(self) -> bool:
@@ -149,6 +155,7 @@ class Summary(Struct):
             "jobs_run": self.jobs_run,
             "jobs_skipped": self.jobs_skipped,
             "jobs_failed": self.jobs_failed,
+            "jobs_not_retried": len(self.left),
             "jobs_pending": self.jobs_pending,
             "warnings": self.warnings,
             "errors": self.errors,
@@ -186,6 +193,7 @@ class Summary(Struct):
             self.complaints,
             "aptui jobs --status warnings --status errors",
         )
+        self._print_left()
         self._print_slower()
         self._print_flaky()
         self._print_drafts()
@@ -223,6 +231,21 @@ class Summary(Struct):
             printing.say(f"  {each.level}: {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
         if len(self.findings) > _MOST_FINDINGS:
             printing.say(f"  and {len(self.findings) - _MOST_FINDINGS:,} more: aptui check")
+
+    def _print_left(self) -> None:
+        if not self.left:
+            return
+        sources = {source for source, _kind in self.left}
+        path = printing.line(shlex.quote(sources.pop())) if len(sources) == 1 else "PATH"
+        kinds = {kind for _source, kind in self.left}
+        limits = [text for kind, text in _LIMITS.items() if kind in kinds]
+        is_one = len(self.left) == 1
+        if kinds <= _LIMITS.keys():
+            why = f"{'it' if is_one else 'they'} reached {'its' if is_one else 'their'} {' or '.join(limits)}"
+        else:
+            why = f"nothing changed since {'it' if is_one else 'they'} failed"
+        head = f"{printing.count(len(self.left), 'failed job')} not run again: {why}"
+        printing.say(f"{head}; 'aptui reprocess {path}' runs {'it' if is_one else 'them'}", "yellow")
 
     def _print_slower(self) -> None:
         shown = self.slower[:_MOST_SLOWER]
@@ -340,6 +363,16 @@ def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
     return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
+
+
+def add_left(summary: Summary, config: Config, began_ms: int) -> None:
+    """Name the failed jobs that were not run again since `began_ms` because `retry_failed` does not retry them."""
+    if not summary.jobs_failed:
+        return
+    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, set(_find_asked_platforms(config))
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
+        failed = database.failures_before(began_ms)
+    summary.left = [(source, kind) for source, platform, kind in failed if platform in asked and (is_all or kind in _LIMITS)]
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:

@@ -30,6 +30,7 @@ from aptui.core.project import (
     Platform,
     Project,
     ReferenceRule,
+    RetryFailed,
     ScanFolder,
     UndeclaredReads,
 )
@@ -81,7 +82,10 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
         checks=_unpack_checks(data["checks"]),
         retry=restore_rule(data["retry"]),
-        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks", "retry"),
+        retry_failed=RetryFailed(data["retry_failed"]),
+        **_plain(
+            data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks", "retry", "retry_failed"
+        ),
     )
 
 

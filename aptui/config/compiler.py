@@ -19,7 +19,7 @@ from aptui.config.sections import cluster as config_cluster
 from aptui.config.signature import sign_project
 from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.project import Companion, Project, UndeclaredReads
+from aptui.core.project import Companion, Project, RetryFailed, UndeclaredReads
 from aptui.core.results.checks import CheckLevel
 
 
@@ -104,6 +104,7 @@ class Compiler:
             declared_platforms=tuple(dict.fromkeys([*tags, *(tag for each in tags.values() for tag in each)])),
             variables=self._builders.variables(),
             retry=runs.retry_rule(self._tree.plain_tree("retry")),
+            retry_failed=RetryFailed(self._tree.plain("retry_failed", "always")),
             resources=tuple(sorted(self._tree.plain_tree("resources").items())),
         )
 

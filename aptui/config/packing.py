@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 12
+FORM = 13
 """Rises when the compiled form changes."""
 
 

@@ -144,12 +144,27 @@ _PHRASES = {
     "ring": "the ring through '{name}'",
     "quality": "the quality",
     "rule": "the configuration of builder '{name}'",
+    "check": "check '{name}'",
+    "undeclared reads": "'undeclared_reads'",
+    "read tracing": "'trace_reads'",
+    "time limit": "the time limit",
+    "memory limit": "the memory limit",
+    "memory of all": "'limits.all_memory'",
+    "retry": "the number of retries",
+    "resource": "the limit of resource '{name}'",
+    "sandbox": "'sandbox'",
+    "sandbox path": "sandbox path '{name}'",
+    "pool": "'pool'",
 }
 _PLACES = frozenset({"places", "found places"})
 """Told where nothing else differs: what comes, goes or changes lies somewhere, too."""
 _VALUED = frozenset(
-    {"version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "additional fingerprint"}
-)
+    {
+        "version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters",
+        "additional fingerprint", "undeclared reads", "read tracing", "time limit", "memory limit", "memory of all", "retry",
+        "sandbox", "pool",
+    }
+)  # fmt: skip
 
 
 def _phrase(kind: str, name: str) -> str:
@@ -171,6 +186,10 @@ def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> st
 def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | None) -> str:
     name = (now or was or ("", ""))[0]
     phrase = _phrase(kind, name)
+    if now is not None and now[1] == MISSING and was is None:
+        return f"{phrase} is declared now, and missing"
+    if now is None and was is not None and was[1] == MISSING:
+        return f"{phrase} was missing, and is no longer declared"
     if was is None or was[1] == MISSING:
         return f"{phrase} is new" if kind not in _VALUED else f"{phrase} was set to '{name}'"
     if now is None or now[1] == MISSING:

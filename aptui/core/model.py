@@ -11,6 +11,7 @@ from typing import NewType
 from msgspec import Struct, field
 
 from aptui.core.results.facts import ContentFacts
+from aptui.core.results.failure import Failure
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.run_report import Ties
 
@@ -197,7 +198,8 @@ class Job(Struct, eq=False):
     row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
     it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
     (`pipeline.drafts`). `is_fetched`: no run here made the result before the present plan, so that its duration is none of a run.
-    `ties` tell what files its run used. `lost` are products that it had until they were found missing, or to be others: the files
+    `ties` tell what files its run used. `failure` is that of its last run, kept until a run
+    succeeds or none is needed. `lost` are products that it had until they were found missing, or to be others: the files
     may be there still.
     """
 
@@ -246,6 +248,7 @@ class Job(Struct, eq=False):
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
     ties: Ties | None = None
+    failure: Failure | None = None
 
     @property
     def full_reason(self) -> str:

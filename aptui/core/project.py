@@ -77,6 +77,16 @@ class UndeclaredReads(StrEnum):
     ADD = "add"
 
 
+class RetryFailed(StrEnum):
+    """Whether a failed job runs again at the next start or `aptui batch` although nothing changed.
+
+    ALWAYS does not include a job that reached its time limit or memory limit.
+    """
+
+    ALWAYS = "always"
+    CHANGED = "changed"
+
+
 class CommandRule(Struct, frozen=True):
     """The `command:` form of a builder (config/builders.yaml documents each key)."""
 
@@ -199,7 +209,8 @@ class Project(Struct, frozen=True):
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
     `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
     `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
-    `makes_finals` jobs rest on their drafts.
+    `makes_finals` jobs rest on their drafts. `run_settings` are the settings of the engine that can make any run fail, and
+    `memory_settings` those that can make a run fail for lack of memory, as entries of a manifest (`core.results.failure`).
     """
 
     platforms: tuple[Platform, ...]
@@ -225,3 +236,6 @@ class Project(Struct, frozen=True):
     retry: RetryRule | None = None
     resources: tuple[tuple[str, int], ...] = ()
     makes_finals: bool = True
+    retry_failed: RetryFailed = RetryFailed.ALWAYS
+    run_settings: tuple[tuple[str, str, str], ...] = ()
+    memory_settings: tuple[tuple[str, str, str], ...] = ()

@@ -90,6 +90,7 @@ def test_json_is_one_object_on_stdout_and_news_go_to_stderr(run: Run, project: P
         "jobs_run",
         "jobs_skipped",
         "jobs_failed",
+        "jobs_not_retried",
         "warnings",
         "errors",
         "products",
@@ -489,3 +490,57 @@ def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project:
     assert (suite.get("failures"), failures) == ("1", ["twice.json@linux:tables"])
     report = json.loads(run("batch", "--platforms", "linux", "--fail-on", "warning", "--json")[1])
     assert [complaint["source"] for complaint in report["complaints"]] == ["twice.json"]
+
+
+# ------------------------------------------------------------------------------------------------------- what is not retried
+
+
+HANGING = """
+scan_folders: [{name: game, path: assets}]
+local_store: {enabled: false}
+builders:
+  - {name: slow, patterns: ["*.slow"], command: "sleep 1.5 && cp {source} {products_dir}/o", products: ["o"], time_limit: LIMIT}
+  - {name: tables, uses: json, patterns: ["*.json"]}
+"""
+
+
+def test_job_that_reached_its_time_limit_is_not_retried_and_the_summary_says_so(run: Run, project: Path) -> None:
+    config = project / "aptui.yaml"
+    config.write_text(HANGING.replace("LIMIT", "100ms"))
+    (project / "assets" / "a.slow").write_text("")
+    (project / "assets" / "bad.json").write_text("{")
+
+    first = run("batch")
+    second = run("batch")
+    as_json = json.loads(run("batch", "--json")[1])
+    config.write_text(HANGING.replace("LIMIT", "100ms") + "retry_failed: changed\n")
+    third = run("batch")
+    config.write_text(HANGING.replace("LIMIT", "1m"))
+    fourth = run("batch")
+
+    assert "not run again" not in first[1]
+    assert [code for code, *_ in (first, second, third, fourth)] == [1, 1, 1, 1]
+    assert "1 failed job not run again: it reached its time limit; 'aptui reprocess a.slow' runs it" in second[1]
+    assert "1 job run, 1 skipped, 2 failed" in second[1]
+    assert (as_json["jobs_failed"], as_json["jobs_not_retried"]) == (2, 1)
+    assert "2 failed jobs not run again: nothing changed since they failed; 'aptui reprocess PATH' runs them" in third[1]
+    assert "0 jobs run" in third[1]
+    assert "not run again" not in fourth[1]
+    assert "2 jobs run, 0 skipped, 1 failed" in fourth[1]
+
+
+def test_undone_mistake_is_not_an_error_in_any_report(run: Run, project: Path) -> None:
+    source = project / "assets" / "x.json"
+    source.write_text("{}")
+    run("batch")
+    source.write_text("{")
+    broken, *_ = run("batch")
+
+    source.write_text("{}")
+    code, out, _ = run("batch", "--fail-on", "error", "--junit", "report.xml", "--json")
+
+    assert (broken, code) == (1, 0)
+    assert (json.loads(out)["errors"], json.loads(out)["jobs_run"]) == (0, 0)
+    assert "1 error" not in Path("report.xml").read_text()
+    assert "error" not in run("log", "x.json@linux")[1]
+    assert run("status", "--json")[0] == 0

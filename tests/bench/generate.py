@@ -104,7 +104,7 @@ def _values(table: str, columns: str, count: int) -> str:
 
 _SOURCE = _values("Sources", "(SourceID, ScanFolderPK, SourceName, SourceGuid)", 4)
 _OWN_SOURCE = _values("aptui_sources", "", 6)
-_ANALYSIS = _values("aptui_analyses", "", 12)
+_ANALYSIS = _values("aptui_analyses", "", 13)
 _EDGE = _values("aptui_edges", "", 4)
 _DEPENDENCY = _values("SourceDependency", "(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)", 6)
 _JOB = _values(
@@ -113,7 +113,7 @@ _JOB = _values(
     " LastFailLogTime, LastFailLogFile, LastLogTime, LastLogFile, ErrorCount, WarningCount)",
     16,
 )
-_OWN_JOB = _values("aptui_jobs", "", 12)
+_OWN_JOB = _values("aptui_jobs", "", 13)
 _RUN = _values("aptui_runs", "", 13)
 _STAT = _values("aptui_stats", "", 3)
 _PRODUCT = _values("Products", "(ProductID, JobPK, ProductName, SubID, AssetType, LegacyGuid, Hash, Flags)", 8)
@@ -144,7 +144,7 @@ def _source(source: int, jobs: int, rng: random.Random) -> Iterator[tuple[str, R
     fails = rng.random() < 0.0005
     state, error = ("failed", "create_jobs raised ValueError: no such preset") if fails else ("completed", "")
     took_ms = int(rng.lognormvariate(1.5, 1))
-    yield _ANALYSIS, (source_id, guid, state, source_id, error, 0, int(fails), took_ms, NOW_MS - source, "", "new source", "")
+    yield _ANALYSIS, (source_id, guid, state, source_id, error, 0, int(fails), took_ms, NOW_MS - source, "", "new source", "", "")
     yield _STAT, (f"CreateJobs,{path},{BUILDERS[builder]}", took_ms, NOW_MS - source)
     if source and source % 4 == 0:
         target = _path(source - rng.randrange(1, min(source, 200) + 1))[0]
@@ -180,7 +180,7 @@ def _job(
         log,
         errors, warnings,
     )  # fmt: skip
-    yield _OWN_JOB, (job_id, state, job_id * 31, error, reason, inputs, "", duration_ms, completed_ms, cause, 0, "")
+    yield _OWN_JOB, (job_id, state, job_id * 31, error, reason, inputs, "", duration_ms, completed_ms, cause, 0, "", "")
     if state == "waiting":
         return
     outcome = {"failed": Outcome.FAILED, "cancelled": Outcome.CANCELLED}.get(state, Outcome.SUCCEEDED)

@@ -40,7 +40,7 @@ def job_row(job_id: int = 1, source_id: int = 1, **changes: Any) -> tuple[object
         "last_log": "JobLogs/a.log", "errors": 0, "warnings": 2, "state": "completed", "planned": 7, "error": "",
         "reason": "new source",
         "inputs": '[["source","a.png","00ff"]]', "plan": pack_plan(None, ()), "duration_ms": 1500, "completed_ms": 1000,
-        "failure_cause": "", "escalation": 0, "origin": "",
+        "failure_cause": "", "escalation": 0, "origin": "", "failure": "",
     }  # fmt: skip
     return tuple((values | changes).values())
 
@@ -48,7 +48,7 @@ def job_row(job_id: int = 1, source_id: int = 1, **changes: Any) -> tuple[object
 def analysis_row(source_id: int = 1, **changes: Any) -> tuple[object, ...]:
     values: dict[str, Any] = {
         "source_id": source_id, "builder": BUILDER, "state": "completed", "fingerprint": 3, "error": "", "warnings": 0, "errors": 0,
-        "duration_ms": 4, "completed_ms": 5, "log_file": "", "reason": "new source", "plans": "",
+        "duration_ms": 4, "completed_ms": 5, "log_file": "", "reason": "new source", "plans": "", "failure": "",
     }  # fmt: skip
     return tuple((values | changes).values())
 

@@ -56,6 +56,11 @@ _TOP = record(
         all_memory=size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     retry=RETRY,
+    retry_failed={
+        "enum": ["always", "changed"],
+        "title": "always or changed",
+        "description": "Whether a failed job runs again at each start and each batch, or only when something changed.",
+    },
     resources={
         "type": "object",
         "title": "a mapping from name to number",

@@ -5,11 +5,17 @@ Tests: `tests/core/pipeline/test_jobs.py`.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from aptui.core.fingerprint import Manifest
 from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.orders import Outcome
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.project import RetryFailed
 from aptui.core.records import history
+from aptui.core.results.failure import Failure, KeptRun, list_settings
+from aptui.core.results.retry import FailureKind
 
 
 class Failures:
@@ -21,15 +27,46 @@ class Failures:
         self._ledger = jobs.ledger
         self._graph = jobs.graph
 
-    def fail(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
+    def fail(
+        self,
+        job: Job,
+        text: str,
+        now_ms: int,
+        *,
+        kind: str | None = None,
+        keeps_claims: bool = False,
+        drops_products: bool = False,
+    ) -> None:
         """A run of `job` failed: move it, and record why."""
         self._jobs.feed(job, Trigger.FAIL)
-        self.record(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
+        self.record(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
-    def record(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
-        """Record why `job`, which is failed already, is; `keeps_claims` of the names of products, `drops_products` that it has."""
+    def record(
+        self,
+        job: Job,
+        text: str,
+        now_ms: int,
+        *,
+        kind: str | None = None,
+        keeps_claims: bool = False,
+        drops_products: bool = False,
+    ) -> None:
+        """Record why `job`, which is failed already, failed.
+
+        Args:
+            job: the job.
+            text: its error.
+            now_ms: when it failed.
+            kind: what it failed of (`core.results.failure`), None if no setting can have made it fail.
+            keeps_claims: whether it keeps its claims of product names.
+            drops_products: whether its products go.
+        """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
         builder = self._jobs.builders[job.builder]
+        kept = job.failure.kept if job.failure is not None else None
+        inputs = job.planned_inputs if job.planned is not None else ()
+        settings = () if kind is None else self._list_settings(job, kind)
+        job.failure = Failure(FailureKind.OBSTACLE if kind is None else kind, inputs, settings, kept)
         if not job.is_analysis:
             self._reports.counts["run"] += 1
             job.first_fail_ms = job.first_fail_ms or now_ms
@@ -43,6 +80,7 @@ class Failures:
             if gone:
                 self._jobs.delete_products(job)
                 job.fingerprint = 0
+                job.failure = replace(job.failure, kept=None)
                 self._ledger.drop("drop_products", (job.id,))
                 if job.is_draft:
                     self._ledger.drop("drop_draft", (job.id,))
@@ -60,6 +98,41 @@ class Failures:
         self._jobs.save(job)
         self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=True)
+
+    def _list_settings(self, job: Job, kind: str) -> Manifest:
+        builder = self._jobs.builders[job.builder]
+        return list_settings(self._jobs.project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
+
+    def list_settings_now(self, job: Job) -> Manifest:
+        """Return the settings that can have made `job` fail, as they are now; () for a job that failed of no setting."""
+        return self._list_settings(job, job.failure.kind) if job.failure is not None and job.failure.settings else ()
+
+    def is_by_other_settings(self, job: Job) -> bool:
+        """Whether a setting that can have made `job` fail is no longer what it was then."""
+        return job.failure is not None and self.list_settings_now(job) != job.failure.settings
+
+    def may_retry(self, job: Job) -> bool:
+        """Whether `job`, which failed with just its present inputs and settings, runs again because a scan retries."""
+        if job.failure is None or job.failure.kind == FailureKind.OBSTACLE:
+            return True
+        return self._jobs.project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
+
+    @staticmethod
+    def keep_run(job: Job) -> None:
+        """Keep what the row says of the run that made the products of `job`, which a failed run is about to replace."""
+        if job.failure is None and job.fingerprint:
+            kept = KeptRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
+            job.failure = Failure(kept=kept)
+
+    @staticmethod
+    def restore_run(job: Job) -> None:
+        """Describe `job`, which needs no run, by the run that made its products."""
+        kept = job.failure.kept if job.failure is not None else None
+        if kept is not None:
+            job.warnings, job.errors, job.duration_ms = kept.warnings, kept.errors, kept.duration_ms
+            job.completed_ms, job.log_file, job.last_log_ms = kept.completed_ms, kept.log_file, kept.log_ms
+        job.failure, job.error, job.failure_cause = None, "", ""
+        job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log = 0, "", 0, ""
 
     def try_again(self, job: Job, text: str, now_ms: int) -> None:
         """A run of `job` failed of what it is tried again for: the history has it, and the job is queued."""
@@ -108,14 +181,15 @@ class Failures:
         job.planned = None
         self.give_up(job, text)
 
-    def give_up(self, job: Job, text: str) -> None:
-        """Fail a job that can never succeed as planned.
+    def give_up(self, job: Job, text: str, kind: str | None = None) -> None:
+        """Fail a job that can never succeed as planned; `kind` as in `record`.
 
         Its planned fingerprint stays, so that only another change of its source tries it again.
         """
+        self.keep_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
         if not job.is_analysis:  # its history and its log are kept by number: it must not take the place of the last run
             job.run_key = RunKey(self._ledger.next_run_key())
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)
-        self.record(job, text, 0)
+        self.record(job, text, 0, kind=kind)

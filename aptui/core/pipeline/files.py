@@ -57,13 +57,13 @@ class Files:
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
-        """A scan begins; what an earlier engine left pending is evaluated again, with `retries` also what failed."""
+        """A scan begins. What an earlier engine left unfinished is planned again; with `retries`, what failed may be retried."""
         self._memory.begin_scan(event.below)
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
             self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:
-            self._plans.retries.resume(self._memory.archive.pending())
+        elif is_first:  # another configuration may have mended what failed
+            self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
         """A scan has come to its end: what it has not reported is as it was remembered, or gone."""

@@ -23,6 +23,7 @@ from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.queues import Retries
 from aptui.core.pipeline.reasons import Reasons
 from aptui.core.project import COMMON_PLATFORM, Builder
+from aptui.core.results.failure import ENDLESS
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Assembly
@@ -30,8 +31,6 @@ from aptui.core.state.working_set import Unsettled, brings_sources
 
 _STALE_MOST = 10
 """Runs in a row whose source changed under them. A person who saves so often in a row during one run each would be rare."""
-CHANGED_UNDER_IT = " changed under each"
-"""In the error of a job that was given up for it: it outlives the engine, so that no later one tries it again for nothing."""
 _ROUNDS_MOST = 20
 """Times in a row that one job makes other intermediates before it is said to feed on itself."""
 _DEPENDENCY_ESCALATION = 50
@@ -47,7 +46,7 @@ class Plans:
         self._jobs = jobs
         self._failures = failures
         self._identities = identities
-        self.reasons = Reasons(jobs)
+        self.reasons = Reasons(jobs, failures)
         self._memory = jobs.memory
         self._ledger = jobs.ledger
         self._graph = jobs.graph
@@ -303,8 +302,8 @@ class Plans:
             case JobState.QUEUED | JobState.RUNNING | JobState.COMMITTING:
                 return job.planned != number
             case JobState.FAILED:
-                # Tried again it would change its source again, and that looks like an edit.
-                return job.planned != number or (is_retry and CHANGED_UNDER_IT not in job.error) or job.is_forced
+                is_other = job.planned != number or job.is_forced or self._failures.is_by_other_settings(job)
+                return is_other or (is_retry and self._failures.may_retry(job))
             case JobState.CANCELLED:
                 return job.planned != number or job.is_forced
             case _:
@@ -345,13 +344,13 @@ class Plans:
 
     def _queue_run(self, job: Job, number: int, manifest: Manifest) -> None:
         """Queue a run of `job` with this fingerprint; it starts when a slot is free."""
-        job.set_reason(self.reasons.reason(job, number, manifest))
+        job.set_reason(self.reasons.reason(job, manifest))
         self._jobs.hold_back(job)
         was_current = job.state is JobState.COMPLETED and not job.is_forced and self._is_new_by_folder(job)
         job.planned, job.planned_inputs, job.tried = number, manifest, ()
         problem = self._endless(job)
         if problem:
-            self._failures.give_up(job, problem)
+            self._failures.give_up(job, problem, ENDLESS)
             return
         self._jobs.feed(job, Trigger.PLAN)
         self._jobs.feed(job, Trigger.UNBLOCK)
@@ -373,11 +372,11 @@ class Plans:
         """Return why another run of `job` would be in vain as those before were, "" when it would not."""
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
-            return f"{what}{CHANGED_UNDER_IT} of {job.stale_count} runs: does the job itself write it?"
+            return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
         count = self.feedback.count(job.source) if job.platform == COMMON_PLATFORM else 0
         if count >= _STALE_MOST:
             writer = self.feedback.writer(job.source)
-            what = f"its source '{job.source.rel}'{CHANGED_UNDER_IT} of {count} runs of the chain that it begins"
+            what = f"its source '{job.source.rel}' changed under each of {count} runs of the chain that it begins"
             return f"{what}: does {writer}, which is made of it, write it?"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
@@ -391,7 +390,7 @@ class Plans:
             job.origin = origin
         self._jobs.feed(job, Trigger.MATCH)
         job.planned, was_failed = number, bool(job.error)
-        job.error = ""
+        self._failures.restore_run(job)
         self._jobs.save(job)
         self._reports.report(job, is_settled=was_failed, is_run=False)
         self._jobs.note_settled(job, is_changed=False)

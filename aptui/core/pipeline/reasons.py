@@ -8,39 +8,49 @@ from __future__ import annotations
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Job, JobState
+from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.project import Builder
 from aptui.core.results import quality
+
+RETRIED = "tried again: it failed before"
 
 
 class Reasons:
     """Compares what a job is made of with what it was made of."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, failures: Failures) -> None:
+        self._failures = failures
         self._graph = jobs.graph
         self._memory = jobs.memory
         self._ledger = jobs.ledger
         self._builders = jobs.builders
         self._saved_rules: set[str] = set()
 
-    def reason(self, job: Job, number: int, manifest: Manifest) -> str:
-        """Return why `job` needs a run over `manifest`, whose fingerprint is `number`."""
+    def reason(self, job: Job, manifest: Manifest) -> str:
+        """Return why `job` needs a run over `manifest`."""
         if job.is_forced:
             return job.reason or "asked for"
+        failure = job.failure
+        if failure is not None and (failure.inputs or failure.settings):
+            now = (*manifest, *self._failures.list_settings_now(job))
+            return self._explain(job, (*failure.inputs, *failure.settings), now) or RETRIED
+        if job.state is JobState.FAILED or (failure is not None and not failure.kept):
+            return RETRIED
         if not job.inputs:
-            if job.last_fail_ms:  # its state says so no more when it had to wait for an analysis
-                is_same = job.planned == number or (job.state is JobState.FAILED and job.planned is None)
-                return "tried again: it failed before" if is_same else "something it is made of changed since it failed"
             return "new source" if not job.fingerprint else job.reason or "not recorded"
-        before, now = quality.as_final(job.inputs), quality.as_final(manifest)
-        if before == now and job.is_draft and manifest == now and not job.error:
+        before = quality.as_final(job.inputs)
+        if before == quality.as_final(manifest) and job.is_draft and manifest == quality.as_final(manifest) and not job.error:
             return "the final follows its draft"
-        before, now = _differing(before, now)
+        return self._explain(job, job.inputs, manifest) or "products are missing"
+
+    def _explain(self, job: Job, before: Manifest, now: Manifest) -> str:
+        """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""
+        before, now = _differing(quality.as_final(before), quality.as_final(now))
         old, new = self._expand(job, before), self._expand(job, now)
-        if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
+        if any(kind == "rule" for kind, _name, _digest in old):  # the stored expansion of the rule is gone
             old, new = before, now
-        difference = fingerprint.explain(old, new)
-        return difference or ("tried again: it failed before" if job.state is JobState.FAILED else "products are missing")
+        return fingerprint.explain(old, new)
 
     def _expand(self, job: Job, manifest: Manifest) -> Manifest:
         """Put in place of a rule's entry what it stands for, so that a difference names the very key."""

@@ -34,10 +34,10 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
     "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
-    "log_file, reason, plans_blob",
+    "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation, origin",
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.results.failure, packed
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
@@ -138,10 +138,6 @@ class Archive(Protocol):
 
         That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
-        ...
-
-    def pending(self) -> list[PathKey]:
-        """Return the keys of sources with unfinished work that did not fail."""
         ...
 
     def drafts(self) -> list[PathKey]:

@@ -78,7 +78,7 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
     job = (
         copy.job_id, copy.source_id, plan.key, number, plan.platform, builder.uuid, rows.STATUS[state], copy.run_key,
         0, "", 0, "", now_ms, "", 0, 0, rows.RESTING[state], number, "", copy.reason, fingerprint.dump(copy.manifest), rule.packed,
-        took_ms, now_ms, "", escalation, "",
+        took_ms, now_ms, "", escalation, "", "",
     )  # fmt: skip
     made = (
         product_id, copy.job_id, product.name, 0, product.asset_type, rows.to_signed(product.hash64), _IS_PRODUCT, product.digest,

@@ -28,6 +28,7 @@ from aptui.core.model import (
     SourceEdge,
 )
 from aptui.core.patterns import literal_prefix
+from aptui.core.results.failure import dump as dump_failure
 
 Row = tuple[object, ...]
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row
@@ -85,7 +86,7 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
         job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
         fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
-        job.escalation, job.origin,
+        job.escalation, job.origin, dump_failure(job.failure),
     )  # fmt: skip
 
 
@@ -105,7 +106,7 @@ def make_committed_row(
         0, "", 0, "", completed_ms, log_file,
         *counts, RESTING[JobState.COMPLETED], job.planned, "", job.reason,
         fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
-        origin,
+        origin, "",
     )  # fmt: skip
 
 
@@ -115,8 +116,16 @@ def analysis_row(job: Job, state: JobState | None = None) -> Row:
     number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
     return (
         job.source.id, job.builder, RESTING[state], number or None, job.error, job.warnings, job.errors, job.duration_ms,
-        job.completed_ms, job.log_file, job.reason, pack_analysis(job),
+        job.completed_ms, job.log_file, job.reason, pack_analysis(job), dump_failure(job.failure),
     )  # fmt: skip
+
+
+def planned_of_analysis(job: Job) -> int | None:
+    """Return the fingerprint that a stored analysis was planned with last, None if that is not known."""
+    if job.state is JobState.COMPLETED:
+        return job.fingerprint or None
+    has_inputs = job.state is JobState.FAILED and job.failure is not None and job.failure.inputs
+    return fingerprint.number(job.failure.inputs) if has_inputs and job.failure is not None else None
 
 
 def product_row(product_id: int, job: Job, product: Product) -> Row:

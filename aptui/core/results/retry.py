@@ -25,6 +25,8 @@ class FailureKind(StrEnum):
     TIMEOUT = "timeout"
     MEMORY = "memory"
     ERROR = "error"
+    OBSTACLE = "obstacle"
+    """Something outside the job kept it from running: a missing shared result, a broken pool. No retry rule covers that."""
 
 
 class RetryRule(Struct, frozen=True):

@@ -241,13 +241,13 @@ class Commits:
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
-        job.is_forced, job.is_fetched, job.flaky = False, False, flaky(job.tried)
+        job.is_forced, job.is_fetched, job.flaky, job.failure = False, False, flaky(job.tried), None
         _describe_run(commit)
 
     @staticmethod
     def note_failed(commit: Commit) -> None:
         """The commit failed: what it may have half replaced must be made again, whatever its inputs are then."""
-        commit.job.fingerprint = 0
+        commit.job.fingerprint, commit.job.failure = 0, None
         _describe_run(commit)
 
 

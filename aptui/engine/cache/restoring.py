@@ -23,6 +23,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.records.history import RunStep, moments
 from aptui.core.results.quality import is_of_any_draft
+from aptui.core.results.retry import FailureKind
 from aptui.engine.cache.shared.results import place_of
 from aptui.shared.errors import UserError
 from aptui.sharing.stores.folder_store import FolderStore
@@ -113,7 +114,7 @@ def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping
             for at, product in enumerate(stored.products)
         )
     except (OSError, files.FileChanged, ValueError) as error:
-        return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1)
+        return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1, kind=FailureKind.OBSTACLE)
     return RunResult(
         order.run_key,
         Outcome.SUCCEEDED,

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform, Project
+from aptui.core.results.retry import FailureKind
 from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_movable
 from aptui.engine.cluster.messages import BlobStoreAddress
 from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteTask, RemoteWorker
@@ -247,7 +248,7 @@ class ClusterPool(Pool):
         elif now_s - waiting.since_s >= _NEED_TIMEOUT_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
             error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
-            self._answers.results.append(make_ended(order, Outcome.FAILED, error))
+            self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         else:
             return False
         return True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
+from aptui.core.results.retry import FailureKind
 from aptui.engine.loop.files import after_runs
 from aptui.engine.scan.lfs_files import Pointers
 from aptui.shared import trace
@@ -231,7 +232,9 @@ class RunDispatcher:
             self.pool.send(orders)
             return
         problems = {order.run_key: text for order in orders if (text := self._obstacle(order.run_key))}
-        self._take([RunResult(run_key, Outcome.FAILED, text, errors=1) for run_key, text in problems.items()])
+        self._take(
+            [RunResult(run_key, Outcome.FAILED, text, errors=1, kind=FailureKind.OBSTACLE) for run_key, text in problems.items()]
+        )
         rest = [order for order in orders if order.run_key not in problems]
         if rest:
             self.pool.send(rest)

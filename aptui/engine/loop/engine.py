@@ -43,6 +43,7 @@ from aptui.engine.loop.reporting.forecast import Forecaster
 from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.loop.saved_rows import SavedRows
+from aptui.engine.pool.sandbox import is_off
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import find_changed_files
 from aptui.engine.waking import Waker
@@ -164,7 +165,9 @@ class Engine:
         )
         folders = tuple(replace(folder, id=ids[folder.name]) for folder in opening.project.scan_folders)
         builders = with_default(opening.builders, opening.project.undeclared_reads)
-        self.project = replace(opening.project, builders=builders, scan_folders=folders, workers=self.config.workers)
+        self.project = replace(
+            opening.project, builders=builders, scan_folders=folders, workers=self.config.workers, **_settings_of_runs(self.config)
+        )
         self.roots = {folder.id: folder.path for folder in folders}
         types = self.project.metadata_types
         delay_s = self.config.meta_delay_ms / 1000
@@ -449,3 +452,19 @@ class Engine:
         """End the loop's sleep; any thread may call this."""
         if self._waker is not None:
             self._waker.wake()
+
+
+def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
+    """Return the fields of a project that hold the engine's own settings that can make a run fail (`core.results.failure`)."""
+    mode = "off" if is_off(config) else config.sandbox
+    pool = repr(config.cluster) if config.cluster.is_used else ""
+    paths = config.sandbox_paths if mode != "off" else ()
+    memory = str(config.limits.all_memory_bytes)
+    return {
+        "run_settings": (
+            ("sandbox", mode, mode),
+            *(("sandbox path", path, path) for path in paths),
+            *([("pool", config.cluster.kind, pool)] if pool else []),
+        ),
+        "memory_settings": (("memory of all", memory, memory),),
+    }

@@ -85,7 +85,7 @@ class OrderAnswers:
 
     def refuse(self, message: PoolMessage, fault: str) -> None:
         """No worker can be had for a message."""
-        self.results += [make_ended(order, Outcome.FAILED, fault) for order in message.orders]
+        self.results += [make_ended(order, Outcome.FAILED, fault, FailureKind.OBSTACLE) for order in message.orders]
         if message.hash_order is not None:
             self.results.append(make_unhashed(message.hash_order, fault))
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
+from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.admission import JobAdmission
 from aptui.engine.pool.answers import OrderAnswers
 from aptui.engine.pool.failures import MAX_FAILURES, FailureTracker
@@ -244,7 +245,7 @@ class Pool:
         """Answer an order at once when no worker could do it; return whether that was so."""
         error = self.fault or self._failures.refusal(builder_of(order))
         if error:
-            self._answers.results.append(make_ended(order, Outcome.FAILED, error))
+            self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         return bool(error)
 
     # ----------------------------------------------------------------------------------------------------------- dispatch

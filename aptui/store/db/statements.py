@@ -142,10 +142,10 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     ),
     "drop_legacy": (("DELETE FROM aptui_legacy WHERE source_id = ?", None),),
     "put_legacy": ((_replace("aptui_legacy", 3), None),),
-    "put_analysis": ((_replace("aptui_analyses", 12), None),),
+    "put_analysis": ((_replace("aptui_analyses", 13), None),),
     "put_job": (
         (_upsert("Jobs", _JOB_COLUMNS, "JobID", fixed="SourcePK, JobKey, Platform, BuilderGuid"), itemgetter(slice(0, _JOB_WIDTH))),
-        (_replace("aptui_jobs", 12), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 11))),
+        (_replace("aptui_jobs", 13), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 12))),
     ),
     "put_product": (
         (

@@ -134,6 +134,21 @@ _MARK_DRAFTS = (
 )
 """Of the runs so far, the last one of a job that rests on a draft made it; earlier ones count as finals."""
 
+_SUCCEEDED = 0
+_LAST_OUTCOME = "(SELECT outcome FROM aptui_runs r WHERE r.job_id = JobID ORDER BY r.run_key DESC LIMIT 1)"
+_FAILURES = (
+    "ALTER TABLE aptui_jobs ADD COLUMN failure TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE aptui_analyses ADD COLUMN failure TEXT NOT NULL DEFAULT ''",
+    f"""UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE state = 'completed' AND job_id IN
+    (SELECT JobID FROM Jobs WHERE Status = 4 AND COALESCE({_LAST_OUTCOME}, {_SUCCEEDED}) <> {_SUCCEEDED})""",
+    f"""UPDATE Jobs SET Fingerprint = 0, Status = CASE Status WHEN 4 THEN 0 ELSE Status END
+    WHERE Status IN (2, 4) AND COALESCE({_LAST_OUTCOME}, {_SUCCEEDED}) <> {_SUCCEEDED}""",
+    "UPDATE aptui_analyses SET state = 'waiting', fingerprint = NULL WHERE state = 'completed' AND errors > 0",
+    "UPDATE aptui_analyses SET fingerprint = NULL WHERE state = 'failed'",
+)
+"""A job that needed no run after it had failed kept warnings, errors and log of the failed run. Nothing tells what they were
+before, so such a job runs again once, and so does one that is failed now and is put back to what its products are made of."""
+
 
 def _step(*statements: str) -> Callable[[sqlite3.Connection], None]:
     """Return a step that performs statements."""
@@ -153,5 +168,6 @@ STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     6: _step(*_RETRIES),
     7: _step(*_DRAFTS),
     8: _step(*_MARK_DRAFTS),
+    9: _step(*_FAILURES),
 }
 """{version: what leads to the next one}."""

@@ -31,8 +31,8 @@ VALUES (:job_id, :source_id, :job_key, 0, :platform, :builder, :number, :run_key
 ON CONFLICT(JobID) DO UPDATE SET Status = excluded.Status, JobRunKey = excluded.JobRunKey, LastLogFile = excluded.LastLogFile,
     LastLogTime = excluded.LastLogTime, ErrorCount = excluded.ErrorCount, WarningCount = excluded.WarningCount"""
 _PUT_OWN = """INSERT INTO aptui_jobs(job_id, state, planned, error, reason, inputs, plan, duration_ms, completed_ms, failure_cause,
-    escalation, origin)
-VALUES (:job_id, :state, NULL, :error, :reason, x'', x'', :duration_ms, :completed_ms, '', 0, '')
+    escalation, origin, failure)
+VALUES (:job_id, :state, NULL, :error, :reason, x'', x'', :duration_ms, :completed_ms, '', 0, '', '')
 ON CONFLICT(job_id) DO UPDATE SET state = excluded.state, error = excluded.error, reason = excluded.reason, origin = '',
     duration_ms = excluded.duration_ms, failure_cause = '',
     completed_ms = CASE excluded.completed_ms WHEN 0 THEN completed_ms ELSE excluded.completed_ms END"""
@@ -43,8 +43,8 @@ _PUT_RETRY = "INSERT OR REPLACE INTO aptui_retries(job_id, run_key, kinds) VALUE
 _PUT_DRAFT = "INSERT OR REPLACE INTO aptui_drafts(job_id) VALUES (:job_id)"
 _DROP_DRAFT = "DELETE FROM aptui_drafts WHERE job_id = :job_id"
 _PUT_ANALYSIS = """INSERT INTO aptui_analyses(source_id, builder, state, fingerprint, error, warnings, errors, duration_ms,
-    completed_ms, log_file, reason, plans)
-VALUES (:source_id, :builder, :state, NULL, :error, :warnings, :errors, :duration_ms, :completed_ms, :log_file, :reason, x'')
+    completed_ms, log_file, reason, plans, failure)
+VALUES (:source_id, :builder, :state, NULL, :error, :warnings, :errors, :duration_ms, :completed_ms, :log_file, :reason, x'', '')
 ON CONFLICT(source_id, builder) DO UPDATE SET state = excluded.state, error = excluded.error, warnings = excluded.warnings,
     errors = excluded.errors, duration_ms = excluded.duration_ms, completed_ms = excluded.completed_ms,
     log_file = excluded.log_file, reason = excluded.reason"""

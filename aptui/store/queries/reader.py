@@ -279,6 +279,15 @@ class Reader:
             JOIN Sources s ON s.SourceID = j.SourcePK ORDER BY s.SourceName, j.JobID"""
         return [job_id for (job_id,) in self._database.execute(sql)]
 
+    def failures_before(self, before_ms: int) -> list[tuple[str, str, str]]:
+        """Return (source, platform, kind of the failure) of the failed jobs that have not run since, analyses last."""
+        kind = "CASE failure WHEN '' THEN '' ELSE json_extract(failure, '$[0]') END"
+        sql = f"""SELECT s.SourceName, j.Platform, {kind} FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
+            JOIN Sources s ON s.SourceID = j.SourcePK WHERE o.state = 'failed' AND o.completed_ms < ?
+            UNION ALL SELECT s.SourceName, 'all', {kind} FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id
+            WHERE a.state = 'failed' AND a.completed_ms < ?"""
+        return self._database.execute(sql, (before_ms, before_ms)).fetchall()
+
     def jobs_of(self, source_id: int) -> list[JobRow]:
         """Return the jobs of a source, its failed analyses last."""
         rows = self._database.execute(f"{_JOBS_SQL} WHERE s.SourceID = ? ORDER BY j.JobID", (source_id,)).fetchall()

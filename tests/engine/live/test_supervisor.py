@@ -470,6 +470,29 @@ def test_a_changed_configuration_is_no_reason_to_try_failed_jobs_again(project: 
         assert project.runs == Counter({"b.dat:more": 1})
 
 
+SLOW = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: slow, patterns: ["*.slow"], command: "sleep 1.5 && cp {source} {products_dir}/o", products: ["o"]}]
+"""
+
+
+@pytest.mark.parametrize(
+    "setting", ["limits: {process: 100ms}", "checks: {small: {files: ['*.slow'], bytes: '<= 1', level: block}}"]
+)
+def test_configuration_that_is_mended_runs_again_what_it_made_fail(project: LiveProject, setting: str) -> None:
+    project.write("assets/a.slow", "text")
+    project.config(f"{SLOW}{setting}\n")
+    with project.running():
+        assert project.runs == Counter({"a.slow:slow!": 1})
+        assert project.product("linux/o") is None
+        project.forget()
+        project.config(SLOW)
+
+        project.until_product("linux/o", "text")
+
+        assert project.runs == Counter({"a.slow:slow": 1})
+
+
 def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "builder: []\n")

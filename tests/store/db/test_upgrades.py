@@ -13,7 +13,7 @@ from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
 from aptui.store.history.sessions import runs_until, sessions
 from aptui.store.queries.reader import open_reader
 
-from ..conftest import Store, job_row, source_row
+from ..conftest import Store, analysis_row, job_row, source_row
 
 RUN = (1, 5, 1000, 5, 0, "new source; its result is from the shared cache (\\server\\x)", "", "", 7, "1", b"P" * 16, "0", "")
 FILES = (
@@ -59,6 +59,8 @@ def as_version_2(path: Path) -> None:
             database.execute(f"DROP {going}")
         database.execute("ALTER TABLE aptui_jobs DROP COLUMN origin")
         database.execute("ALTER TABLE aptui_runs DROP COLUMN origin")
+        database.execute("ALTER TABLE aptui_jobs DROP COLUMN failure")
+        database.execute("ALTER TABLE aptui_analyses DROP COLUMN failure")
         database.execute("UPDATE aptui_state SET value = '2' WHERE key = ?", (VERSION_KEY,))
 
 
@@ -180,6 +182,43 @@ def test_a_step_that_dies_half_way_has_not_begun(old: Path, monkeypatch: pytest.
 
     monkeypatch.setitem(upgrades.STEPS, 2, step)
     assert prepare(old) == ""
+
+
+def run_row(job_id: int, run_key: int, outcome: int) -> tuple[object, ...]:
+    return (job_id, run_key, 1000, 5, outcome, "edited", "", "", 7, "1", b"P" * 16, "0", "")
+
+
+def test_rows_that_kept_the_errors_of_a_failed_run_are_made_again(store: Store) -> None:
+    failed = {"state": "failed", "status": 2, "errors": 1}
+    store.put(
+        put_source=[source_row(number, f"{number}.png") for number in range(1, 5)],
+        put_job=[
+            job_row(1, 1, run_key=6, errors=1),  # it failed as 6, and was put back
+            job_row(2, 2, run_key=5, errors=1),  # it logged an error, and succeeded
+            job_row(3, 3, run_key=6, **failed),
+            job_row(4, 4, run_key=6),
+        ],
+        put_analysis=[analysis_row(1, errors=1), analysis_row(2)],
+        put_run=[
+            run_row(1, 5, 0), run_row(1, 6, 1), run_row(2, 5, 0), run_row(3, 5, 0), run_row(3, 6, 1), run_row(4, 5, 1),
+            run_row(4, 6, 0),
+        ],
+    )  # fmt: skip
+    store.close()
+    with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as database:
+        database.execute("ALTER TABLE aptui_jobs DROP COLUMN failure")
+        database.execute("ALTER TABLE aptui_analyses DROP COLUMN failure")
+        database.execute("UPDATE aptui_state SET value = '9' WHERE key = ?", (VERSION_KEY,))
+
+    assert prepare(store.path) == ""
+
+    with contextlib.closing(sqlite3.connect(store.path)) as database:
+        jobs = database.execute(
+            "SELECT o.state, j.Status, j.Fingerprint FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID ORDER BY j.JobID"
+        ).fetchall()
+        analyses = database.execute("SELECT state, fingerprint FROM aptui_analyses ORDER BY source_id").fetchall()
+    assert jobs == [("waiting", 0, 0), ("completed", 4, 7), ("failed", 2, 0), ("completed", 4, 7)]
+    assert analyses == [("waiting", None), ("completed", 3)]
 
 
 def test_an_older_one_still_is_set_aside(old: Path) -> None:

@@ -69,7 +69,7 @@ def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "
     packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute(
-            "INSERT INTO aptui_analyses VALUES (?, ?, 'completed', 1, '', 0, 0, 0, 0, '', '', ?)", (owner + 1, BUILDER, packed)
+            "INSERT INTO aptui_analyses VALUES (?, ?, 'completed', 1, '', 0, 0, 0, 0, '', '', ?, '')", (owner + 1, BUILDER, packed)
         )
     for dependency in dependencies:
         rows.depend(owner, dependency.source, JOB)

@@ -55,23 +55,26 @@ class Analyses:
         plans, edges, log, problem = self._check_answer(job, builder, result)
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
+        is_failed = result.outcome != Outcome.SUCCEEDED or bool(problem)
+        if is_failed:
+            self._failures.keep_run(job)
         warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
         job.warnings, job.errors = (warnings, sum(1 for record in log if record.level >= LogLevel.ERROR))
         job.duration_ms, job.completed_ms = result.duration_ms, now_ms
         error = result.error or problem
         self._reports.write_log(job, log, error)
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
-        if result.outcome != Outcome.SUCCEEDED or problem:
+        if is_failed:
             self._adopt_edges(job, edges)
             self._learn_hidden(job, result)
             self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
-            self._failures.fail(job, error or "its analysis failed without saying why", now_ms)
+            self._failures.fail(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
             return
         before = targets_of(source)
         edges_changed = job.edges != edges
         self._jobs.feed(job, Trigger.SUCCEED)
         self._jobs.feed(job, Trigger.COMMITTED)
-        job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
+        job.plans, job.edges, job.error, job.is_forced, job.failure = plans, edges, "", False, None
         self._memory.edges.renew(source, before)
         self._learn_hidden(job, result)
         self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))

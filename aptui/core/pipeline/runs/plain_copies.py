@@ -169,7 +169,7 @@ class PlainCopies:
         for rule, run_key, job in copies:
             assert job is not None
             manifest, number = manifest_of(rule, fact)
-            reason = self._plans.reasons.reason(job, number, manifest)
+            reason = self._plans.reasons.reason(job, manifest)
             product = product_of(rule, source.key, fact)
             ids = job.id, source.id, run_key
             self._planned.append(PlainCopy(*ids, rule, source.key, fact, manifest, number, product, took_ms, job, reason))

@@ -26,6 +26,7 @@ from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.records.plain_copies import PlainCopy
+from aptui.core.results.failure import CHECK
 from aptui.core.results.outside import outside_file
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.run_report import NO_FILE, is_of_other_code
@@ -105,7 +106,7 @@ class Runs:
             else:
                 self._put_discovered(job, result)
                 text = result.error or "it failed without saying why"
-                self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms)
+                self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms, kind=result.kind)
         self._plans.evaluate_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
@@ -195,7 +196,7 @@ class Runs:
         if problem == "":
             self._run_came_back(job, result, Outcome.STALE, now_ms)
         else:
-            self._note_failed(job, result, problem, now_ms)
+            self._note_failed(job, result, problem, now_ms, kind=CHECK)
         return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
@@ -228,7 +229,8 @@ class Runs:
                 return
             if job.tried:
                 died = "its worker died twice" if len(job.tried) == 1 else "its worker died"
-                self._note_failed(job, result, f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}", now_ms)
+                text = f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}"
+                self._note_failed(job, result, text, now_ms, kind=result.kind)
                 return
             job.tried = (result.kind,)
         self._jobs.feed(job, Trigger.LOST)
@@ -395,16 +397,18 @@ class Runs:
         text: str,
         now_ms: int,
         *,
+        kind: str | None = None,
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
         self._reports.learn(job, result.duration_ms)
         self._note_failure(job, result, text, now_ms)
-        self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
+        self._failures.fail(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
         """Take down of a run that failed how long it took and what it said; what it staged goes."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
+        self._failures.keep_run(job)
         job.duration_ms, job.completed_ms, job.is_fetched = result.duration_ms, now_ms, False
         warnings = sum(1 for record in result.log if record.level == LogLevel.WARNING)
         errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)

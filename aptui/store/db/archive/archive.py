@@ -25,15 +25,6 @@ CHUNK = 2_000
 T = TypeVar("T")
 
 
-_PENDING_SQL = """
-SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
-    SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID
-        WHERE j.Status <> 4 AND a.state NOT IN ('cancelled', 'failed')
-    UNION SELECT source_id FROM aptui_analyses
-        WHERE state NOT IN ('completed', 'cancelled', 'failed') OR (fingerprint IS NULL AND state <> 'failed'))
-ORDER BY o.path_key"""
-
-
 class DatabaseArchive(LastRun):
     """Implementer of `core.records.archive.Archive`; its parts answer those who ask for more than the core does."""
 
@@ -84,10 +75,6 @@ class DatabaseArchive(LastRun):
         sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
             + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"""
         return int(self._database.execute(sql).fetchone()[0])
-
-    def pending(self) -> list[PathKey]:
-        """Return the keys of sources with unfinished work that did not fail."""
-        return [PathKey(key) for (key,) in self._database.execute(_PENDING_SQL)]
 
     # --------------------------------------------------------------------------------------------------------------- files
 

@@ -25,6 +25,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.records import rows
+from aptui.core.results import failure
 from aptui.core.results.facts import ContentFacts
 from aptui.store.db.schema import has_rows, to_unsigned
 
@@ -35,11 +36,12 @@ FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s 
 _JOBS_SQL = """
 SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount,
     j.LastLogFile, j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime,
-    o.state, o.planned, o.error, o.reason, o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin
+    o.state, o.planned, o.error, o.reason, o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin,
+    o.failure
 FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN aptui_jobs o ON o.job_id = j.JobID"""
 _ANALYSES_SQL = """
 SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms,
-    a.log_file, a.reason, a.plans
+    a.log_file, a.reason, a.plans, a.failure
 FROM json_each(?) k JOIN aptui_analyses a ON a.source_id = k.value"""
 _PRODUCTS_SQL = """
 SELECT p.ProductID, p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
@@ -80,9 +82,10 @@ def _add_analyses(database: sqlite3.Connection, sources: dict[int, Source]) -> N
     for row in _ask(database, _ANALYSES_SQL, list(sources)):
         source = sources[row[0]]
         job = Job(source, row[1], "", ANALYSIS_KEY, state=_STATES[row[2]], fingerprint=row[3] or 0, error=row[4])
-        job.planned = row[3] if job.state is JobState.COMPLETED else None
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]
         job.plans, job.edges = rows.unpack_analysis(row[11])
+        job.failure = failure.load(row[12])
+        job.planned = rows.planned_of_analysis(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
 
@@ -95,7 +98,8 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
         job.warnings, job.errors, job.log_file, job.first_fail_log, job.last_fail_log = row[7:12]
         job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
         job.error, job.reason, inputs, plan = row[17:21]
-        job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:]
+        job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:26]
+        job.failure = failure.load(row[26])
         job.inputs = fingerprint.load(inputs)
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical

@@ -82,7 +82,10 @@ class LegacyUuidsTable(DatabaseTable):
 
 
 class OwnJobsTable(DatabaseTable):
-    """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it."""
+    """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it.
+
+    `failure` is packed (`core.results.failure`), "" for a job that did not fail.
+    """
 
     job_id = IntegerField(primary_key=True)
     state = TextField()
@@ -96,6 +99,7 @@ class OwnJobsTable(DatabaseTable):
     failure_cause = TextField()
     escalation = IntegerField()
     origin = TextField()
+    failure = TextField()
 
     class Meta:
         table_name = "aptui_jobs"
@@ -137,6 +141,7 @@ class AnalysesTable(DatabaseTable):
     log_file = TextField()
     reason = TextField()
     plans = BlobField()
+    failure = TextField()
 
     class Meta:
         table_name = "aptui_analyses"

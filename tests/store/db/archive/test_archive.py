@@ -231,7 +231,6 @@ def test_a_job_is_unfinished_until_it_is_completed_or_cancelled(store: Store, st
     store.put(put_source=[source_row()], put_job=[job_row(state=state, status=status)])
 
     assert store.archive().list_unfinished() == [KEY] * is_listed
-    assert store.archive().pending() == [KEY] * (is_listed and state != "failed")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,6 @@ def test_an_analysis_is_unfinished_without_fingerprint_too(
     store.put(put_source=[source_row()], put_analysis=[analysis_row(state=state, fingerprint=fingerprint)])
 
     assert store.archive().list_unfinished() == [KEY] * is_listed
-    assert store.archive().pending() == [KEY] * (is_listed and state != "failed")
 
 
 def test_a_source_with_several_unfinished_jobs_is_listed_once_and_sources_by_key(store: Store) -> None:

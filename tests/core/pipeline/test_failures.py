@@ -1,0 +1,245 @@
+"""Playbook of failed jobs: when they run again, and how a job is described that needs no run after it failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.project import RetryFailed, UndeclaredReads
+from aptui.core.results.checks import Check, CheckLevel, Limit
+from aptui.core.results.retry import RetryRule
+
+NAME = "a.s@linux:main"
+OTHER = "b.s@linux:main"
+SANDBOX = ("sandbox", "auto", "auto")
+PATH = ("sandbox path", "/opt/tool", "/opt/tool")
+CRASHES = RetryRule(1, ("exit 75",))
+SMALL = Check("small", CheckLevel.BLOCK, limits=(Limit("bytes", "<= 1", 0, 2),))
+
+
+def with_scripter(**changes: Any) -> dict[str, Any]:
+    """Return the change of a setup that gives its script builder these fields."""
+    return {"builders": (copier(), scripter(**changes))}
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "time limit": ("timeout", with_scripter(process_limit_s=2.0), with_scripter(process_limit_s=5.0)),
+    "memory limit": ("memory", with_scripter(memory_limit_bytes=1 << 20), with_scripter(memory_limit_bytes=0)),
+    "memory limit of a tool": ("exit 137", with_scripter(memory_limit_bytes=1 << 20), with_scripter(memory_limit_bytes=0)),
+    "memory of all": ("memory", {"memory_settings": (("memory of all", "0", "0"),)}, {"memory_settings": ()}),
+    "sandbox": ("exit 1", {"run_settings": (SANDBOX,)}, {"run_settings": (("sandbox", "off", "off"),)}),
+    "sandbox path": ("error", {"run_settings": (SANDBOX,)}, {"run_settings": (SANDBOX, PATH)}),
+    "sandbox path, and the tool hung": ("timeout", {"run_settings": (SANDBOX,)}, {"run_settings": (SANDBOX, PATH)}),
+    "pool": ("error", {"run_settings": (SANDBOX, ("pool", "dask", "x"))}, {"run_settings": (SANDBOX,)}),
+    "retry of the project": ("exit 75", {}, {"retry": CRASHES}),
+    "retry of the builder": ("exit 75", {}, with_scripter(retry=CRASHES)),
+    "resource": ("error", {}, {**with_scripter(resources=("gpu",)), "resources": (("gpu", 1),)}),
+    "limit of a resource": (
+        "error",
+        {**with_scripter(resources=("gpu",)), "resources": (("gpu", 2),)},
+        {**with_scripter(resources=("gpu",)), "resources": (("gpu", 1),)},
+    ),
+    "read tracing": ("exit 1", with_scripter(traces_reads=True), with_scripter()),
+    "check removed": ("", {"checks": (SMALL,)}, {"checks": ()}),
+    "check relaxed": ("", {"checks": (SMALL,)}, {"checks": (Check("small", CheckLevel.BLOCK),)}),
+    "check for other files": ("", {"checks": (SMALL,)}, {"checks": (Check("small", CheckLevel.BLOCK, files=("x",)),)}),
+    "parameters": ("error", with_scripter(params='{"strict":true}'), with_scripter(params='{"strict":false}')),
+    "environment": ("error", with_scripter(variables=(("HOME", "0" * 8),)), with_scripter(variables=(("HOME", "1" * 8),))),
+    "debug output": (
+        "error",
+        {**with_scripter(reads_debug_output=True), "debug_output": True},
+        {**with_scripter(reads_debug_output=True), "debug_output": False},
+    ),
+    "platform tags": ("error", {"tags": ("a",)}, {"tags": ("b",)}),
+    "version": ("error", with_scripter(), with_scripter(version="2")),
+}
+"""{setting: (what the run fails of, the setup that it fails with, the setup that may mend it)}."""
+UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "time limit": ("error", with_scripter(process_limit_s=2.0), with_scripter(process_limit_s=5.0)),
+    "memory limit": ("error", with_scripter(memory_limit_bytes=1 << 20), with_scripter(memory_limit_bytes=0)),
+    "check": ("error", {}, {"checks": (Check("small", CheckLevel.BLOCK),)}),
+    "retry of another kind": ("error", {}, {"retry": CRASHES}),
+    "time limit of analyses": ("timeout", {}, with_scripter(analyse_limit_s=9.0)),
+    "resource of another builder": ("error", {}, {"resources": (("gpu", 1),)}),
+    "sandbox, and a check failed it": (
+        "", {"checks": (SMALL,), "run_settings": (SANDBOX,)}, {"checks": (SMALL,), "run_settings": (SANDBOX, PATH)},
+    ),
+    "undeclared reads": ("error", {}, with_scripter(undeclared_reads=UndeclaredReads.ADD)),
+}  # fmt: skip
+
+
+def failed_world(kind: str, setup: dict[str, Any]) -> World:
+    """Return a world in which a job failed of `kind`, "" = of what the setup says, and another was completed."""
+    world = World(Setup(**setup))
+    world.write("a.s", "long enough for no check that wants a byte")
+    world.write("b.txt", "")
+    if kind:
+        world.fates[NAME] = [kind] * 9
+    world.settle()
+    assert world.statuses()[NAME] == "failed"
+    world.fates.clear()
+    world.forget_runs()
+    return world
+
+
+@pytest.mark.parametrize("is_live", [True, False], ids=["under a running engine", "in a batch"])
+@pytest.mark.parametrize(("kind", "before", "after"), SETTINGS.values(), ids=SETTINGS)
+def test_failed_job_runs_again_when_a_setting_that_made_it_fail_changes(
+    kind: str, before: dict[str, Any], after: dict[str, Any], *, is_live: bool
+) -> None:
+    world = failed_world(kind, {**before, "retry_failed": RetryFailed.CHANGED})
+
+    world.settle(restart=True, retries=not is_live)
+    unchanged = world.ran()
+    world.setup = Setup(**after, retry_failed=RetryFailed.CHANGED)
+    world.settle(restart=True, retries=not is_live)
+
+    assert unchanged == []
+    assert [name for name in world.ran() if name == NAME] == [NAME]
+    assert world.statuses()[NAME] == "completed"
+    assert "failed before" not in world.job(NAME).reason
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), UNRELATED.values(), ids=UNRELATED)
+def test_failed_job_does_not_run_again_when_an_unrelated_setting_changes(
+    kind: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    world = failed_world(kind, before)
+
+    world.setup = Setup(**after)
+    world.settle(restart=True, retries=False)
+
+    assert world.ran() == []
+    assert world.statuses()[NAME] == "failed"
+
+
+@pytest.mark.parametrize("kind", ["timeout", "memory"])
+def test_reached_limit_is_not_retried_unless_something_changed_or_a_person_asks(kind: str) -> None:
+    world = failed_world(kind, {})
+
+    world.settle(restart=True)
+    unchanged = world.ran()
+    world.write("a.s", "edited")
+    world.fates[NAME] = [kind]
+    world.settle(restart=True)
+    edited = world.ran()
+    world.forget_runs()
+    world.ask("reprocess", keys=("a.s",))
+    world.run()
+
+    assert (unchanged, edited) == ([], [NAME])
+    assert world.ran() == [NAME]
+    assert world.statuses()[NAME] == "completed"
+
+
+@pytest.mark.parametrize(("policy", "runs"), [(RetryFailed.ALWAYS, [NAME]), (RetryFailed.CHANGED, [])])
+def test_unchanged_failed_job_is_retried_as_retry_failed_says(policy: RetryFailed, runs: list[str]) -> None:
+    world = failed_world("error", {"retry_failed": policy})
+
+    world.settle(restart=True)
+
+    assert world.ran() == runs
+    if runs:
+        assert world.job(NAME).reason == "tried again: it failed before"
+
+
+def test_obstacle_outside_the_job_is_retried_whatever_retry_failed_says() -> None:
+    world = failed_world("obstacle", {"retry_failed": RetryFailed.CHANGED})
+
+    world.settle(restart=True)
+
+    assert world.ran() == [NAME]
+
+
+@pytest.mark.parametrize("kind", ["timeout", "error"])
+def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kind: str) -> None:
+    world = World(Setup(**with_scripter(analyse_limit_s=1.0), run_settings=(SANDBOX,), retry_failed=RetryFailed.CHANGED))
+    world.write("a.s")
+    world.fates["a.s"] = [kind]
+    world.settle()
+    counts = [dict(world.analyses)]
+
+    for _ in range(2):
+        world.settle(restart=True)
+        world.settle(restart=True, retries=False)
+    counts.append(dict(world.analyses))
+    world.configure(**with_scripter(analyse_limit_s=5.0), run_settings=(SANDBOX, PATH))
+    world.settle(restart=True, retries=False)
+
+    assert counts[0] == counts[1]
+    assert world.statuses() == {NAME: "completed"}
+
+
+# How a job is described that needs no run after it failed
+
+
+def described(world: World) -> dict[str, object]:
+    """Return what rows say of the job apart from the reason and times of failures."""
+    job = world.job(NAME)
+    names = (
+        "warnings", "errors", "log_file", "error", "duration_ms", "completed_ms", "failure_cause", "state",
+        "first_fail_ms", "first_fail_log", "last_fail_ms", "last_fail_log", "last_log_ms", "failure",
+    )  # fmt: skip
+    return {name: getattr(job, name) for name in names}
+
+
+@pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: int, *, restarts: bool) -> None:
+    world = World()
+    world.write("a.s", "WARN")
+    world.settle()
+    before = described(world)
+    world.forget_runs()
+    for at in range(times):
+        world.write("a.s", f"FAIL {at}")
+        world.fates[NAME] = ["error"]
+        world.settle(restart=restarts)
+    failed = described(world)
+
+    world.write("a.s", "WARN")
+    world.settle(restart=restarts)
+
+    assert failed["errors"] == 1
+    assert world.runs[NAME] == times
+    assert described(world) == before
+
+
+def test_broken_and_mended_folder_settings_leave_nothing_red() -> None:
+    world = World()
+    world.write("a.s", "WARN")
+    world.write("b.txt")
+    world.settle()
+    before = described(world)
+    world.write("a.s", "other")
+    world.write(".aptui.yaml", "{")
+    world.settle()
+
+    world.write("a.s", "WARN")
+    world.delete(".aptui.yaml")
+    world.settle()
+
+    assert world.statuses() == {NAME: "completed", "b.txt@linux:data": "completed"}
+    assert described(world) == before
+    assert [row[6] for row in world.archive.tables.analyses.values()] == [0]
+
+
+def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
+    world = World(Setup(retry=RetryRule(3, ("error",))))
+    world.write("a.s", "WARN")
+    world.settle()
+    before = described(world)
+    world.write("a.s", "other")
+    world.fates[NAME] = ["error"]
+    world.scan()
+    world.held.add(NAME)
+    world.run()
+    world.write("a.s", "WARN")
+    world.held.clear()
+
+    world.settle()
+
+    assert described(world) == before
