@@ -406,7 +406,7 @@ class FakeArchive:
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]  # type: ignore[assignment]
         job.plans, job.edges = rows.unpack_analysis(row[11])  # type: ignore[arg-type]
         job.failure = failure.load(row[12])  # type: ignore[arg-type]
-        job.planned = rows.planned_of_analysis(job)
+        job.planned = rows.find_planned(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
     def _add_job(self, source: Source, row: Row) -> None:

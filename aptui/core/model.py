@@ -11,7 +11,7 @@ from typing import NewType
 from msgspec import Struct, field
 
 from aptui.core.results.facts import ContentFacts
-from aptui.core.results.failure import Failure
+from aptui.core.results.failure import JobFailure
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.run_report import Ties
 
@@ -248,7 +248,7 @@ class Job(Struct, eq=False):
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
     ties: Ties | None = None
-    failure: Failure | None = None
+    failure: JobFailure | None = None
 
     @property
     def full_reason(self) -> str:

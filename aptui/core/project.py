@@ -210,7 +210,7 @@ class Project(Struct, frozen=True):
     `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
     `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
     `makes_finals` jobs rest on their drafts. `run_settings` are the settings of the engine that can make any run fail, and
-    `memory_settings` those that can make a run fail for lack of memory, as entries of a manifest (`core.results.failure`).
+    `memory_settings` those that can make a run fail for lack of memory, as in `core.planning.failure_settings`.
     """
 
     platforms: tuple[Platform, ...]

@@ -12,9 +12,10 @@ from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.orders import Outcome
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.planning.failure_settings import list_settings
 from aptui.core.project import RetryFailed
 from aptui.core.records import history
-from aptui.core.results.failure import Failure, KeptRun, list_settings
+from aptui.core.results.failure import CommittedRun, JobFailure
 from aptui.core.results.retry import FailureKind
 
 
@@ -63,10 +64,10 @@ class Failures:
         """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
         builder = self._jobs.builders[job.builder]
-        kept = job.failure.kept if job.failure is not None else None
+        committed = job.failure.committed if job.failure is not None else None
         inputs = job.planned_inputs if job.planned is not None else ()
         settings = () if kind is None else self._list_settings(job, kind)
-        job.failure = Failure(FailureKind.OBSTACLE if kind is None else kind, inputs, settings, kept)
+        job.failure = JobFailure(FailureKind.OBSTACLE if kind is None else kind, inputs, settings, committed)
         if not job.is_analysis:
             self._reports.counts["run"] += 1
             job.first_fail_ms = job.first_fail_ms or now_ms
@@ -80,7 +81,7 @@ class Failures:
             if gone:
                 self._jobs.delete_products(job)
                 job.fingerprint = 0
-                job.failure = replace(job.failure, kept=None)
+                job.failure = replace(job.failure, committed=None)
                 self._ledger.drop("drop_products", (job.id,))
                 if job.is_draft:
                     self._ledger.drop("drop_draft", (job.id,))
@@ -118,19 +119,19 @@ class Failures:
         return self._jobs.project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
 
     @staticmethod
-    def keep_run(job: Job) -> None:
+    def remember_run(job: Job) -> None:
         """Keep what the row says of the run that made the products of `job`, which a failed run is about to replace."""
         if job.failure is None and job.fingerprint:
-            kept = KeptRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
-            job.failure = Failure(kept=kept)
+            committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
+            job.failure = JobFailure(committed=committed)
 
     @staticmethod
     def restore_run(job: Job) -> None:
         """Describe `job`, which needs no run, by the run that made its products."""
-        kept = job.failure.kept if job.failure is not None else None
-        if kept is not None:
-            job.warnings, job.errors, job.duration_ms = kept.warnings, kept.errors, kept.duration_ms
-            job.completed_ms, job.log_file, job.last_log_ms = kept.completed_ms, kept.log_file, kept.log_ms
+        committed = job.failure.committed if job.failure is not None else None
+        if committed is not None:
+            job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms
+            job.completed_ms, job.log_file, job.last_log_ms = committed.completed_ms, committed.log_file, committed.log_ms
         job.failure, job.error, job.failure_cause = None, "", ""
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log = 0, "", 0, ""
 
@@ -186,7 +187,7 @@ class Failures:
 
         Its planned fingerprint stays, so that only another change of its source tries it again.
         """
-        self.keep_run(job)
+        self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
         if not job.is_analysis:  # its history and its log are kept by number: it must not take the place of the last run
             job.run_key = RunKey(self._ledger.next_run_key())

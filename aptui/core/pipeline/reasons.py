@@ -35,7 +35,7 @@ class Reasons:
         if failure is not None and (failure.inputs or failure.settings):
             now = (*manifest, *self._failures.list_settings_now(job))
             return self._explain(job, (*failure.inputs, *failure.settings), now) or RETRIED
-        if job.state is JobState.FAILED or (failure is not None and not failure.kept):
+        if job.state is JobState.FAILED or (failure is not None and not failure.committed):
             return RETRIED
         if not job.inputs:
             return "new source" if not job.fingerprint else job.reason or "not recorded"

@@ -120,7 +120,7 @@ def analysis_row(job: Job, state: JobState | None = None) -> Row:
     )  # fmt: skip
 
 
-def planned_of_analysis(job: Job) -> int | None:
+def find_planned(job: Job) -> int | None:
     """Return the fingerprint that a stored analysis was planned with last, None if that is not known."""
     if job.state is JobState.COMPLETED:
         return job.fingerprint or None

@@ -455,7 +455,7 @@ class Engine:
 
 
 def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the fields of a project that hold the engine's own settings that can make a run fail (`core.results.failure`)."""
+    """Return the fields of a project with the engine's settings that can make a run fail (`core.planning.failure_settings`)."""
     mode = "off" if is_off(config) else config.sandbox
     pool = repr(config.cluster) if config.cluster.is_used else ""
     paths = config.sandbox_paths if mode != "off" else ()

@@ -57,7 +57,7 @@ class Analyses:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         is_failed = result.outcome != Outcome.SUCCEEDED or bool(problem)
         if is_failed:
-            self._failures.keep_run(job)
+            self._failures.remember_run(job)
         warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
         job.warnings, job.errors = (warnings, sum(1 for record in log if record.level >= LogLevel.ERROR))
         job.duration_ms, job.completed_ms = result.duration_ms, now_ms

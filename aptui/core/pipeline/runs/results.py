@@ -408,7 +408,7 @@ class Runs:
     def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
         """Take down of a run that failed how long it took and what it said; what it staged goes."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
-        self._failures.keep_run(job)
+        self._failures.remember_run(job)
         job.duration_ms, job.completed_ms, job.is_fetched = result.duration_ms, now_ms, False
         warnings = sum(1 for record in result.log if record.level == LogLevel.WARNING)
         errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)

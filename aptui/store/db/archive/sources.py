@@ -85,7 +85,7 @@ def _add_analyses(database: sqlite3.Connection, sources: dict[int, Source]) -> N
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]
         job.plans, job.edges = rows.unpack_analysis(row[11])
         job.failure = failure.load(row[12])
-        job.planned = rows.planned_of_analysis(job)
+        job.planned = rows.find_planned(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
 
