@@ -38,11 +38,13 @@ class Compiler:
         self._logs = self._tree.path("logs", str(own_folder(self._cache) / "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
         self._limits = ResourceLimits(
-            scalars.seconds(limits["analyse"]),
-            scalars.seconds(limits["process"]),
-            scalars.byte_count(limits["memory"]),
-            scalars.byte_count(limits["all_memory"]),
+            analyse_s=scalars.seconds(limits["analyse"]),
+            memory_bytes=scalars.byte_count(limits["memory"]),
+            all_memory_bytes=scalars.byte_count(limits["all_memory"]),
         )
+        if limits["process"] != "auto":
+            process_s = scalars.seconds(limits["process"])
+            self._limits = replace(self._limits, process_s=process_s, shipped_process_s=process_s)
         self._platforms = DeclaredPlatforms(self._tree, self._host, wanted)
         self._folders = FolderCompiler(self._tree, self._platforms, (self._cache, self._logs))
         self._builders = BuilderCompiler(self._tree, self._platforms, self._limits)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
 _RECEIVE_BYTES = 1 << 18
-_LEAST_SHARE_BYTES = 2 << 30
+_LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """The limit counts addresses, not pages: libraries reserve some that they never use."""
 
 
@@ -240,7 +240,7 @@ def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
     if builder.kind is not BuilderKind.PYTHON:
         return 0
     machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(_LEAST_SHARE_BYTES, machine_bytes // 4 * 3)
+    return min(max(_LEAST_SHARE_BYTES, machine_bytes // 4), _LARGEST_SHARE_BYTES)
 
 
 def _with_answerer(limit_bytes: int) -> int:

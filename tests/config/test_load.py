@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from aptui.config import compiled, dirs, model, packing
 from aptui.config import load as config_load
+from aptui.config.compiling.builders import SHIPPED_BUILDERS
 from aptui.config.load import load
 from aptui.config.model import Config
 from aptui.core.paths import name_uuid
@@ -215,6 +217,32 @@ def test_limits_hold_for_builders_that_say_nothing(write: Write) -> None:
     assert (loaded.limits.analyse_s, loaded.limits.process_s, loaded.limits.memory_bytes) == (0.5, 90.0, 1000)
     builder = loaded.project.builders[0]
     assert (builder.analyse_limit_s, builder.process_limit_s, builder.memory_limit_bytes) == (0.5, 90.0, 1000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "builder", "limit_s"),
+    [
+        ("", "uses: image", 600),
+        ("limits: {process: auto}\n", "uses: audio", 600),
+        ("", "uses: image, time_limit: 3h", 10_800),
+        ("limits: {process: 2h}\n", "uses: image", 7_200),
+        ("", "uses: copy, patterns: ['*.x']", 3_600),
+        ("", "uses: own", 3_600),
+        ("", "command: 'true', patterns: ['*.x']", 3_600),
+    ],
+)
+def test_job_limit_is_ten_minutes_for_shipped_builders_and_an_hour_for_others(
+    write: Write, limits: str, builder: str, limit_s: float
+) -> None:
+    loaded = load(write(builders_of(f"  - {{name: b, {builder}}}\n") + limits))
+
+    assert loaded.project.builders[0].process_limit_s == limit_s
+
+
+def test_shipped_builders_are_the_entry_points_of_the_distribution() -> None:
+    points = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["entry-points"]["aptui.builders"]
+
+    assert set(points) == SHIPPED_BUILDERS
 
 
 def test_companions_are_appended_or_replace_an_extension(write: Write) -> None:

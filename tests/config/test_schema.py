@@ -52,7 +52,10 @@ SHAPES = {
     "too small": ("workers: -1", "2:10: 'workers' must be a whole number, 0 for one per core, not -1"),
     "nothing": ("cache:", "2:1: 'cache' must be a path, not nothing"),
     "a list for a mapping": ("limits: [1]", "2:9: 'limits' must be a mapping of limits, not a list"),
-    "duration": ("limits: {process: 5 parsecs}", "2:19: 'limits.process' must be a duration like 30s, 5m or 1h, not '5 parsecs'"),
+    "duration": (
+        "limits: {process: 5 parsecs}",
+        "2:19: 'limits.process' must be auto, or a duration like 30s, 5m or 1h, not '5 parsecs'",
+    ),
     "size": (
         "limits: {memory: 5XB}",
         "2:18: 'limits.memory' must be auto, a size like 512MiB or 2GiB, or 0 for no limit, not '5XB'",

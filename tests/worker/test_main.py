@@ -17,7 +17,8 @@ from aptui.worker import main
 @pytest.mark.parametrize(
     ("kind", "said", "machine_gib", "limit_gib"),
     [
-        (BuilderKind.PYTHON, SHARE_OF_MEMORY, 16, 12),
+        (BuilderKind.PYTHON, SHARE_OF_MEMORY, 16, 4),
+        (BuilderKind.PYTHON, SHARE_OF_MEMORY, 256, 8),
         (BuilderKind.PYTHON, SHARE_OF_MEMORY, 1, 2),
         (BuilderKind.COMMAND, SHARE_OF_MEMORY, 16, 0),
         (BuilderKind.PYTHON, 0, 16, 0),

@@ -27,6 +27,8 @@ from aptui.core.shell.code import TemplateError
 from aptui.core.shell.template import examine_template
 from aptui.shared.errors import UserError
 
+SHIPPED_BUILDERS = frozenset({"audio", "font", "gltf", "image", "json", "lua", "mesh", "shader", "xml", "yaml"})
+"""Python builders that come with aptui: the entry points of its own distribution."""
 _FORMS = ("copy", "uses", "command")
 _COMMAND_KEYS = (
     "products",
@@ -62,6 +64,8 @@ class BuilderCompiler:
         self._place_params((name, "params"), node.get("params"))
         values = {key: child.value for key, child in node.value.items()}
         self.tools += tools
+        is_shipped = kind is BuilderKind.PYTHON and node.value["uses"].value in SHIPPED_BUILDERS
+        process_limit_s = self._limits.shipped_process_s if is_shipped else self._limits.process_s
         builder = Builder(
             uuid=name_uuid(f"aptui:builder:{name}".encode()),
             name=name,
@@ -79,7 +83,7 @@ class BuilderCompiler:
             is_critical=values.get("critical", False),
             deletes_products_on_failure=values.get("on_failure") == "delete",
             analyse_limit_s=self._limits.analyse_s,
-            process_limit_s=scalars.seconds(values.get("time_limit", self._limits.process_s)),
+            process_limit_s=scalars.seconds(values.get("time_limit", process_limit_s)),
             memory_limit_bytes=scalars.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
             asset_type=UUID(values["asset_type"]).bytes if "asset_type" in values else b"",
             undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,

@@ -51,8 +51,8 @@ _TOP = record(
     limits=record(
         "a mapping of limits",
         analyse=duration("Of one analysis."),
-        process=duration("Of one job."),
-        memory=size("Of a worker; auto is three quarters of the machine's for Python builders.", may_be_auto=True),
+        process=duration("Of one job; auto is 10m for builders that come with aptui, 1h for all others.", may_be_auto=True),
+        memory=size("Of a worker; auto is a quarter of the machine's memory, 2GiB to 8GiB, for Python builders.", may_be_auto=True),
         all_memory=size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     retry=RETRY,

@@ -35,10 +35,11 @@ def flag(description: str) -> Schema:
     return {"type": "boolean", "title": "true or false", "description": description}
 
 
-def duration(description: str) -> Schema:
+def duration(description: str, *, may_be_auto: bool = False) -> Schema:
     """Return a length of time, as text with a unit or as seconds."""
-    title = "a duration like 30s, 5m or 1h"
-    return {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0, "title": title, "description": description}
+    title = "auto, or a duration like 30s, 5m or 1h" if may_be_auto else "a duration like 30s, 5m or 1h"
+    pattern = f"{DURATION}|^auto$" if may_be_auto else DURATION
+    return {"type": ["string", "number"], "pattern": pattern, "exclusiveMinimum": 0, "title": title, "description": description}
 
 
 def size(description: str, *, may_be_auto: bool = False) -> Schema:
